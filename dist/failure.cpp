@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/library_text.h"
 #include "core/log.h"
+#include "core/log_detail.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/agree.h"
@@ -23,8 +24,11 @@
 namespace dtrain::dist {
 namespace {
 
-// LibTorch's messages have several lines; the later ones are indented as in our own messages.
+// LibTorch's messages have several lines; the later ones are indented as in our own messages. Of a failure in the code
+// of a TorchScript file, which has pages of code, there is one sentence.
 std::string indented(const std::string& message) {
+  log::detail(message);
+  if (const std::optional<std::string> sentence = script_failure(message)) return *sentence;
   std::vector<std::string> lines = split(message, '\n');
   lines.front() = torch_message(lines.front());
   return join(lines, "\n  ");

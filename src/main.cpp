@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/log_detail.h"
 #include "core/machine.h"
 #include "core/strings.h"
 #include "device/device.h"
@@ -55,6 +56,17 @@ void refuse_several_processes(const dtrain::cli::Command& command) {
                                        " were started: give it without mpirun or srun"));
 }
 
+// Paths are relative to the current folder, and oneMKL, which looks for it when it loads, ends the process without it.
+void refuse_removed_folder() {
+  std::error_code error;
+  static_cast<void>(std::filesystem::current_path(error));
+  if (!error) return;
+  const bool is_removed = error == std::errc::no_such_file_or_directory;
+  throw dtrain::UsageError(dtrain::str(
+      "the current folder ", is_removed ? "was removed" : "cannot be used: ", is_removed ? "" : error.message(),
+      ": change to one that exists (cd) and start dtrain there"));
+}
+
 // A path in the place of a command: what the user can do with it.
 [[noreturn]] void refuse_path(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
@@ -84,6 +96,7 @@ int dispatch(Arguments arguments) {
   }
   if (!arguments.empty() && arguments[0] == "--manual")
     return dtrain::cli::run_manual({arguments.begin() + 1, arguments.end()});
+  refuse_removed_folder();
   if (trains(arguments)) return dtrain::cli::run_train(arguments);
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
@@ -133,7 +146,10 @@ int leave(int code, bool with_gpus) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argv + 1, argv + argc);
+  Arguments arguments(argv + 1, argv + argc);
+  // Of any command; `launch` gives it to the jobs that it starts.
+  const bool passes_on = !arguments.empty() && arguments[0] == "launch";
+  if (!passes_on && std::erase(arguments, "--debug") > 0) dtrain::log::show_details();
   // First, because operators of GPUs take a while to load: a training that is asked to stop meanwhile saves and ends.
   if (trains(arguments) || arguments[0] == "train") dtrain::job::remember_early_signals();
   // A supervisor takes them from a queue (supervisor/signal_queue.h), and spawns children that block none.

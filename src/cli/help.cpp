@@ -69,6 +69,7 @@ std::string general_help(bool all) {
   text += str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",
               all ? "" : config::alias_help_text() + "\n", train_flags(),
               help_entry("--version", "of dtrain and of all libraries", 18),
+              help_entry("--debug", "with any command: of an error, print all that a library said", 18),
               help_entry("--manual WHAT", "print the completion for a shell (bash, zsh) or the manual page (man)", 18),
               "\n");
   return text + (all ? config::help_text() : kMore);

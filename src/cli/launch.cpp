@@ -100,7 +100,7 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
       throw UsageError(str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
     }
     const bool has_dot = flag.starts_with("--") && flag.find('.') != std::string::npos;
-    if (has_dot || config::names_key(flag)) {
+    if (has_dot || config::names_key(flag) || flag == "--debug") {
       throw UsageError(str("dtrain launch: '", flag, "' is for dtrain: put -- before it"));
     }
     constexpr size_t kShortest = 6;  // in shorter ones of mpirun, two changed letters make one of ours

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log_detail.h"
 #include "core/printable.h"
 #include "core/quiet_log.h"
 
@@ -22,6 +23,7 @@ struct State {
   int rank = 0;
   std::string prefix;  // of warnings and errors
   int quiet = 0;       // how many Quiet live
+  bool details = false;
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
   std::function<void(std::string_view)> tap;
@@ -116,6 +118,19 @@ void to_file(std::string_view message) { write(spdlog::level::info, message, fal
 void to_console(std::string_view message) { write(spdlog::level::info, message, false, To::kConsole); }
 void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
 void error(std::string_view message) { write(spdlog::level::err, message, true); }
+
+void detail(std::string_view message) {
+  {
+    const std::lock_guard lock(state().mutex);
+    if (!state().details) return;
+  }
+  write(spdlog::level::warn, message, false);
+}
+
+void show_details() {
+  const std::lock_guard lock(state().mutex);
+  state().details = true;
+}
 
 void status(std::string_view text) {
   State& s = state();

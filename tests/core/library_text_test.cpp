@@ -25,13 +25,54 @@ TEST(LibraryText, LeavesOutThePlaceInLibTorch) {
   EXPECT_EQ(torch_message("Unknown builtin op: a.b."), "Unknown builtin op: a.b.");
 }
 
-TEST(LibraryText, FindsTheReasonBehindTheCodeOfAScript) {
-  const std::string code =
-      "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
-      "last):\n  File \"n.py\", line 3, in forward\n    return x @ x\n           ~~~~~ <--- HERE\n";
-  EXPECT_EQ(torch_message(code + "RuntimeError: CUDA error: an illegal memory access\nSearch for `cudaError'\n"),
-            "CUDA error: an illegal memory access");
-  EXPECT_EQ(torch_message(code + "builtins.ValueError: no rows\n\n"), "builtins.ValueError: no rows");
+// As LibTorch 2.11 writes them.
+const std::string kFailed = "The following operation failed in the TorchScript interpreter.\n";
+const std::string kSerialized =
+    "Traceback of TorchScript, serialized code (most recent call last):\n"
+    "  File \"code/__torch__.py\", line 11, in forward\n    emb = self.emb\n    x0 = (emb).forward(torch.to(x, 4), )\n"
+    "          ~~~~~~~~~~~~ <--- HERE\n    head = self.head\n\n";
+const std::string kOriginal = "Traceback of TorchScript, original code (most recent call last):\n";
+const std::string kOfTorch = "/usr/lib/python3.11/site-packages/torch/nn/modules/";
+
+TEST(LibraryText, SaysAFailureOfAScriptInOneSentence) {
+  const std::string code = kFailed + kSerialized + kOriginal +
+                           "  File \"/src/net.py\", line 10, in forward\n    def forward(self, x: torch.Tensor):\n"
+                           "        x = self.emb(x.long())\n            ~~~~~~~~ <--- HERE\n        return x\n"
+                           "  File \"" +
+                           kOfTorch +
+                           "sparse.py\", line 189, in forward\n        return F.embedding(\n               ~~~~~~ <--- "
+                           "HERE\n            input,\n";
+  EXPECT_EQ(torch_message(code + "RuntimeError: index out of range in self\n"),
+            "an index is outside of the table of an embedding, in /src/net.py, line 10: x = self.emb(x.long())");
+  EXPECT_EQ(torch_message(code + "RuntimeError: CUDA error: an illegal memory access\nSearch for `cudaError'\n" +
+                          "forward() got float32 [3, 5] with values from 0 to 12\n"),
+            "CUDA error: an illegal memory access, in /src/net.py, line 10: x = self.emb(x.long()); forward() got "
+            "float32 [3, 5] with values from 0 to 12");
+  EXPECT_EQ(torch_message(kFailed + kSerialized + kOriginal +
+                          "  File \"n.py\", line 3, in forward\n        if x.size(1) != 10:\n"
+                          "            raise ValueError(\n            ~~~~~~~~~~~~~~~~~\n"
+                          "                \"ten please\"\n                ~~~~~~~~~~~~ <--- HERE\n            )\n"
+                          "builtins.ValueError: ten please, not 3.\n\n"),
+            "ValueError: ten please, not 3, in n.py, line 3: raise ValueError(");
+}
+
+TEST(LibraryText, FindsTheLineOfATracedModule) {
+  EXPECT_EQ(torch_message(kFailed + kSerialized + kOriginal + kOfTorch + "sparse.py(189): forward\n" + kOfTorch +
+                          "module.py(1769): _slow_forward\n/src/net.py(11): forward\n" + kOfTorch +
+                          "module.py(1790): _call_impl\n/src/net.py(53): <module>\n" +
+                          "RuntimeError: Class values must be non-negative.\n"),
+            "one_hot() got a negative number, in /src/net.py, line 11");
+}
+
+TEST(LibraryText, NamesNoLineOfTorchItself) {
+  const std::string only_torch =
+      "  File \"" + kOfTorch + "batchnorm.py\", line 3, in forward\n    raise ValueError(x)\n" + "    ~~~~ <--- HERE\n";
+  EXPECT_EQ(torch_message(kFailed + kOriginal + only_torch + "builtins.ValueError: Expected more than 1 value\n"),
+            "ValueError: Expected more than 1 value");
+  EXPECT_EQ(torch_message(kFailed + kSerialized + "RuntimeError: no\n"),
+            "no, in code/__torch__.py, line 11: x0 = (emb).forward(torch.to(x, 4), )");
+  EXPECT_EQ(torch_message(kFailed), "The following operation failed in the TorchScript interpreter");
+  EXPECT_EQ(script_failure("mat1 and mat2 shapes cannot be multiplied"), std::nullopt);
 }
 
 TEST(LibraryText, FindsAFullHostMemory) {

@@ -88,6 +88,36 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
   }
 }
 
+std::string name_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kLong:
+      return "int64";
+    default:
+      return c10::toString(type);
+  }
+}
+
+// "float32 [3, 60] with values from 0 to 31999": what forward() got, for a message.
+std::string described(const at::Tensor& tensor) {
+  std::string text = str(name_of(tensor.scalar_type()), " ", shape_text(tensor.sizes()));
+  try {
+    if (tensor.numel() == 0) return text;
+    const auto [least, largest] = tensor.detach().aminmax();
+    text += str(" with values from ", least.item<double>(), " to ", largest.item<double>());
+  } catch (const std::exception&) {
+    // A GPU that has failed tells no values.
+  }
+  return text;
+}
+
 // The interpreter throws what an operator throws as a std::runtime_error with the same text. As an error of LibTorch it
 // is treated as that of any network: a full GPU, for example.
 torch::jit::IValue run(torch::jit::Module& script, const std::vector<at::Tensor>& inputs) {
@@ -96,7 +126,9 @@ torch::jit::IValue run(torch::jit::Module& script, const std::vector<at::Tensor>
   } catch (const c10::Error&) {
     throw;
   } catch (const std::exception& error) {
-    TORCH_CHECK(false, error.what());
+    std::vector<std::string> given;
+    for (const at::Tensor& input : inputs) given.push_back(described(input));
+    TORCH_CHECK(false, error.what(), "\n", kScriptGot, join(given, " and "), "\n");
   }
 }
 
