@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
+#include "checkpoint/finite_values.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/snapshots.h"
 #include "checkpoint/store.h"
@@ -53,6 +57,25 @@ TEST(Safetensors, TensorsLieOnTheirOwnAlignment) {
   for (const TensorEntry& entry : header.tensors) {
     EXPECT_EQ((header.data_start + entry.begin) % static_cast<uint64_t>(dtype_bytes(entry.dtype)), 0u) << entry.name;
   }
+}
+
+TEST(FiniteValues, NamesTheFirstValueThatIsNotFinite) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    at::Tensor values = at::ones({2, 300}, type);
+    EXPECT_EQ(not_finite(values), "");
+    values[1][299] = -inf;
+    EXPECT_EQ(not_finite(values), "-inf at [1, 299]");
+    values[1][3] = inf;
+    EXPECT_EQ(not_finite(values), "inf at [1, 3]");
+    values[0][7] = std::nan("");
+    EXPECT_EQ(not_finite(values), "nan at [0, 7]") << at::toString(type);
+    EXPECT_EQ(not_finite(values.t()), "inf at [3, 1]");
+  }
+  EXPECT_EQ(not_finite(at::full({}, std::nan(""))), "nan");
+  EXPECT_EQ(not_finite(at::full({3}, std::numeric_limits<float>::max())), "");
+  EXPECT_EQ(not_finite(at::ones({3}, at::kLong)), "");
+  EXPECT_EQ(not_finite(at::empty({0, 5})), "");
 }
 
 TEST(Safetensors, AFileCanBeEmpty) {

@@ -5,6 +5,9 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/script.h>
 
+#include <cstring>
+#include <limits>
+
 #include "core/error.h"
 #include "core/strings.h"
 #include "dist/failure.h"
@@ -21,8 +24,52 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+const ModuleLoss kMse(config::LossName::kMse);
+
+// Rows of whole numbers from 1 to `most`, as tokens of a text are.
+class TokenStore : public ExampleStore {
+ public:
+  TokenStore(std::vector<int64_t> row, int64_t most)
+      : ExampleStore("module", {data::Element::kFloat32, std::move(row)}, {data::Element::kFloat32, {3}}, 9),
+        most_(most) {}
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    std::vector<float> values(out.size() / sizeof(float));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(1 + (static_cast<uint64_t>(id) + i) % static_cast<uint64_t>(most_));
+    }
+    std::memcpy(out.data(), values.data(), out.size());
+  }
+
+ private:
+  int64_t most_;
+};
+
 class ModuleTest : public ::testing::Test {
  protected:
+  // A network with weight [10, 3] and running statistics of 3 channels, whose forward(self, x) is `code`.
+  std::filesystem::path with_code(const std::string& code) const {
+    at::manual_seed(2);
+    torch::jit::Module network("Network");
+    network.register_parameter("weight", at::randn({10, 3}).requires_grad_(), /*is_buffer=*/false);
+    network.register_buffer("running_mean", at::zeros({3}));
+    network.register_buffer("running_var", at::ones({3}));
+    if (!network.hasattr("training")) network.register_attribute("training", c10::BoolType::get(), true);
+    network.define("def forward(self, x):\n" + code);
+    const std::filesystem::path file = folder_ / "network.pt";
+    network.save(file.string());
+    return file;
+  }
+  // What the task says of a network of this code and these samples.
+  static std::unique_ptr<Task> checked(const std::filesystem::path& file, const data::Store& store) {
+    config::Config config;
+    config.task = catalog::task_named("module");
+    config.model.file = file.string();
+    config.module.inputs = config::ModuleInputs::kRows;
+    config.device.type = config::DeviceType::kCpu;
+    std::unique_ptr<Task> task = make_task(config, {});
+    task->check(store);
+    return task;
+  }
   // A linear layer over the mean row of [B, T, 4]; `arguments` after x.
   std::filesystem::path saved(const std::string& arguments) const {
     at::manual_seed(2);
@@ -36,8 +83,7 @@ class ModuleTest : public ::testing::Test {
     return file;
   }
   std::vector<std::string> defects(const std::string& arguments, bool lengths) const {
-    return examine(saved(arguments), {{.input = {12, 4}, .lengths = lengths}}, ModuleLoss(config::LossName::kMse))
-        .defects;
+    return examine(saved(arguments), {made_up({.input = {12, 4}, .lengths = lengths})}, kMse).defects;
   }
 
   // x [B, 2, 4] times a constant. Tracing turns a tensor that is neither a parameter nor a buffer into one.
@@ -75,10 +121,10 @@ TEST_F(ModuleTest, SaysHowManyArgumentsForwardReceives) {
 
 TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
   const std::filesystem::path file = with_constant();
-  const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss(config::LossName::kMse));
+  const Contract here = examine(file, {made_up({.input = {2, 4}})}, kMse);
   EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
-  const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss(config::LossName::kMse));
+  const Contract there = examine(file, {made_up({.input = {2, 4}, .device = at::kCUDA})}, kMse);
   EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with the module: register it as a buffer")));
 }
 
@@ -98,6 +144,95 @@ TEST_F(ModuleTest, IsJudgedForTheDeviceThatTheConfigurationNames) {
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("does not move with the module: register it as a buffer"));
   }
+}
+
+// Values and sizes that are made up would be wrong for all of them.
+TEST_F(ModuleTest, IsTriedOnSamplesOfTheFile) {
+  const auto accepts = [&](const std::string& code, const std::vector<int64_t>& row) {
+    EXPECT_NO_THROW(checked(with_code(code), TokenStore(row, 9))) << code;
+  };
+  accepts("  return torch.embedding(self.weight, x.long()).mean(1)\n", {5});
+  accepts("  return torch.one_hot(x.long(), 10).float().mean(1).matmul(self.weight)\n", {5});
+  accepts("  assert bool((x > 0).all()), \"log of a negative number\"\n  return torch.log(x).matmul(self.weight)\n",
+          {10});
+  accepts("  return torch.conv1d(x.transpose(1, 2), self.weight.t().unsqueeze(1)[:, :, :1].expand(3, 1, 25)).mean(2)\n",
+          {60, 1});
+}
+
+TEST_F(ModuleTest, WithoutDataItIsTriedOnMoreKindsOfInputs) {
+  const std::filesystem::path file = with_code("  return torch.embedding(self.weight, x.long()).mean(1)\n");
+  const Contract tokens = examine(file, likely_trials(file, "rows", 224, 5), kMse);
+  EXPECT_THAT(tokens.defects, IsEmpty());
+  EXPECT_THAT(to_text(tokens), HasSubstr("for 3 made-up all-ones samples, Float [3, 12, 5]"));
+  const std::filesystem::path wrong = with_code("  return x.matmul(self.weight)\n");
+  EXPECT_THAT(examine(wrong, likely_trials(wrong, "rows", 224, 5), kMse).defects,
+              ElementsAre(HasSubstr("forward or backward fails on 3 made-up samples, Float [3, 12, 5]: ")));
+}
+
+TEST_F(ModuleTest, SaysThatOneSampleIsTooFewForATrainingStep) {
+  const TokenStore store({10}, 9);
+  const std::string normalized = "  x = x.matmul(self.weight)\n";
+  const std::string good = normalized + "  return x - x.mean(1, True)\n";
+  EXPECT_EQ(checked(with_code(good), store)->fails_to_train_on(1), "");
+  // As a script of torch.nn.BatchNorm1d does, and as a traced one, which sets running_var to 0 / 0.
+  const std::string scripted =
+      normalized +
+      "  assert not self.training or x.size(0) > 1, \"Expected more than 1 value per channel\"\n  return x\n";
+  const std::string traced = normalized +
+                             "  return torch.batch_norm(x, None, None, self.running_mean, self.running_var, "
+                             "self.training, 0.1, 0.00001, False)\n";
+  for (const auto& [code, why] : {std::pair{scripted, "Expected more than 1 value per channel"},
+                                  std::pair{traced, "running_var becomes nan at [0]"}}) {
+    const std::unique_ptr<Task> task = checked(with_code(code), store);
+    EXPECT_THAT(task->fails_to_train_on(1), HasSubstr(why));
+    EXPECT_EQ(task->fails_to_train_on(3), "");
+    EXPECT_THAT(to_text(examine(with_code(code), {made_up({.input = {10}})}, kMse)),
+                HasSubstr("warning     cannot be trained on 1 sample: "));
+  }
+}
+
+// Batch norm without running statistics.
+TEST_F(ModuleTest, SaysHowManySamplesFailInAnEvaluation) {
+  const std::filesystem::path file =
+      with_code("  assert x.size(0) > 1, \"Expected more than 1 value per channel\"\n  return x.matmul(self.weight)\n");
+  try {
+    checked(file, TokenStore({10}, 9));
+    ADD_FAILURE() << "accepted";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("forward in an evaluation fails on 1 sample, Float [1, 10]: "));
+    EXPECT_THAT(error.what(), HasSubstr("Expected more than 1 value per channel"));
+  }
+}
+
+TEST_F(ModuleTest, RefusesValuesThatAreNotFinite) {
+  const auto defects_with = [&](const char* name, bool is_buffer) {
+    torch::jit::Module network("Network");
+    network.register_parameter("weight", at::ones({10, 3}).requires_grad_(), /*is_buffer=*/false);
+    at::Tensor values = at::ones({10, 3});
+    values[2][1] = -std::numeric_limits<float>::infinity();
+    network.register_parameter(name, is_buffer ? values : values.requires_grad_(), is_buffer);
+    network.define(dtrain::str("def forward(self, x):\n  return torch.matmul(x, self.weight) + self.", name, "[0]\n"));
+    const std::filesystem::path file = folder_ / "network.pt";
+    network.save(file.string());
+    return examine(file, {made_up({.input = {10}})}, kMse).defects;
+  };
+  EXPECT_THAT(defects_with("other", /*is_buffer=*/false),
+              ElementsAre("values that are not finite: other (-inf at [2, 1])"));
+  EXPECT_THAT(defects_with("running_var", /*is_buffer=*/true),
+              ElementsAre("values that are not finite: running_var (-inf at [2, 1])"));
+  EXPECT_THAT(defects_with("mask", /*is_buffer=*/true), IsEmpty());
+}
+
+TEST_F(ModuleTest, PassesOverSamplesThatCannotBeRead) {
+  class Damaged : public TokenStore {
+   public:
+    using TokenStore::TokenStore;
+    void read_input(int64_t id, std::span<std::byte> out) const override {
+      if (id != 7) throw DataError(str("tokens#", id, ": damaged"));
+      TokenStore::read_input(id, out);
+    }
+  };
+  EXPECT_NO_THROW(checked(with_code("  return x.matmul(self.weight)\n"), Damaged({10}, 9)));
 }
 
 // TorchScript's interpreter hides the type of every error.

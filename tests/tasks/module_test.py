@@ -118,6 +118,18 @@ class TracedLstm(nn.Module):
         return self.lstm(x)[0][:, -1]
 
 
+class Tokens(nn.Module):
+    """Rows [B, 5] of whole numbers below 9."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.table(x.long())
+        return self.head(x.mean(1))
+
+
 class UsesStreams(nn.Module):
     """Of GPUs alone, but the code has to load everywhere."""
 
@@ -375,7 +387,7 @@ def inspect_tells_what_would_stop_training(folder):
         return runner.run(["inspect", f"{name}.pt"], cwd=folder).expect(code, *texts)
 
     inspect("cnn", 0, "parameters  851 in 8 tensors", "buffers     3: features.1.running_mean", "output      Float [3, 3]", "aten::dropout")
-    inspect("lstm", 0, "buffers     none", "output      Float [3, 3] for 3 samples of [samples, 12, 4]")
+    inspect("lstm", 0, "buffers     none", "output      Float [3, 3] for 3 made-up samples, Float [3, 12, 4] with their lengths")
     inspect("mlp", 0, "parameters  130 in 4 tensors")
     inspect("unused", 0, "unused parameters, which are not trained: spare.weight, spare.bias")
     inspect("frozen", 65, "defect      the output does not depend on any trainable parameter", "1 defect that would stop")
@@ -383,7 +395,7 @@ def inspect_tells_what_would_stop_training(folder):
     inspect("pair", 65, "defect      ", "it must return one tensor")
     inspect("none", 65, "defect      no trainable parameters")
     inspect("traced", 0, "warning     the device 'cpu' is fixed in the code: it can train on that device only")
-    inspect("batch", 65, "defect      forward or backward fails on 3 samples", "1 defect that would stop")
+    inspect("batch", 65, "defect      forward or backward fails on 3 made-up samples, Float [3, 12, 5]: ", "1 defect that would stop")
     inspect("state", 65, "state.pt is not a TorchScript file", "torch.jit.script")
     inspect("text", 65, "text.pt")
     missing = runner.run(["inspect", "missing.pt"], cwd=folder)
@@ -422,6 +434,25 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
     train(78, "--train.freeze_batch_norm: train.freeze_batch_norm: does nothing for task module with network torchscript", train_freeze_batch_norm=True)
+
+
+def a_failure_of_the_code_is_one_sentence(folder):
+    tokens = np.random.default_rng(1).integers(0, 9, (60, 5)).astype(np.float32)
+    rows_file(folder / "good.h5", tokens, tokens[:, :3].copy())
+    save(Tokens, folder / "net.pt")
+    options = dict(task="module", model__file="net.pt", model__image_size=None, task__inputs="rows", train__epochs=1)
+    runner.train(folder, **options, data__file="good.h5").expect(0, "finished: all")
+    line = next(i for i, text in enumerate(open(__file__), 1) if "self.table(x.long())" in text)
+    said = ["an index is outside of the table of an embedding, in ", f"module_test.py, line {line}: x = self.table(x.long()); forward() got float32 [",
+            ", 5] with values from "]
+    rows_file(folder / "all.h5", tokens + 9, tokens[:, :3].copy())
+    tokens[59, 2] = 12  # of the training split, and of no trial
+    rows_file(folder / "one.h5", tokens, tokens[:, :3].copy())
+    refused = runner.train(folder, **options, data__file="all.h5", run__name="a").expect(65, "forward or backward fails on 3 samples, Float [3, 5]: ", *said)
+    ended = runner.train(folder, **options, data__file="one.h5", run__name="b").expect(70, *said)
+    for result in [refused, ended]:
+        assert "Traceback" not in result.output and "HERE" not in result.output, result.output
+    runner.train(folder, "--debug", **options, data__file="all.h5", run__name="c").expect(65, "Traceback of TorchScript, original code", *said)
 
 
 def orders_of_sets_longer_than_the_trial(folder):
@@ -467,5 +498,5 @@ def deterministic_mode_reaches_libtorch(folder):
 runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, code_may_name_functions_of_gpus, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
-             a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial,
+             a_run_refuses_what_it_cannot_train, a_failure_of_the_code_is_one_sentence, orders_of_sets_longer_than_the_trial,
              deterministic_mode_reaches_libtorch, another_file_than_the_trained_one_is_refused])

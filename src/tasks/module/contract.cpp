@@ -7,24 +7,21 @@
 #include <algorithm>
 #include <set>
 
+#include "checkpoint/finite_values.h"
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "core/library_text.h"
+#include "core/log_detail.h"
 #include "core/strings.h"
 
 namespace dtrain::tasks {
 namespace {
 
-// Unlike the batch sizes that are usual for tracing, so that a fixed batch size is noticed.
-constexpr int64_t kSamples = 3;
-
-// TorchScript's messages contain pages of code; the last line is the reason.
 std::string gist(const std::exception& error) {
   const auto* own = dynamic_cast<const c10::Error*>(&error);
-  std::string last;
-  for (const std::string& line : split(own != nullptr ? own->what_without_backtrace() : error.what(), '\n')) {
-    if (line.find_first_not_of(" \t") != std::string::npos) last = line;
-  }
-  return last;
+  const std::string words = own != nullptr ? own->what_without_backtrace() : error.what();
+  log::detail(words);
+  return torch_message(words);
 }
 
 // What the code of forward() contains that does not move with the module.
@@ -61,36 +58,8 @@ BakedIn baked_in(const torch::jit::Module& script) {
   return baked;
 }
 
-std::vector<int64_t> with_batch(int64_t samples, std::vector<int64_t> shape) {
-  shape.insert(shape.begin(), samples);
-  return shape;
-}
-
-std::vector<at::Tensor> made_up_inputs(const Trial& trial, int64_t samples) {
-  std::vector<at::Tensor> inputs = {at::randn(with_batch(samples, trial.input))};
-  if (trial.lengths) {  // of all lengths from half to full
-    const int64_t longest = trial.input.front();
-    inputs.push_back(longest - at::arange(samples, at::kLong) % std::max<int64_t>(1, longest / 2));
-  }
-  return inputs;
-}
-
-at::Tensor made_up_targets(const Trial& trial, int64_t samples) {
-  std::vector<int64_t> shape = with_batch(samples, trial.target->shape);
-  for (int64_t& size : shape) size = size == data::kVariable ? trial.input.front() : size;
-  return trial.target->element == data::Element::kInt64 ? at::zeros(shape, at::kLong) : at::rand(shape);
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return dtrain::str("[",
-                     join(
-                         [&] {
-                           std::vector<std::string> parts{"samples"};
-                           for (const int64_t size : shape) parts.push_back(dtrain::str(size));
-                           return parts;
-                         }(),
-                         ", "),
-                     "]");
+bool is_running_statistic(const std::string& buffer) {
+  return buffer.ends_with("running_mean") || buffer.ends_with("running_var");
 }
 
 std::string listed(std::vector<std::string> names) {
@@ -100,24 +69,48 @@ std::string listed(std::vector<std::string> names) {
   return join(names, ", ") + (more > 0 ? dtrain::str(" and ", more, " more") : "");
 }
 
-// One forward and backward pass like a training step, and a forward pass of a single sample, as in an evaluation.
-void try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+// "3 made-up samples, Float [3, 12, 4]": what a trial gives to forward().
+std::string name_of(const Trial& trial, const TrialBatch& batch) {
+  const at::Tensor& inputs = batch.inputs.front();
+  return dtrain::str(inputs.size(0), " ", trial.origin, inputs.size(0) == 1 ? "sample, " : "samples, ",
+                     c10::toString(inputs.scalar_type()), " ", inputs.sizes(),
+                     batch.inputs.size() > 1 ? " with their lengths" : "");
+}
+
+// "": the output has one entry for each sample.
+std::string wrong_size(const at::Tensor& output, const TrialBatch& batch) {
+  const int64_t samples = batch.inputs.front().size(0);
+  if (output.dim() >= 1 && output.size(0) == samples) return "";
+  return dtrain::str("the output ", output.sizes(), " does not begin with one entry for each of ", samples,
+                     samples == 1 ? " sample" : " samples");
+}
+
+// The sum that a training step differentiates. Class numbers that the output does not have are not judged here: the
+// check of the whole file names the sample that has one.
+at::Tensor trained_sum(const at::Tensor& output, const TrialBatch& batch, const ModuleLoss& loss, bool with_loss) {
+  if (!with_loss) return output.to(at::kDouble).square().sum();
+  constexpr int64_t kNotCounted = -1;
+  return loss(output, loss.classifies() ? batch.targets.clamp(kNotCounted, output.size(1) - 1) : batch.targets).sum;
+}
+
+// One forward and backward pass like a training step.
+void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+  const TrialBatch& batch = trial.several;
   network.train();
-  const at::Tensor output = network.forward(made_up_inputs(trial, kSamples));
+  const at::Tensor output = network.forward(batch.inputs);
   contract.facts.push_back(dtrain::str("output      ", c10::toString(output.scalar_type()), " ", output.sizes(),
-                                       " for ", kSamples, " samples of ", shape_text(trial.input)));
-  if (output.dim() < 1 || output.size(0) != kSamples) {
-    contract.defects.push_back(dtrain::str("the output ", output.sizes(), " does not begin with one entry for each of ",
-                                           kSamples, " samples"));
+                                       " for ", name_of(trial, batch)));
+  if (const std::string size = wrong_size(output, batch); !size.empty()) {
+    contract.defects.push_back(size);
     return;
   }
-  const at::Tensor targets = trial.target ? made_up_targets(trial, kSamples) : at::Tensor();
-  const std::string mismatch = trial.target ? loss.mismatch(output, targets) : "";
+  const bool has_targets = batch.targets.defined();
+  const std::string mismatch = has_targets ? loss.mismatch(output, batch.targets) : "";
   if (!mismatch.empty()) contract.defects.push_back(mismatch);
   if (!mismatch.empty() && !output.is_floating_point()) return;  // it has no gradient either
-  const bool with_loss = trial.target && mismatch.empty();
+  const bool with_loss = has_targets && mismatch.empty();
   if (with_loss && loss.classifies()) contract.classes = output.size(1);
-  const at::Tensor sum = with_loss ? loss(output, targets).sum : output.to(at::kDouble).square().sum();
+  const at::Tensor sum = trained_sum(output, batch, loss, with_loss);
   if (!sum.requires_grad()) {
     contract.defects.push_back("the output does not depend on any trainable parameter");
     return;
@@ -128,14 +121,56 @@ void try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
     if (parameter.value().requires_grad() && !parameter.value().grad().defined()) unused.push_back(parameter.key());
   }
   if (!unused.empty()) contract.warnings.push_back("unused parameters, which are not trained: " + listed(unused));
+}
 
+// A forward pass of a single sample, as in an evaluation, whose last batch may have only one. Where the length of the
+// sample is another one, the length of the output has to follow.
+void try_evaluation(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
   network.eval();
   const at::NoGradGuard no_grad;
-  const at::Tensor one = network.forward(made_up_inputs(trial, 1));
-  if (one.dim() < 1 || one.size(0) != 1) {
+  const at::Tensor output = network.forward(trial.one.inputs);
+  if (!wrong_size(output, trial.one).empty()) {
     contract.defects.push_back(
-        dtrain::str("one sample alone gives an output ", one.sizes(), ": the batch size is fixed in the code"));
+        dtrain::str("one sample alone gives an output ", output.sizes(), ": the batch size is fixed in the code"));
+  } else if (trial.one.targets.defined()) {
+    const std::string mismatch = loss.mismatch(output, trial.one.targets);
+    if (!mismatch.empty()) contract.defects.push_back(mismatch);
   }
+}
+
+// Why the network cannot be trained on a single sample, by an exception or by running statistics that are no longer
+// finite: a traced batch norm divides by the number of values minus one. "": it can.
+std::string why_not_one(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss) {
+  network.train();
+  try {
+    const at::Tensor output = network.forward(trial.one.inputs);
+    trained_sum(output, trial.one, loss, trial.one.targets.defined()).backward();
+  } catch (const std::exception& error) {
+    return gist(error);
+  }
+  for (const auto& buffer : network.named_buffers()) {
+    const std::string defect = checkpoint::not_finite(buffer.value());
+    if (is_running_statistic(buffer.key()) && !defect.empty()) return dtrain::str(buffer.key(), " becomes ", defect);
+  }
+  return "";
+}
+
+// Adds what a trial finds. Returns why the code fails, if it does.
+std::string try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+  const TrialBatch* batch = &trial.several;
+  const char* what = "forward or backward fails on ";
+  try {
+    try_step(network, trial, loss, contract);
+    if (!contract.defects.empty()) return "";
+    batch = &trial.one;
+    what = "forward in an evaluation fails on ";
+    try_evaluation(network, trial, loss, contract);
+  } catch (const std::exception& error) {
+    return dtrain::str(what, name_of(trial, *batch), ": ", gist(error));
+  }
+  if (!contract.defects.empty()) return "";
+  if (const std::string why = why_not_one(network, trial, loss); !why.empty()) contract.untrainable[1] = why;
+  return "";
 }
 
 void count_parameters(const ScriptNetwork& network, Contract& contract) {
@@ -162,6 +197,19 @@ void count_parameters(const ScriptNetwork& network, Contract& contract) {
     contract.defects.push_back(
         "no trainable parameters: a traced function, or a module after torch.jit.freeze, cannot be trained");
   }
+}
+
+// Other buffers may be infinite on purpose: a mask.
+void check_values(const ScriptNetwork& network, Contract& contract) {
+  std::vector<std::string> wrong;
+  for (const auto& state : {network.named_parameters(), network.named_buffers()}) {
+    for (const auto& item : state) {
+      if (!item.value().requires_grad() && !is_running_statistic(item.key())) continue;
+      const std::string defect = checkpoint::not_finite(item.value());
+      if (!defect.empty()) wrong.push_back(dtrain::str(item.key(), " (", defect, ")"));
+    }
+  }
+  if (!wrong.empty()) contract.defects.push_back("values that are not finite: " + listed(wrong));
 }
 
 // Whether the code can run on the CPU, as far as its devices are concerned.
@@ -198,50 +246,35 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
   Contract contract;
   ScriptNetwork network(file);
   count_parameters(network, contract);
+  check_values(network, contract);
   const ScriptNetwork::Arguments arguments = network.arguments();
   const bool runs_here = judge(baked_in(network.script()), trials.front().device, contract);
   if (!runs_here || !contract.defects.empty()) return contract;  // further defects would be consequences
 
   const at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor state = generator.get_state();
-  std::string failure;
+  std::string failure;  // of the first trial
+  const Contract before = contract;
   for (const Trial& trial : trials) {
-    const int64_t given = trial.lengths ? 2 : 1;
-    if (!arguments.accept(given)) {
-      const std::string most = arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
-      failure = dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs passes ", given);
-      continue;
-    }
-    const Contract before = contract;
-    try {
-      try_out(network, trial, loss, contract);
-      failure.clear();
-    } catch (const std::exception& error) {
+    const auto given = static_cast<int64_t>(trial.several.inputs.size());
+    std::string why;
+    if (arguments.accept(given)) {
       contract = before;
-      failure = dtrain::str("forward or backward fails on ", kSamples, " samples of ", shape_text(trial.input),
-                            trial.lengths ? " with their lengths" : "", ": ", gist(error));
+      why = try_out(network, trial, loss, contract);
+    } else {
+      const std::string most = arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
+      why = dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs passes ", given);
     }
-    if (failure.empty()) break;
+    if (why.empty()) {
+      failure.clear();
+      break;
+    }
+    if (failure.empty()) failure = why;
+    contract = before;
   }
   at::Generator(generator).set_state(state);
   if (!failure.empty()) contract.defects.push_back(failure);
   return contract;
-}
-
-std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs, int64_t image_size,
-                                 int64_t features) {
-  constexpr int64_t kRows = 12;
-  const ScriptNetwork network(file);
-  const std::vector<at::Tensor> parameters = network.parameters();
-  const auto weight = std::find_if(parameters.begin(), parameters.end(), [](const auto& p) { return p.dim() >= 2; });
-  const int64_t wide = weight == parameters.end() ? 0 : weight->size(1);
-  const bool image = inputs == "image" || (inputs.empty() && weight != parameters.end() && weight->dim() == 4);
-  if (image) return {{.input = {3, image_size, image_size}}};
-  const bool lengths = inputs == "rows+lengths" || (inputs.empty() && network.arguments().required == 2);
-  const int64_t row = features > 0 ? features : std::max<int64_t>(1, wide);
-  std::vector<Trial> trials = {{.input = {kRows, row}, .lengths = lengths}};
-  if (!lengths) trials.push_back({.input = {row}});
-  return trials;
 }
 
 std::vector<std::string> random_operations(const ScriptNetwork& network) {
@@ -253,6 +286,10 @@ std::string to_text(const Contract& contract) {
   std::string text;
   for (const std::string& fact : contract.facts) text += fact + "\n";
   for (const std::string& warning : contract.warnings) text += "warning     " + warning + "\n";
+  for (const auto& [samples, why] : contract.untrainable) {
+    text +=
+        dtrain::str("warning     cannot be trained on ", samples, samples == 1 ? " sample: " : " samples: ", why, "\n");
+  }
   for (const std::string& defect : contract.defects) text += "defect      " + defect + "\n";
   return text;
 }

@@ -2,6 +2,7 @@
 // what such a file needs.
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -49,23 +50,23 @@ class ModuleTask : public Task {
       throw DataError(str(file, ": the number of targets differs from sample to sample, and task.loss ", loss_.name(),
                           " would count the padding. Use cross_entropy or nll, which do not"));
     }
-    Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
-    if (contract.defects.empty() &&
-        store.schema().target.variable()) {  // does the length of the output follow that of the input?
-      Trial shorter = trial_on(store.schema());
-      shorter.input.front() = std::max<int64_t>(1, shorter.input.front() / 2);
-      contract.defects = examine(config_.model.file, {shorter}, loss_).defects;
-    }
+    const Contract contract = examine(config_.model.file, {trial_on(store)}, loss_);
     for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
+    untrainable_ = contract.untrainable;
     // Where the number of targets differs, the number of classes may differ as well (positions in a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
     spec_.class_numbers.clear();
     if (loss_.classifies() && !facts_.classes.empty() && !data::class_names(store).empty()) {
       spec_.class_numbers = class_numbers(store, facts_.classes);
     }
+  }
+
+  std::string fails_to_train_on(int64_t samples) const override {
+    const auto found = untrainable_.find(samples);
+    return found == untrainable_.end() ? "" : found->second;
   }
 
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
@@ -134,18 +135,11 @@ class ModuleTask : public Task {
     return network_->forward({batch.inputs});
   }
 
-  Trial trial_on(const data::Schema& schema) const {
-    constexpr int64_t kRows = 12;
+  Trial trial_on(const data::Store& store) const {
     const config::DeviceType device = config_.device.type;
     const bool gpu =
         device == config::DeviceType::kCuda || (device == config::DeviceType::kAuto && device::gpu_count() > 0);
-    Trial trial{.input = schema.input.shape,
-                .lengths = takes_lengths(),
-                .target = schema.target,
-                .device = gpu ? at::kCUDA : at::kCPU};
-    if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
-    if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
-    return trial;
+    return trial_of(store, spec_, takes_lengths(), gpu ? at::kCUDA : at::kCPU);
   }
 
   // [B, ...] as one list per sample.
@@ -187,6 +181,7 @@ class ModuleTask : public Task {
   std::string sha256_;
   bool said_ = false;  // the message about random numbers
   data::SampleSpec spec_;
+  std::map<int64_t, std::string> untrainable_;  // as of Contract
 };
 
 }  // namespace
