@@ -8,8 +8,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 
+#include "checkpoint/finite_values.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
 #include "cli/commands.h"
@@ -211,6 +214,14 @@ std::string check(Options* options, const fs::path& checkpoint) {
   return network;
 }
 
+// Of the network of a TorchScript file, which is not run here, a mask may be infinite.
+void check_finite(const std::string& safetensors, const std::string& network, const std::string& file) {
+  for (const auto& [name, tensor] : checkpoint::from_safetensors(std::as_bytes(std::span(safetensors)), file).tensors) {
+    const bool judged = network != "torchscript" || at::isnan(tensor).any().item<bool>();
+    if (judged) checkpoint::check_finite(tensor, name, file);
+  }
+}
+
 // Rank 0 does the work; the others only take part in loading the checkpoint.
 int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
@@ -232,6 +243,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
     std::string bytes;
     if (options.format == "safetensors") {
       bytes = read_text(checkpoint / "model.safetensors");
+      check_finite(bytes, network, checkpoint / "model.safetensors");
     } else if (options.format == "torchscript") {
       protect(options.out, {.files = {model->config.model.file}, .folders = {}});
       bytes = torchscript(*model);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "checkpoint/finite_values.h"
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
 #include "core/half_to_float.h"
@@ -75,6 +76,8 @@ Weights read_weights(const std::filesystem::path& path, std::map<std::string, st
     std::vector<std::byte> bytes(entry.end - entry.begin);
     checkpoint::read_exactly(in, header.data_start + entry.begin, bytes, file);
     tensors[entry.name] = {entry.shape, to_floats(entry.dtype, bytes)};
+    checkpoint::check_finite(at::from_blob(tensors[entry.name].values.data(), entry.shape, at::kFloat), entry.name,
+                             file);
   }
   return Weights(std::move(tensors), file);
 }

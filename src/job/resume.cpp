@@ -6,6 +6,7 @@
 #include "core/printable.h"
 #include "core/strings.h"
 #include "job/batch_choice.h"
+#include "models/load_weights.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {
@@ -102,6 +103,15 @@ void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& st
   if (saved.data_modified_ns != 0 && saved.data_modified_ns != store.modified_ns()) {
     log::info(str(file, " was written after the checkpoint was saved, or is a copy. Its checksums are those of the ",
                   "checkpoint's data; data.verify also compares each sample with its own while it is read"));
+  }
+}
+
+void check_finite(const checkpoint::Snapshot& snapshot, const std::filesystem::path& checkpoint,
+                  const torch::nn::Module& module) {
+  models::check_finite(module, snapshot.model, checkpoint / "model.safetensors");
+  models::check_finite(module, snapshot.optimizer, checkpoint / "optimizer.safetensors");
+  for (size_t rank = 0; rank < snapshot.ranks.size(); ++rank) {
+    models::check_finite(module, snapshot.ranks[rank], checkpoint / str("rank_", rank, ".safetensors"), "local.");
   }
 }
 

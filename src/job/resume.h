@@ -2,7 +2,10 @@
 
 // What a resumed run keeps of the run that saved its checkpoint. Pure but for the log.
 
+#include <torch/nn/module.h>
+
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -29,5 +32,10 @@ Resolved resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot
 // ConfigError unless these are the data of the checkpoint, divided in the same way: otherwise samples that were trained
 // on could be tested on.
 void check_same_data(const checkpoint::Snapshot&, const data::Store&, const data::Splits&);
+
+// CheckpointError that names the first tensor that is not finite of the weights, the optimizer or the state of a rank.
+// `module`: the network before the weights are loaded (models::check_finite() says why). Reads all of it once.
+void check_finite(const checkpoint::Snapshot&, const std::filesystem::path& checkpoint,
+                  const torch::nn::Module& module);
 
 }  // namespace dtrain::job

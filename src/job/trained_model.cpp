@@ -98,6 +98,10 @@ void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot, cons
   loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
   if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
   loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
+  if (!loaded.checkpoint.empty()) {  // rank 0
+    const std::filesystem::path file = std::filesystem::path(loaded.checkpoint) / "model.safetensors";
+    models::check_finite(loaded.task->model(), snapshot.model, file);
+  }
   models::load_all(loaded.task->model(), snapshot.model);
   loaded.task->model().eval();
 }

@@ -152,6 +152,7 @@ void TrainingJob::make_task() {
     device_ = device::properties(process_.device);
     precision_ = choose_precision(config_.train.amp, process_.device);
     if (!config_.model.init.empty() && !snapshot_) load_initial_weights();
+    if (snapshot_ && plan_.checkpoint) check_finite(*snapshot_, *plan_.checkpoint, task_->model());  // rank 0
   });
   if (dry_run_) batches_.total_steps = 1;
 }
@@ -199,11 +200,17 @@ void TrainingJob::check_splits() const {
 }
 
 void TrainingJob::load_initial_weights() {
-  const checkpoint::TensorFile weights = checkpoint::read_safetensors(config_.model.init);
-  if (auto* network = dynamic_cast<models::Network*>(&task_->model())) {
-    initial_ = models::load_initial_weights(*network, weights);
+  torch::nn::Module& model = task_->model();
+  checkpoint::TensorFile weights = checkpoint::read_safetensors(config_.model.init);
+  models::Unwrapped given = models::unwrapped(model, weights.tensors);
+  models::check_finite(model, weights.tensors, config_.model.init, given.prefix);
+  weights.tensors = std::move(given.tensors);
+  initial_ = std::move(given.notices);
+  if (auto* network = dynamic_cast<models::Network*>(&model)) {
+    const std::vector<std::string> lines = models::load_initial_weights(*network, weights);
+    initial_.insert(initial_.end(), lines.begin(), lines.end());
   } else {
-    models::load_all(task_->model(), weights.tensors);
+    models::load_all(model, weights.tensors);
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
+#include "checkpoint/finite_values.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -19,11 +21,40 @@ bool fits(const at::Tensor& here, const at::Tensor& there) {
 // Older torchvision files lack the counters of batch norm, which are not used here.
 bool is_optional(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
-std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Network& network) {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
+checkpoint::NamedTensors named_tensors(const torch::nn::Module& network) {
+  checkpoint::NamedTensors tensors;
   for (const auto& item : network.named_parameters()) tensors.emplace_back(item.key(), item.value());
   for (const auto& item : network.named_buffers()) tensors.emplace_back(item.key(), item.value());
   return tensors;
+}
+
+// The parts of a name that end with a dot and that all names begin with: "module.model." of "module.model.fc.weight"
+// and "module.model.fc.bias", if there are others.
+std::string common_prefix(const checkpoint::NamedTensors& tensors) {
+  if (tensors.empty()) return "";
+  std::string_view prefix = tensors.front().first;
+  for (const auto& [name, tensor] : tensors) {
+    const auto differs = std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end());
+    prefix = prefix.substr(0, static_cast<size_t>(differs.first - prefix.begin()));
+  }
+  return std::string(prefix.substr(0, prefix.rfind('.') + 1));
+}
+
+// Of the prefixes that all names have, the shortest that leaves most names of the module.
+std::string wrapper_of(const std::map<std::string, at::Tensor>& here, const checkpoint::NamedTensors& tensors) {
+  const auto known_without = [&](size_t begin) {
+    return std::ranges::count_if(tensors, [&](const auto& item) { return here.contains(item.first.substr(begin)); });
+  };
+  const std::string common = common_prefix(tensors);
+  size_t best = 0;
+  auto most = known_without(0);
+  for (size_t dot = common.find('.'); dot != std::string::npos; dot = common.find('.', dot + 1)) {
+    if (const auto known = known_without(dot + 1); known > most) {
+      most = known;
+      best = dot + 1;
+    }
+  }
+  return common.substr(0, best);
 }
 
 [[noreturn]] void refuse(std::vector<std::string> problems) {
@@ -64,6 +95,42 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
   }
   const at::NoGradGuard no_grad;
   for (auto& [target, value] : copies) target.copy_(value);
+}
+
+Unwrapped unwrapped(const torch::nn::Module& module, checkpoint::NamedTensors tensors) {
+  constexpr const char* kAverages = "n_averaged";
+  const checkpoint::NamedTensors list = named_tensors(module);
+  const std::map<std::string, at::Tensor> here(list.begin(), list.end());
+  Unwrapped result;
+  if (!here.contains(kAverages)) {
+    const auto is_counter = [&](const auto& item) { return item.first == kAverages && item.second.numel() == 1; };
+    if (std::erase_if(tensors, is_counter) > 0) {
+      result.notices.push_back("left out n_averaged, the counter of AveragedModel");
+    }
+  }
+  result.prefix = wrapper_of(here, tensors);
+  if (!result.prefix.empty()) {
+    result.notices.push_back(dtrain::str("removed '", result.prefix, "' from the names of all tensors"));
+  }
+  for (auto& [name, tensor] : tensors) {
+    name.erase(0, result.prefix.size());
+    const auto found = here.find(name);
+    const bool counts = found != here.end() && !found->second.is_floating_point() && found->second.numel() == 1;
+    if (counts && tensor.numel() == 1 && checkpoint::not_finite(tensor).empty())
+      tensor = tensor.to(found->second.scalar_type()).reshape(found->second.sizes());
+  }
+  result.tensors = std::move(tensors);
+  return result;
+}
+
+void check_finite(const torch::nn::Module& module, const checkpoint::NamedTensors& tensors, const std::string& file,
+                  const std::string& prefix) {
+  const auto buffers = module.named_buffers();
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor* own = name.starts_with(prefix) ? buffers.find(name.substr(prefix.size())) : nullptr;
+    const bool is_mask = own != nullptr && !checkpoint::not_finite(*own).empty();
+    if (!is_mask) checkpoint::check_finite(tensor, name, file);
+  }
 }
 
 std::vector<std::string> load_initial_weights(Network& network, const checkpoint::TensorFile& file) {

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import numpy as np
 import torch
 import torchvision
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 import runner
 
@@ -187,7 +190,11 @@ def weights_of_torch_save(folder):
         subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=True)
         converted = (folder / name).with_suffix(".safetensors").name
         runner.run(["inspect", converted], cwd=folder).expect(0, "122 tensors", "layer4.1.conv2.weight")
-    runner.train(folder, model__name="resnet18", model__init="resnet 18.safetensors", train__max_steps=1, run__name="w").expect(0, "loaded 122 tensors")
+    wrapped = {f"module._orig_mod.{name}": tensor.float().reshape(1) if "batches" in name else tensor
+               for name, tensor in load_file(folder / "resnet 18.safetensors").items()}
+    save_file(wrapped | {"n_averaged": torch.tensor(3)}, folder / "wrapped.safetensors")
+    runner.train(folder, model__name="resnet18", model__init="wrapped.safetensors", train__max_steps=1, run__name="w").expect(
+        0, "left out n_averaged", "removed 'module._orig_mod.' from the names of all tensors", "loaded 122 tensors")
     for name in ["resnet 18.pth", "old.pt"]:
         for result in [runner.train(folder, task="module", model__file=name), runner.run(["inspect", name], cwd=folder)]:
             one_message(result, 65, f"{name} is not a TorchScript file", "torch.jit.script", "stores weights without the code of the network")
@@ -212,6 +219,11 @@ def library_texts_are_not_shown(folder):
     result = runner.train(folder, task="module", model__file="zip.pt", run__name="z")
     one_message(result, 65, "zip.pt is not a TorchScript file")
     assert "enforce fail" not in result.output and "Pytorch" not in result.output, result.output
+    # oneMKL ends a process that it finds without a current folder.
+    removed = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(runner.command(['--data.file', '../d.h5']))}"
+    done = subprocess.run(["bash", "-c", removed], cwd=folder, env=runner.environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 64 and "the current folder was removed: change to one" in done.stderr, done
+    assert "oneMKL" not in done.stdout + done.stderr, done
     one_message(runner.run(["a.yaml"], cwd=folder), 78, "a.yaml:1:", "nested too deeply")
     result = runner.run(["b.yaml"], cwd=folder)
     one_message(result, 78, "900 problems in the configuration", "and 850 more")
@@ -243,6 +255,40 @@ def weights_of_another_shape(folder):
     weights = next((folder / "runs/r/checkpoints").glob("*/model.safetensors"))
     one_message(runner.train(folder, run__name="s", model__init=weights, model__name="resnet18"), 74, "conv1.weight")
     runner.train(folder, run__name="t", model__init=weights, train__epochs=1).expect(0)
+
+
+def with_values(checkpoint, file, change):
+    """Changes the tensors of a file of a checkpoint and makes the manifest right again."""
+    with safe_open(checkpoint / file, "pt") as f:
+        metadata = f.metadata()
+    tensors = load_file(checkpoint / file)
+    change(tensors)
+    save_file(tensors, checkpoint / file, metadata)
+    manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
+    content = (checkpoint / file).read_bytes()
+    manifest["files"][file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    del manifest["sha256"]
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest, sort_keys=True, indent=2) + "\n")
+
+
+def weights_that_are_not_finite(folder):
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=1).expect(0)
+    run = folder / "runs/r"
+    checkpoint = next((run / "checkpoints").iterdir())
+    shutil.copytree(run, folder / "good")
+    with_values(checkpoint, "model.safetensors", lambda tensors: tensors["fc.0.weight"][3, 4].fill_(np.nan))
+    said = ["model.safetensors: tensor 'fc.0.weight' has a value that is not finite (nan at [3, 4])"]
+    one_message(runner.train(folder, run__name="i", model__init=checkpoint / "model.safetensors"), 74, *said)
+    one_message(runner.train(folder, "--resume", "auto", train__epochs=2, np=2), 74, *said)
+    for words in [["eval", run], ["predict", run, "d.h5"], ["export", run, "--format", "onnx"], ["export", run, "--format", "safetensors"]]:
+        one_message(runner.run(words, cwd=folder), 74, *said)
+    shutil.rmtree(run)
+    (folder / "good").rename(run)
+    with_values(checkpoint, "optimizer.safetensors", lambda tensors: tensors["exp_avg.fc.0.weight"][0, 1].fill_(-np.inf))
+    one_message(runner.train(folder, "--resume", "auto", train__epochs=2), 74, "optimizer.safetensors: tensor 'exp_avg.fc.0.weight' has a value", "(-inf at [0, 1])")
+    runner.run(["eval", run], cwd=folder).expect(0)  # which needs no moments
 
 
 def a_loss_that_is_not_finite(folder):
@@ -464,7 +510,7 @@ runner.main([missing_data, a_data_file_that_may_not_be_read, a_metric_without_a_
              a_corrupt_sample, zero_samples,
              more_ranks_than_samples_train_with_a_warning, unwritable_run_folder,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,
-             weights_of_torch_save, library_texts_are_not_shown, a_network_that_does_not_fit_into_the_memory, weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
+             weights_of_torch_save, library_texts_are_not_shown, a_network_that_does_not_fit_into_the_memory, weights_of_another_shape, weights_that_are_not_finite, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
              pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,
              a_conversion_continues_after_a_full_disk, paths_that_cannot_be_used, sequences_damaged_after_conversion, orders_damaged_after_conversion,
              pictures_with_a_class_that_does_not_exist, data_of_another_kind,

@@ -84,5 +84,17 @@ TEST(ReadWeights, ReadsEveryFloatingTypeAndSkipsCounters) {
   EXPECT_FALSE(weights.has("e"));
 }
 
+TEST(ReadWeights, RefusesValuesThatAreNotFinite) {
+  const TempDir folder;
+  const float values[] = {1, std::nanf(""), 2};
+  const std::string header = R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})";
+  const uint64_t length = header.size();
+  const std::string bytes = std::string(reinterpret_cast<const char*>(&length), 8) + header +
+                            std::string(reinterpret_cast<const char*>(values), sizeof values);
+  real_file_system().write_durably(folder / "w.safetensors", std::as_bytes(std::span(bytes)));
+  expect_error<CheckpointError>([&] { read_weights(folder / "w.safetensors", nullptr); },
+                                {"w.safetensors", "'a'", "nan at [1]"});
+}
+
 }  // namespace
 }  // namespace dtrain::exporting

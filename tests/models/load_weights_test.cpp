@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "core/error.h"
+#include "core/strings.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
 
@@ -9,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 // All tensors of the network, as a file would contain them.
@@ -132,6 +136,109 @@ TEST(LoadInitialWeights, RejectsAnotherNetworkWithAShortList) {
   EXPECT_THAT(message, HasSubstr("conv1.weight: not in the file"));
   EXPECT_THAT(message, HasSubstr(" more"));
   EXPECT_LT(std::count(message.begin(), message.end(), '\n'), 25);
+}
+
+// Under other names, each behind `prefix`.
+checkpoint::TensorFile wrapped(const std::string& prefix, checkpoint::TensorFile file) {
+  for (auto& [name, tensor] : file.tensors) name.insert(0, prefix);
+  return file;
+}
+
+std::vector<std::string> load_unwrapped(Network& network, checkpoint::TensorFile file) {
+  Unwrapped result = unwrapped(network, file.tensors);
+  file.tensors = std::move(result.tensors);
+  const std::vector<std::string> lines = load_initial_weights(network, file);
+  result.notices.insert(result.notices.end(), lines.begin(), lines.end());
+  return result.notices;
+}
+
+TEST(Unwrapped, RemovesAPrefixThatAllNamesHave) {
+  const auto source = make_network("headpose_cnn", {.seed = 1});
+  const std::string loaded = dtrain::str("loaded ", file_of(*source).tensors.size(), " tensors");
+  for (const std::string prefix : {"module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "module.model.",
+                                   "module._orig_mod.", "fc.", "my.own.wrapper."}) {
+    const auto target = make_network("headpose_cnn", {.seed = 2});
+    EXPECT_THAT(load_unwrapped(*target, wrapped(prefix, file_of(*source))),
+                ElementsAre("removed '" + prefix + "' from the names of all tensors", loaded));
+    EXPECT_TRUE(at::equal(target->parameters().front(), source->parameters().front())) << prefix;
+  }
+}
+
+TEST(Unwrapped, LeavesNamesThatTheNetworkKnows) {
+  // All of this network's tensors begin with a word of their own.
+  torch::nn::Module module;
+  auto inner = std::make_shared<torch::nn::Module>();
+  inner->register_parameter("weight", at::zeros({2}));
+  inner->register_parameter("bias", at::zeros({2}));
+  module.register_module("model", inner);
+  const checkpoint::NamedTensors own = {{"model.weight", at::ones({2})}, {"model.bias", at::ones({2})}};
+  EXPECT_EQ(unwrapped(module, own).prefix, "");
+  EXPECT_THAT(unwrapped(module, own).notices, IsEmpty());
+  const checkpoint::NamedTensors nested = {{"model.model.weight", at::ones({2})}, {"model.model.bias", at::ones({2})}};
+  EXPECT_EQ(unwrapped(module, nested).prefix, "model.");
+  // A prefix of some names alone stays.
+  const checkpoint::NamedTensors mixed = {{"module.model.weight", at::ones({2})}, {"model.bias", at::ones({2})}};
+  EXPECT_EQ(unwrapped(module, mixed).prefix, "");
+  EXPECT_EQ(unwrapped(module, mixed).tensors.front().first, "module.model.weight");
+}
+
+TEST(Unwrapped, LeavesOutTheCounterOfAveragedModel) {
+  const auto network = make_network("headpose_cnn", {});
+  checkpoint::TensorFile file = wrapped("module.", file_of(*network));
+  const size_t own = file.tensors.size();
+  file.tensors.emplace_back("n_averaged", at::full({}, 7, at::kLong));
+  EXPECT_THAT(load_unwrapped(*network, file),
+              ElementsAre("left out n_averaged, the counter of AveragedModel",
+                          "removed 'module.' from the names of all tensors", dtrain::str("loaded ", own, " tensors")));
+}
+
+TEST(Unwrapped, ConvertsCounters) {
+  const auto network = make_network("resnet18", {.seed = 1});
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kInt, at::kShort, at::kByte}) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}}) {
+      checkpoint::TensorFile file = file_of(*network);
+      const int64_t count = 40 + static_cast<int64_t>(type);
+      for (auto& [name, tensor] : file.tensors) {
+        if (name.ends_with("num_batches_tracked")) tensor = at::full(shape, count, type);
+      }
+      EXPECT_THAT(load_unwrapped(*network, file), ElementsAre("loaded 122 tensors")) << at::toString(type);
+      EXPECT_EQ(network->named_buffers()["bn1.num_batches_tracked"].item<int64_t>(), count);
+    }
+  }
+  checkpoint::TensorFile file = file_of(*network);
+  in(file, "bn1.bias") = at::zeros({64}, at::kLong);  // no counter
+  EXPECT_THROW(load_unwrapped(*network, file), CheckpointError);
+}
+
+TEST(CheckFinite, NamesTheTensorAndTheFile) {
+  const auto network = make_network("resnet18", {.seed = 1});
+  checkpoint::TensorFile file = file_of(*network);
+  EXPECT_NO_THROW(check_finite(*network, file.tensors, "a.safetensors"));
+  for (const std::string name : {"layer1.0.conv1.weight", "bn1.running_var"}) {
+    checkpoint::TensorFile bad = file_of(*network);
+    in(bad, name).view(-1)[5] = std::numeric_limits<float>::infinity();
+    try {
+      check_finite(*network, wrapped("module.", bad).tensors, "a.safetensors", "module.");
+      ADD_FAILURE() << name;
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr("a.safetensors: tensor 'module." + name + "' has a value that is not finite (inf"));
+    }
+  }
+}
+
+// Such as a causal mask of a TorchScript file.
+TEST(CheckFinite, ABufferMayHaveWhatItsModuleHas) {
+  const at::Tensor mask = at::full({2, 2}, -std::numeric_limits<float>::infinity());
+  torch::nn::Module module;
+  module.register_buffer("mask", mask);
+  module.register_buffer("statistic", at::ones({2}));
+  module.register_parameter("weight", at::ones({2}));
+  EXPECT_NO_THROW(check_finite(module, {{"mask", mask}, {"weight", at::ones({2})}}, "f"));
+  EXPECT_NO_THROW(check_finite(module, {{"local.mask", mask}}, "f", "local."));
+  EXPECT_THROW(check_finite(module, {{"statistic", mask}}, "f"), CheckpointError);
+  EXPECT_THROW(check_finite(module, {{"weight", mask}}, "f"), CheckpointError);
+  EXPECT_THROW(check_finite(module, {{"exp_avg.mask", mask}}, "f"), CheckpointError);
 }
 
 }  // namespace
