@@ -20,6 +20,7 @@ int train(job::ProcessContext& process, const config::Loaded& loaded, bool dry_r
   job.make_task();
   if (job.is_beyond_its_end()) return job.leave_unchanged();
   job.place_on_device();
+  job.check_training();
   job.connect();
   job.claim_name();
   job.open_metrics();

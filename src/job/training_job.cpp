@@ -34,6 +34,7 @@
 #include "job/run_report.h"
 #include "job/same_start.h"
 #include "job/signals.h"
+#include "job/single_samples.h"
 #include "models/load_weights.h"
 #include "models/network.h"
 #include "monitoring/console_sink.h"
@@ -218,6 +219,21 @@ void TrainingJob::place_on_device() {
   choose_algorithms(config_, task_->samples());
   at::manual_seed(config_.train.seed);
   job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
+}
+
+void TrainingJob::check_training() {
+  // Of the whole training: a dry run ends after its first step.
+  const train::BatchArithmetic whole =
+      train::batch_arithmetic(config_.train, process_.world.size, static_cast<int64_t>(data_.splits.train.size()));
+  dist::agree(process_.host, [&] {
+    check_single_samples(*task_, {.config = config_,
+                                  .data = data_,
+                                  .batches = whole,
+                                  .precision = precision_,
+                                  .device = process_.device,
+                                  .keeps_global_batch = global_batch_given_,
+                                  .resumed = snapshot_.has_value()});
+  });
 }
 
 void TrainingJob::connect() {

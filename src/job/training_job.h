@@ -4,9 +4,10 @@
 // command that needs a run only up to a point (its data, its task on a device, its communicators) stops there. What
 // shows the run is in training_job_metrics.cpp, and what only measures it in training_job_measure.cpp.
 //
-// All ranks call every verb. plan, open_data, make_task, claim_name, open_metrics and announce agree on errors: all
-// ranks end with one message and one exit code. In the other verbs the rank that fails ends the whole job.
-// Thread-safety: the training thread alone. Ownership: borrows the process, owns everything else.
+// All ranks call every verb. plan, open_data, make_task, check_training, claim_name, open_metrics and
+// announce agree on errors: all ranks end with one message and one exit code. In the other verbs the
+// rank that fails ends the whole job. Thread-safety: the training thread alone. Ownership: borrows the
+// process, owns everything else.
 
 #include <atomic>
 #include <functional>
@@ -56,6 +57,7 @@ class TrainingJob {
   bool is_beyond_its_end() const;  // the checkpoint has more steps than the run shall have: leave_unchanged()
   int leave_unchanged() const;     // says so; returns the exit code
   void place_on_device();          // precision, determinism, the network on its device
+  void check_training();           // what ends or spoils it late: single_samples.h
   void connect();                  // from here on ranks wait for each other, and the watchdog watches
   void claim_name();               // a generated one, by creating its folder: no two runs have the same
   void open_metrics();             // the endpoint, whose address the banner and the targets file need

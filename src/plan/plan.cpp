@@ -13,6 +13,12 @@ namespace {
 constexpr double kRequestBytes = 5 * 8;  // what ranks agree on at each step boundary (train/step_agreement.h)
 constexpr double kUnevenShare = 0.01;    // of the step, below which unequal shares are not worth a note
 
+std::vector<int64_t> sizes_of(const data::MicroPlan& plan) {
+  std::vector<int64_t> sizes;
+  for (const data::Range& range : plan.micro) sizes.push_back(range.size());
+  return sizes;
+}
+
 double memory_of(const train::StepMemory& memory) { return static_cast<double>(memory.total()); }
 
 // Rank 0 has the largest share of a step; without samples its micro-steps still take part.
@@ -94,7 +100,11 @@ void judge_batches(Row& row, double busy_seconds, double full_seconds) {
 double even_seconds(const MeasuredRun& run, const Request& request, const train::BatchArithmetic& b) {
   const int64_t fewer = b.global_batch / b.ranks, more = fewer + 1;
   if (fewer == 0) return 0;
-  const auto of_share = [&](int64_t share) { return step_of(run, request, b, share * b.ranks).total(); };
+  const auto of_share = [&](int64_t share) {
+    const data::GlobalBatch of_one{.epoch = 0, .positions = {0, share}};
+    const std::vector<int64_t> sizes = sizes_of(data::micro_plan(of_one, b.batch_size, {}));
+    return forecast_step(run, request.assumptions, b.ranks, sizes).total();
+  };
   const double part = static_cast<double>(b.global_batch % b.ranks) / static_cast<double>(b.ranks);
   return (1 - part) * of_share(fewer) + part * of_share(more);
 }
@@ -143,11 +153,9 @@ config::Train scaled(const config::Train& train, Scaling scaling) {
 std::vector<int64_t> micro_batches(const train::BatchArithmetic& batches, int64_t samples) {
   DTRAIN_CHECK(samples > 0, "a step without samples");
   const data::GlobalBatch step{.epoch = 0, .positions = {0, samples}};
-  const data::MicroPlan plan =
-      data::micro_plan(step, batches.batch_size, {.rank = 0, .size = static_cast<int>(batches.ranks)});
-  std::vector<int64_t> sizes;
-  for (const data::Range& range : plan.micro) sizes.push_back(range.size());
-  return sizes;
+  const auto ranks = static_cast<int>(batches.ranks);
+  const int64_t size = data::division_size(batches.batch_size, batches.global_batch, ranks);
+  return sizes_of(data::training_plan(step, size, {.rank = 0, .size = ranks}));
 }
 
 std::vector<int64_t> sizes_needed(const config::Train& train, std::span<const int64_t> ranks, int64_t samples) {

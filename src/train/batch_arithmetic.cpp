@@ -6,6 +6,26 @@
 #include "data/order/shard.h"
 
 namespace dtrain::train {
+namespace {
+
+// Of the sizes that are `good`, the two nearest to `size` below it and the two above it: "15, 16, 18 or 19".
+template <typename Good>
+std::string nearest_sizes(int64_t size, int64_t most, const Good& good) {
+  std::vector<std::string> texts;
+  for (int64_t below = size - 1; below >= 1 && texts.size() < 2; --below) {
+    if (good(below)) texts.insert(texts.begin(), str(below));
+  }
+  const size_t limit = texts.size() + 2;
+  for (int64_t above = size + 1; above <= most && texts.size() < limit; ++above) {
+    if (good(above)) texts.push_back(str(above));
+  }
+  if (texts.size() < 2) return join(texts, "");
+  const std::string last = texts.back();
+  texts.pop_back();
+  return str(join(texts, ", "), " or ", last);
+}
+
+}  // namespace
 
 int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size) {
   const int64_t share = (global_batch + ranks - 1) / ranks;
@@ -28,8 +48,7 @@ BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int6
 }
 
 int64_t largest_micro_batch(const BatchArithmetic& b) {
-  const int64_t share = (std::min(b.global_batch, b.samples) + b.ranks - 1) / b.ranks;
-  return std::max<int64_t>(1, std::min(b.batch_size, share));
+  return data::largest_micro_batch(b.samples, b.batch_size, b.global_batch, static_cast<int>(b.ranks));
 }
 
 std::string describe(const BatchArithmetic& b) {
@@ -47,6 +66,40 @@ std::string micro_batch_flags(const BatchArithmetic& b, int64_t batch_size) {
   const bool exact = b.ranks * batch_size * accumulate == b.global_batch;
   return str("--batch-size ", batch_size, " --accumulate ", accumulate,
              exact ? "" : str(" --train.global_batch ", b.global_batch));
+}
+
+SingleSamples single_samples(const BatchArithmetic& b) {
+  const auto ranks = static_cast<int>(b.ranks);
+  const int64_t size = data::division_size(b.batch_size, b.global_batch, ranks);
+  const int64_t full = std::min(b.global_batch, b.samples);
+  SingleSamples found;
+  found.full = data::has_single(full, size, ranks);
+  found.tail = b.steps_per_epoch > 1 && b.total_steps >= b.steps_per_epoch && data::has_single(b.tail, size, ranks);
+  for (int rank = 0; rank < ranks && found.full && !found.first; ++rank) {
+    const data::GlobalBatch step{.epoch = 0, .positions = {0, full}};
+    found.first = data::training_plan(step, size, {.rank = rank, .size = ranks}).micro[0].size() == 1;
+  }
+  return found;
+}
+
+std::string flags_without_single_samples(const BatchArithmetic& b, bool keeps_global_batch) {
+  const auto good = [&](int64_t batch_size, int64_t global_batch) {
+    BatchArithmetic changed = b;
+    changed.batch_size = batch_size;
+    changed.global_batch = global_batch;
+    changed.steps_per_epoch = data::steps_per_epoch(b.samples, global_batch);
+    changed.tail = b.samples % global_batch;
+    changed.total_steps = changed.steps_per_epoch;
+    return !single_samples(changed).any();
+  };
+  const auto most = [&](int64_t size) { return 2 * size + 4 * b.ranks + 4; };
+  const std::string sizes = nearest_sizes(b.batch_size, most(b.batch_size), [&](int64_t size) {
+    return good(size, keeps_global_batch ? b.global_batch : size * b.ranks * b.accumulate);
+  });
+  if (!sizes.empty()) return str("--batch-size ", sizes);
+  const std::string globals = nearest_sizes(b.global_batch, most(b.global_batch),
+                                            [&](int64_t global_batch) { return good(b.batch_size, global_batch); });
+  return globals.empty() ? "" : str("--train.global_batch ", globals);
 }
 
 data::Splits overfit_splits(const data::Splits& all, int64_t samples, uint64_t seed) {

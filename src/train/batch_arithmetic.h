@@ -33,6 +33,21 @@ std::string describe(const BatchArithmetic&);         // one line for people
 // --accumulate 4".
 std::string micro_batch_flags(const BatchArithmetic&, int64_t batch_size);
 
+// Which steps of a training have micro-batches of exactly one sample, though data::training_plan() avoids
+// them.
+struct SingleSamples {
+  bool first = false;  // full steps: as the first micro-batch of a rank
+  bool full = false;   // full steps
+  bool tail = false;   // the last step of an epoch, where it is smaller
+  bool any() const { return full || tail; }
+};
+SingleSamples single_samples(const BatchArithmetic&);
+
+// The flags with which the same training has none, by the batch sizes nearest to that of the run, or by
+// the nearest global batches where no batch size avoids them: "--batch-size 16 or 18". With
+// `keeps_global_batch` a batch size does not change the global batch. "": there are none.
+std::string flags_without_single_samples(const BatchArithmetic&, bool keeps_global_batch);
+
 // train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or network have a bug.
 // Returns `samples` of the training split (all of it if it has no more), drawn by seed, both to train on and to
 // validate on, and no test split.

@@ -7,6 +7,7 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
   const bool overfits = config.train.overfit_batches > 0;  // the same batches again and again
   return {.batch_size = batches.batch_size,
           .global_batch = batches.global_batch,
+          .avoid_single = true,
           .shuffle = !overfits,
           .augment = !overfits,
           .seed = config.train.seed,

@@ -11,6 +11,7 @@
 #include "dist/object_collectives.h"
 #include "models/load_weights.h"
 #include "train/norm_buffers.h"
+#include "train/random_generators.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
 
@@ -23,26 +24,11 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
 }
 
-NamedTensors generators(at::Device device) {
-  NamedTensors states = {{"rng.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state()}};
-  if (device.is_cuda()) states.emplace_back("rng.cuda", at::globalContext().defaultGenerator(device).get_state());
-  return states;
-}
-
 const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
   for (const auto& [key, tensor] : tensors) {
     if (key == name) return &tensor;
   }
   return nullptr;
-}
-
-void set_generators(const NamedTensors& states, at::Device device) {
-  for (const auto& [name, tensor] : generators(device)) {
-    const at::Tensor* saved = find(states, name);
-    if (!saved) continue;  // saved on another kind of device
-    at::Generator generator = at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : device);
-    generator.set_state(*saved);
-  }
 }
 
 // This rank's own running statistics, saved as local.NAME.
@@ -65,7 +51,7 @@ checkpoint::Snapshot Trainer::snapshot() {
   snapshot.step = step_;
   snapshot.world_size = context_.host.size();
 
-  NamedTensors own = generators(context_.device);
+  NamedTensors own = random_generators(context_.device);
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
   own.emplace_back("samples_seen", at::tensor({consumption_.samples_seen()}, at::kLong));
   const auto states = dist::all_gather_object(context_.host, checkpoint::to_safetensors(own));
@@ -141,13 +127,13 @@ std::function<void()> Trainer::keep_state() {
     for (const auto& item : model.named_buffers()) weights.emplace_back(item.key(), on_cpu(item.value()));
   }
   return [this, weights, average = average_.state(), moments = phases_.optimizer().state(), scaler = scaler_.state(),
-          random = generators(context_.device), consumption = consumption_, loss = loss_, own_steps = result_.own_steps,
-          begun_step = begun_step_, step = step_]() mutable {
+          random = random_generators(context_.device), consumption = consumption_, loss = loss_,
+          own_steps = result_.own_steps, begun_step = begun_step_, step = step_]() mutable {
     models::load_all(context_.task.model(), weights);
     average_.load(average);
     phases_.optimizer().load(moments);
     scaler_.load(scaler);
-    set_generators(random, context_.device);
+    set_random_generators(random, context_.device);
     bad_losses_ = BadLosses(context_.device);
     consumption_ = consumption;
     loss_ = loss;
@@ -183,7 +169,7 @@ void Trainer::resume(const checkpoint::Snapshot& snapshot) {
 
 int64_t Trainer::resume_rank(const NamedTensors& own) {
   restore_local_buffers(context_.task.model(), own);
-  set_generators(own, context_.device);
+  set_random_generators(own, context_.device);
   const at::Tensor* seen = find(own, "samples_seen");
   return seen ? seen->item<int64_t>() : 0;
 }

@@ -54,6 +54,12 @@ class Lstm(nn.Module):
         return self.head(last)
 
 
+class Normed(Mlp):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 2))
+
+
 class Unused(Mlp):
     def __init__(self):
         super().__init__()
@@ -455,6 +461,22 @@ def a_failure_of_the_code_is_one_sentence(folder):
     runner.train(folder, "--debug", **options, data__file="all.h5", run__name="c").expect(65, "Traceback of TorchScript, original code", *said)
 
 
+def a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step(folder):
+    x = np.random.default_rng(1).normal(size=(78, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, x[:, :2].copy())  # 52 to train on
+    save(Normed, folder / "net.pt")
+    options = dict(task="module", model__file="net.pt", model__image_size=None, task__inputs="rows", data__file="n.h5", train__epochs=1)
+    for words in [[], ["--dry-run"]]:
+        refused = runner.train(folder, *words, **options, train__batch_size=17)
+        refused.expect(78, "net.pt cannot train on a micro-batch of one sample", "Expected more than 1 value per channel",
+                       "The last step of each epoch has one", "use --batch-size 15, 16, 18 or 19")
+        assert "step 1 " not in refused.output and not (folder / "runs").exists(), refused.output
+    runner.train(folder, **options, train__batch_size=16).expect(0, "finished: all 4 steps")
+    runner.train(folder, **options, train__batch_size=5, run__name="two", np=2).expect(0, "finished: all 6 steps")
+    save(Mlp, folder / "net.pt")
+    runner.train(folder, **options, train__batch_size=17, run__name="any").expect(0, "finished: all 4 steps")
+
+
 def orders_of_sets_longer_than_the_trial(folder):
     runner.run(["synth", "pointer", "--samples", 60, "--max-length", 20, "--out", "sets.h5"], cwd=folder).expect(0)
     save(NextOfSet, folder / "next.pt")
@@ -498,5 +520,6 @@ def deterministic_mode_reaches_libtorch(folder):
 runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, code_may_name_functions_of_gpus, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
-             a_run_refuses_what_it_cannot_train, a_failure_of_the_code_is_one_sentence, orders_of_sets_longer_than_the_trial,
+             a_run_refuses_what_it_cannot_train, a_failure_of_the_code_is_one_sentence,
+             a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step, orders_of_sets_longer_than_the_trial,
              deterministic_mode_reaches_libtorch, another_file_than_the_trained_one_is_refused])

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/strings.h"
 #include "data/order/shard.h"
 
 namespace dtrain::train {
@@ -39,6 +40,9 @@ TEST(BatchArithmetic, TheLargestMicroBatchIsOneThatOccurs) {
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 1, 3200)), 3200);
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 3, 3200)), 1067);
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 32), 2, 1000)), 16);
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 5), 4, 1000)), 3) << "no rank has one sample";
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 4), 4, 1000)), 1);
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 1, 0), 4, 3)), 3);
 }
 
 TEST(BatchArithmetic, MicroStepsCoverTheLargestShare) {
@@ -76,6 +80,39 @@ TEST(BatchArithmetic, AgreesWithTheMicroPlan) {
       }
     }
   }
+}
+
+TEST(BatchArithmetic, KnowsWhereMicroBatchesHaveOneSample) {
+  const auto found = [](const config::Train& train, int64_t ranks, int64_t samples) {
+    const SingleSamples single = single_samples(batch_arithmetic(train, ranks, samples));
+    return str(single.first ? "first " : "", single.full ? "full " : "", single.tail ? "tail" : "");
+  };
+  EXPECT_EQ(found(train(17, 1, 0), 1, 52), "tail");
+  EXPECT_EQ(found(train(3, 1, 0), 1, 52), "tail");
+  EXPECT_EQ(found(train(5, 1, 0), 2, 52), "") << "the tail of two is one rank's";
+  EXPECT_EQ(found(train(4, 1, 0), 1, 52), "");
+  EXPECT_EQ(found(train(1, 1, 0), 1, 52), "first full ") << "52 steps of one";
+  EXPECT_EQ(found(train(2, 0, 3), 1, 51), "full ") << "two and one";
+  EXPECT_EQ(found(train(8, 0, 2), 2, 52), "first full ");
+  EXPECT_EQ(found(train(60, 1, 0), 1, 1), "first full ");
+  config::Train cut_short = train(17, 1, 0);
+  cut_short.max_steps = 3;
+  EXPECT_EQ(found(cut_short, 1, 52), "") << "it ends before the fourth step";
+}
+
+// Each size that is named is tried: the training that has it has no single sample.
+TEST(BatchArithmetic, NamesTheNearestSizesWithoutASingleSample) {
+  const auto flags = [](const config::Train& t, int64_t ranks, int64_t samples) {
+    return flags_without_single_samples(batch_arithmetic(t, ranks, samples), t.global_batch > 0);
+  };
+  EXPECT_EQ(flags(train(17, 1, 0), 1, 52), "--batch-size 15, 16, 18 or 19");
+  EXPECT_EQ(flags(train(3, 1, 0), 1, 52), "--batch-size 2, 4 or 5");
+  EXPECT_EQ(flags(train(1, 1, 0), 1, 52), "--batch-size 2 or 4");
+  EXPECT_EQ(flags(train(17, 2, 0), 1, 69), "--batch-size 15, 16, 18 or 19") << "of two micro-steps";
+  EXPECT_EQ(flags(train(2, 0, 3), 1, 51), "--batch-size 3 or 4");
+  EXPECT_EQ(flags(train(8, 0, 2), 2, 52), "--train.global_batch 4 or 5");
+  EXPECT_EQ(flags(train(17, 0, 17), 1, 52), "--train.global_batch 15, 16, 18 or 19") << "the tail has one sample";
+  EXPECT_EQ(flags(train(17, 1, 0), 1, 1), "");
 }
 
 TEST(Overfit, TakesAFewTrainingSamplesForBoth) {

@@ -434,6 +434,32 @@ TEST(Trainer, TellsTheWatchdogOfEachCollectiveThatItWaits) {
   for (const RankRun& r : run(setup)) EXPECT_EQ(r.places, expected);
 }
 
+// Seven samples are three and two of one rank, and two of the other, which has none in the last micro-step; the three of
+// the tail are one rank's.
+TEST(Trainer, NoRankTrainsOnASingleSample) {
+  Scenario setup{.config = small(7), .precision = Precision::kFp64};
+  setup.config.train.global_batch = 7;
+  setup.config.optimizer.name = config::OptimizerName::kSgd;
+  const RankRun one = run(setup)[0];
+  setup.ranks = 2;
+  setup.config.train.batch_size = 3;
+  const std::vector<RankRun> both = run(setup);
+  const auto sizes = [](const RankRun& rank) {
+    std::vector<size_t> sizes;
+    for (const std::vector<int64_t>& ids : rank.seen) sizes.push_back(ids.size());
+    return sizes;
+  };
+  EXPECT_EQ(sizes(both[0]), (std::vector<size_t>{3, 2, 3, 2, 3, 3, 2, 3, 2, 3}));
+  EXPECT_EQ(sizes(both[1]), (std::vector<size_t>{2, 2, 2, 2}));
+  for (const RankRun& rank : both) {
+    ASSERT_EQ(rank.error, "");
+    EXPECT_EQ(rank.result.ledger, one.result.ledger);
+    for (size_t i = 0; i < one.weights.size(); ++i) {
+      EXPECT_TRUE(at::allclose(rank.weights[i], one.weights[i], 1e-12, 1e-12)) << "tensor " << i;
+    }
+  }
+}
+
 // Promise 2 with batch norm, for equal numbers of micro-steps. With a tail of one sample, some ranks have none.
 TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
   Scenario setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};

@@ -61,7 +61,8 @@ OrderOptions order_options(const LoaderOptions& options, const SampleSpec& spec)
           .steps = options.steps,
           .shuffle = options.shuffle,
           .seed = options.seed,
-          .length_window = spec.length_window};
+          .length_window = spec.length_window,
+          .avoid_single = options.avoid_single};
 }
 
 std::function<int64_t(int64_t)> lengths(const Store& store, const SampleSpec& spec) {

@@ -35,6 +35,9 @@ MicroBatch MicroBatches::next() {
 int64_t MicroBatches::steps_per_epoch() const { return data::steps_per_epoch(count(), options_.global_batch); }
 
 int64_t MicroBatches::largest() const {
+  if (options_.avoid_single) {
+    return largest_micro_batch(count(), options_.batch_size, options_.global_batch, shard_.size);
+  }
   const int64_t share = part(std::min(options_.global_batch, count()), shard_.size, 0).size();
   return std::max<int64_t>(1, std::min(options_.batch_size, share));
 }
@@ -45,7 +48,7 @@ std::vector<PaddedLength> MicroBatches::padded_lengths(int64_t most) {
     const GlobalBatch global = data::global_batch(step, count(), options_.global_batch);
     seen += global.positions.size();
     for (int rank = 0; rank < shard_.size; ++rank) {
-      for (const Range& range : micro_plan(global, options_.batch_size, {rank, shard_.size}).micro) {
+      for (const Range& range : plan_of(global, rank).micro) {
         PaddedLength& padded = lengths.emplace_back(PaddedLength{.length = 0, .samples = range.size()});
         for (int64_t position = range.begin; position < range.end; ++position) {
           const int64_t id = ids_[static_cast<size_t>(order_(global.epoch, position))];
@@ -57,10 +60,16 @@ std::vector<PaddedLength> MicroBatches::padded_lengths(int64_t most) {
   return lengths;
 }
 
+MicroPlan MicroBatches::plan_of(const GlobalBatch& global, int rank) const {
+  const Shard shard = {rank, shard_.size};
+  if (!options_.avoid_single) return micro_plan(global, options_.batch_size, shard);
+  return training_plan(global, division_size(options_.batch_size, options_.global_batch, shard_.size), shard);
+}
+
 Range MicroBatches::positions() {
   if (planned_step_ != next_.step) {
     global_ = global_batch(next_.step, count(), options_.global_batch);
-    plan_ = micro_plan(global_, options_.batch_size, shard_);
+    plan_ = plan_of(global_, shard_.rank);
     planned_step_ = next_.step;
   }
   return plan_.micro[static_cast<size_t>(next_.micro)];

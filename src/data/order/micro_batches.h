@@ -38,6 +38,7 @@ struct OrderOptions {
   bool shuffle = true;  // false: in the order of `ids`
   uint64_t seed = 1;
   int64_t length_window = 0;  // see EpochOrderOptions
+  bool avoid_single = false;  // training: divides a step by training_plan(), else by micro_plan()
 };
 
 class MicroBatches {
@@ -63,6 +64,7 @@ class MicroBatches {
  private:
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }
   Range positions();  // of the next micro-batch, within its epoch
+  MicroPlan plan_of(const GlobalBatch&, int rank) const;
 
   const std::vector<int64_t> ids_;
   const OrderOptions options_;

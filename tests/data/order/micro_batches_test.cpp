@@ -144,6 +144,50 @@ TEST(MicroBatches, AShareMayBeEmpty) {
   }
 }
 
+// What buffers are made for: no micro-batch of any rank is larger, and some rank has one of this size.
+TEST(MicroBatches, ATrainingKnowsItsLargest) {
+  for (const int size : {1, 2, 3, 5}) {
+    for (const int64_t batch_size : {1, 2, 3, 6}) {
+      for (const int64_t global : {1, 2, 5, 6, 12}) {
+        for (int64_t samples = 1; samples <= 14; ++samples) {
+          SCOPED_TRACE(::testing::Message() << size << " ranks, batch " << batch_size << ", global " << global << ", "
+                                            << samples << " samples");
+          int64_t largest = 0, announced = 0;
+          std::multiset<int64_t> used;
+          for (int rank = 0; rank < size; ++rank) {
+            OrderOptions options{.batch_size = batch_size, .global_batch = global, .avoid_single = true};
+            options.steps = steps_per_epoch(samples, global);
+            MicroBatches batches(ids_of(samples), options, {rank, size});
+            announced = batches.largest();
+            for (const MicroBatch& batch : all_of(batches)) {
+              largest = std::max(largest, static_cast<int64_t>(batch.ids.size()));
+              used.insert(batch.ids.begin(), batch.ids.end());
+            }
+          }
+          ASSERT_EQ(announced, largest);
+          const Ids all = ids_of(samples);
+          ASSERT_EQ(used, std::multiset<int64_t>(all.begin(), all.end()));
+        }
+      }
+    }
+  }
+}
+
+TEST(MicroBatches, OnlyATrainingAvoidsASingleSample) {
+  for (const auto& [avoid, expected] : {std::pair{false, Ids{1, 1}}, std::pair{true, Ids{2, 0}}}) {
+    Ids sizes;
+    for (int rank = 0; rank < 2; ++rank) {
+      MicroBatches batches(ids_of(12), {.batch_size = 5, .global_batch = 10, .avoid_single = avoid}, {rank, 2});
+      batches.seek(1);
+      sizes.push_back(static_cast<int64_t>(batches.next().ids.size()));
+    }
+    EXPECT_EQ(sizes, expected);
+  }
+  // One sample for each rank in every step is what the user chose.
+  MicroBatches chosen(ids_of(12), {.batch_size = 5, .global_batch = 2, .avoid_single = true}, {1, 2});
+  EXPECT_EQ(chosen.samples(), 1);
+}
+
 TEST(MicroBatches, WithoutALimitItNeverEnds) {
   MicroBatches batches(ids_of(3), {.batch_size = 3, .global_batch = 3}, {0, 1});
   batches.seek(1'000'000'000);

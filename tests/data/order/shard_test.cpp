@@ -157,6 +157,97 @@ TEST(MicroPlan, UsesEveryPositionOnceInItsStepForAnyWorldSize) {
   }
 }
 
+// Whether some numbers from 2 to `most` add up to `samples`: a division in which nobody gets one sample.
+bool divides_without_single(int64_t samples, int64_t most) {
+  std::vector<bool> reached(static_cast<size_t>(samples) + 1, false);
+  reached[0] = true;
+  for (int64_t sum = 0; sum <= samples; ++sum) {
+    for (int64_t size = 2; size <= most && sum + size <= samples && reached[static_cast<size_t>(sum)]; ++size) {
+      reached[static_cast<size_t>(sum + size)] = true;
+    }
+  }
+  return reached[static_cast<size_t>(samples)];
+}
+
+std::vector<std::vector<int64_t>> sizes_of(const std::vector<MicroPlan>& plans) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const MicroPlan& plan : plans) {
+    std::vector<int64_t>& own = sizes.emplace_back();
+    for (const Range& range : plan.micro) own.push_back(range.size());
+  }
+  return sizes;
+}
+
+bool has(const std::vector<std::vector<int64_t>>& sizes, int64_t size) {
+  return std::ranges::any_of(sizes, [&](const auto& own) { return std::ranges::count(own, size) > 0; });
+}
+
+// For all small trainings: each position once and in order, no micro-batch of more than batch_size samples, equal
+// numbers of micro-steps, a single sample only where every division has one, and nothing changed where there was none.
+TEST(TrainingPlan, HasASingleSampleOnlyWhereEveryDivisionHas) {
+  int changed = 0;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    for (int64_t batch_size = 1; batch_size <= 6; ++batch_size) {
+      for (int64_t samples = 1; samples <= 3 * ranks * batch_size + 1; ++samples) {
+        SCOPED_TRACE(::testing::Message() << samples << " samples, " << ranks << " ranks, batch " << batch_size);
+        const GlobalBatch batch{.epoch = 0, .positions = {7, 7 + samples}};
+        std::vector<MicroPlan> even, plans;
+        int64_t next = batch.positions.begin;
+        for (int rank = 0; rank < ranks; ++rank) {
+          even.push_back(micro_plan(batch, batch_size, {rank, ranks}));
+          plans.push_back(training_plan(batch, batch_size, {rank, ranks}));
+          ASSERT_EQ(plans.back().micro_steps, even.front().micro_steps);
+          ASSERT_EQ(static_cast<int64_t>(plans.back().micro.size()), even.front().micro_steps);
+          for (const Range& range : plans.back().micro) {
+            ASSERT_EQ(range.begin, next);
+            ASSERT_TRUE(0 <= range.size() && range.size() <= batch_size);
+            next = range.end;
+          }
+        }
+        ASSERT_EQ(next, batch.positions.end);
+        const auto sizes = sizes_of(plans);
+        const bool avoidable = divides_without_single(samples, batch_size);
+        ASSERT_EQ(has(sizes, 1), has(sizes_of(even), 1) && !avoidable);
+        ASSERT_EQ(has_single(samples, batch_size, ranks), has(sizes, 1));
+        if (!has(sizes_of(even), 1) || !avoidable) {
+          ASSERT_EQ(sizes, sizes_of(even)) << "changed without need";
+        } else {
+          ++changed;
+          ASSERT_GE(sizes[0][0], 2) << "the first rank has the most";
+        }
+        for (const auto& own : sizes) ASSERT_LE(std::ranges::max(own), sizes[0][0]);
+      }
+    }
+  }
+  EXPECT_GT(changed, 100);
+}
+
+TEST(TrainingPlan, Examples) {
+  const auto plan = [](int64_t samples, int64_t batch_size, int ranks) {
+    std::vector<MicroPlan> plans;
+    for (int rank = 0; rank < ranks; ++rank) {
+      plans.push_back(training_plan({.epoch = 0, .positions = {0, samples}}, batch_size, {rank, ranks}));
+    }
+    return sizes_of(plans);
+  };
+  using Sizes = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(plan(2, 5, 2), (Sizes{{2}, {0}}));
+  EXPECT_EQ(plan(3, 5, 2), (Sizes{{3}, {0}}));
+  EXPECT_EQ(plan(5, 5, 4), (Sizes{{3}, {2}, {0}, {0}}));
+  EXPECT_EQ(plan(7, 3, 2), (Sizes{{3, 2}, {2, 0}}));
+  EXPECT_EQ(plan(6, 2, 2), (Sizes{{2, 2}, {2, 0}}));
+  EXPECT_EQ(plan(5, 2, 2), (Sizes{{2, 1}, {1, 1}})) << "no division avoids it";
+  EXPECT_EQ(plan(1, 5, 2), (Sizes{{1}, {0}}));
+  EXPECT_EQ(plan(4, 5, 2), (Sizes{{2}, {2}}));
+}
+
+TEST(DivisionSize, IsOneWhereAFullStepGivesEachRankOneSample) {
+  EXPECT_EQ(division_size(32, 4, 4), 1);
+  EXPECT_EQ(division_size(32, 3, 4), 1);
+  EXPECT_EQ(division_size(32, 5, 4), 32);
+  EXPECT_EQ(division_size(1, 8, 4), 1);
+}
+
 TEST(Ledger, DependsOnTheSamplesAndTheEpochButNotTheOrder) {
   Ledger forward, backward, other_epoch, resumed;
   for (int64_t id = 0; id < 100; ++id) forward.add(3, id);

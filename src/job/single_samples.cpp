@@ -1,0 +1,146 @@
+#include "job/single_samples.h"
+
+#include <torch/autograd.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/library_text.h"
+#include "core/quiet_log.h"
+#include "core/strings.h"
+#include "data/loader/loader.h"
+#include "layers/random_context.h"
+#include "models/freeze.h"
+#include "models/network.h"
+#include "train/evaluate.h"
+#include "train/random_generators.h"
+
+namespace dtrain::job {
+namespace {
+
+bool is_finite(const at::Tensor& tensor) {
+  return !tensor.defined() || !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
+}
+
+// Puts back what forward in training mode changes.
+class Unchanged {
+ public:
+  Unchanged(torch::nn::Module& network, at::Device device)
+      : device_(device), random_(train::random_generators(device)) {
+    for (const at::Tensor& buffer : network.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+  }
+  ~Unchanged() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, before] : buffers_) buffer.copy_(before);
+    train::set_random_generators(random_, device_);
+  }
+  Unchanged(const Unchanged&) = delete;
+  Unchanged& operator=(const Unchanged&) = delete;
+
+ private:
+  at::Device device_;
+  checkpoint::NamedTensors random_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+// The shortest samples: what they have of a variable length may be a single value per channel too.
+std::vector<int64_t> samples_to_try(const DataSet& data, int64_t count) {
+  std::vector<int64_t> ids = data.splits.train;
+  if (!data.store->schema().input.variable()) return ids;
+  const auto end = ids.begin() + std::min(count, static_cast<int64_t>(ids.size()));
+  std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
+    return data::length_of(*data.store, a) < data::length_of(*data.store, b);
+  });
+  return ids;
+}
+
+// `count` samples as one batch; an empty one if too many samples are bad.
+data::Batch load(const tasks::Task& task, const SingleSampleTraining& run, int64_t count) {
+  constexpr int64_t kTries = 8;
+  const log::Quiet quiet;
+  const std::vector<int64_t> ids = samples_to_try(run.data, count * kTries);
+  for (int64_t from = 0; from + count <= static_cast<int64_t>(ids.size()) && from < count * kTries; from += count) {
+    data::LoaderOptions options = data::one_pass(count, count);
+    options.skip_bad = run.config.data.skips_bad_samples();
+    options.device = run.device;
+    data::Loader loader(*run.data.store, {ids.begin() + from, ids.begin() + from + count}, task.samples(), options, {});
+    data::Batch batch = loader.next();
+    if (batch.samples() == count) return batch;
+  }
+  return {};
+}
+
+std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const data::Batch& batch) {
+  torch::nn::Module& network = task.model();
+  const Unchanged unchanged(network, run.device);
+  const layers::RandomScope randomness(layers::random_context(run.config.train.seed, /*step=*/0, batch.sample_ids));
+  const tasks::Loss loss = [&] {
+    const layers::AutocastGuard autocast = train::autocast_for(run.precision, run.device);
+    return task.loss(batch);
+  }();
+  if (!is_finite(loss.sum)) return "its loss is not finite";
+  torch::autograd::variable_list trained;
+  for (const at::Tensor& parameter : network.parameters()) {
+    if (parameter.requires_grad()) trained.push_back(parameter);
+  }
+  if (loss.sum.requires_grad()) {
+    for (const at::Tensor& gradient : torch::autograd::grad({loss.sum}, trained, {}, std::nullopt,
+                                                            /*create_graph=*/false, /*allow_unused=*/true)) {
+      if (!is_finite(gradient)) return "its gradient is not finite";
+    }
+  }
+  for (const auto& buffer : network.named_buffers()) {
+    if (!is_finite(buffer.value())) return str("its buffer '", buffer.key(), "' is not finite afterwards");
+  }
+  return "";
+}
+
+std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run, int64_t count) {
+  data::Batch batch = load(task, run, count);
+  if (batch.samples() < count) return "";
+  train::to_precision(batch, run.precision);
+  try {
+    return defect_of(task, run, batch);
+  } catch (const c10::Error& error) {
+    return torch_message(error.what_without_backtrace());
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Our batch norm accepts one value per channel, unless it is the first that it gets, or the sums are
+// those of all ranks.
+bool fails_late_or_never(const SingleSampleTraining& run) {
+  const bool shared = run.config.train.sync_batch_norm && run.batches.ranks > 1;
+  return shared || run.resumed || !train::single_samples(run.batches).first;
+}
+
+}  // namespace
+
+std::string single_sample_defect(tasks::Task& task, const SingleSampleTraining& run) {
+  task.model().train();
+  if (run.config.train.freeze_batch_norm) models::freeze_batch_norm(task.model());
+  const std::string defect = defect_of_samples(task, run, 1);
+  return defect.empty() || !defect_of_samples(task, run, 2).empty() ? "" : defect;
+}
+
+void check_single_samples(tasks::Task& task, const SingleSampleTraining& run) {
+  const train::BatchArithmetic& b = run.batches;
+  const train::SingleSamples single = train::single_samples(b);
+  const bool own_network = dynamic_cast<models::Network*>(&task.model()) != nullptr;
+  if (!single.any() || (own_network && fails_late_or_never(run))) return;
+  const std::string defect = single_sample_defect(task, run);
+  if (defect.empty()) return;
+  const std::string flags = train::flags_without_single_samples(b, run.keeps_global_batch || run.resumed);
+  throw ConfigError(
+      str(run.config.model.file.empty() ? "the network" : run.config.model.file,
+          " cannot train on a micro-batch of one sample: ", defect, ". ",
+          single.full ? "Each step" : "The last step of each epoch", " has one (", train::describe(b), "): ",
+          flags.empty() ? "train on more samples"
+                        : str(run.resumed && flags.starts_with("--train.") ? "start a new run with " : "use ", flags)));
+}
+
+}  // namespace dtrain::job
