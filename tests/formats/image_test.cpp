@@ -398,7 +398,7 @@ TEST(Exif, OrientationOfEveryIntegerTypeInEveryFormat) {
       const std::string png = "\x89PNG\r\n\x1a\n\0\0\0"s + size + "eXIf" + tiff + "\0\0\0\0"s;
       const std::string webp = "RIFF\0\0\0\0WEBPEXIF"s + size + "\0\0\0"s + tiff;
       std::string stray = jpeg;
-      stray.insert(2, "\1\xff\0\xff\2\3"s);  // decoding skips stray bytes, too
+      stray.insert(2, "\1\xff\0\2\3"s);  // decoding skips stray bytes, too
       for (const std::string& file : {jpeg, stray, png, webp}) {
         EXPECT_EQ(orientation(file), expected)
             << "type " << type << ", value " << value << (big_endian ? ", big endian " : " ") << file.substr(0, 4);
