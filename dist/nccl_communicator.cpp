@@ -1,6 +1,7 @@
 #include "dist/nccl_communicator.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -230,6 +231,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
+    // A GPU that has failed makes NCCL's calls fail, too: its error goes before theirs. Asked without waiting.
+    const cudaError_t of_device = cudaStreamQuery(stream());
+    if (of_device != cudaErrorNotReady) C10_CUDA_CHECK(of_device);
     const std::lock_guard lock(mutex_);
     const std::string why = str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_), ")");
     if (says_out_of_memory(why)) {

@@ -1,3 +1,4 @@
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
@@ -74,7 +75,8 @@ void hold(at::Device device, double seconds) {
   int kilohertz = 0;
   if (!device.is_cuda() || cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device.index()) != cudaSuccess)
     return;
-  spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(device.index()));
+  C10_CUDA_CHECK(
+      spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(device.index())));
 }
 
 Properties gpu_properties(int index) {

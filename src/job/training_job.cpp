@@ -279,8 +279,9 @@ std::vector<std::string> TrainingJob::failed_communicators() {
   for (const auto& [name, communicator] : asked_) {
     try {
       if (communicator != nullptr) communicator->check();
-    } catch (const std::exception& error) {
-      failures.push_back(str("the communicator of the ", name, " says: ", error.what()));
+    } catch (...) {
+      failures.push_back(
+          str("the communicator of the ", name, " says: ", dist::describe(std::current_exception()).message));
     }
   }
   return failures;

@@ -4,6 +4,8 @@
 #include <torch/autograd.h>
 
 #include "core/check.h"
+#include "core/error.h"
+#include "core/strings.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/intra_op.h"
 
@@ -49,8 +51,10 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
   auto* residual_data = residual.mutable_data_ptr<Number>();
   if (of.keys.is_cuda()) {
     const c10::DeviceGuard guard(of.keys.device());
+    check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
     const at::Tensor nll = at::empty({p.samples, p.steps}, of.keys.options());
-    attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(), current_stream(of.keys.device()));
+    check_launch(
+        attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
     return {nll.sum(1), residual};
   }
   const at::Tensor nll = at::empty({p.samples}, of.keys.options());
@@ -68,9 +72,9 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
   if (of.keys.is_cuda()) {
     const c10::DeviceGuard guard(of.keys.device());
     const at::Tensor v = at::empty_like(queries);
-    attention_backward_on_gpu(p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
-                              keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
-                              v.mutable_data_ptr<Number>(), current_stream(of.keys.device()));
+    check_launch(attention_backward_on_gpu(p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
+                                           keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
+                                           v.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
     return {keys, queries, v.sum(at::IntArrayRef{0, 1})};
   }
   const at::Tensor v = at::empty({p.samples, p.hidden}, of.keys.options());
@@ -105,6 +109,18 @@ class PointerLosses : public torch::autograd::Function<PointerLosses> {
 };
 
 }  // namespace
+
+void check_fits_gpu(int64_t samples, int64_t steps, int64_t shared_bytes) {
+  constexpr int64_t kMostSamples = 65535, kMostShared = 48 << 10;  // of a grid's second dimension; of a block
+  if (samples > kMostSamples) {
+    throw DeviceError(dtrain::str("additive attention: a batch of ", samples, " sets is more than the ", kMostSamples,
+                                  " of a GPU; use a smaller --batch-size"));
+  }
+  if (shared_bytes > kMostShared) {
+    throw DeviceError(
+        dtrain::str("additive attention: sets of ", steps, " elements do not fit the GPU's shared memory"));
+  }
+}
 
 at::Tensor pointer_losses(const at::Tensor& keys, const at::Tensor& queries, const at::Tensor& v,
                           const at::Tensor& order, const at::Tensor& lengths) {

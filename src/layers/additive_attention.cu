@@ -1,6 +1,3 @@
-#include <string>
-
-#include "core/error.h"
 #include "core/host_device.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/lengths.h"
@@ -16,7 +13,6 @@ DTRAIN_HD inline Number reciprocal(Number x) {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int64_t kMostShared = 48 << 10;
 
 template <typename Number>
 __device__ const Number* row(const Number* rows, const AttentionProblem<Number>& p, int64_t i, int64_t sample) {
@@ -114,47 +110,35 @@ __global__ void backward_keys(AttentionProblem<Number> p, const Number* residual
   }
 }
 
-void check_launch() {
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-    throw DeviceError(std::string("cannot launch the attention kernel: ") + cudaGetErrorString(error));
-  }
-}
-
 template <typename Number>
 dim3 grid_of(const AttentionProblem<Number>& p) {
-  if (p.samples > 65535)
-    throw DeviceError("additive attention: a batch of more than 65535 sets; use a smaller --batch-size");
   return {static_cast<unsigned>(p.steps), static_cast<unsigned>(p.samples)};
 }
 
 }  // namespace
 
 template <typename Number>
-void attention_forward_on_gpu(const AttentionProblem<Number>& p, Number* residual, Number* nll, void* stream) {
-  if (p.steps * p.samples == 0) return;
-  const int64_t shared = p.steps * static_cast<int64_t>(sizeof(Number) + 1);
-  if (shared > kMostShared) {
-    throw DeviceError("additive attention: sets of " + std::to_string(p.steps) +
-                      " elements do not fit the GPU's shared memory");
-  }
-  forward<<<grid_of(p), kThreads, static_cast<size_t>(shared), static_cast<cudaStream_t>(stream)>>>(p, residual, nll);
-  check_launch();
+LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>& p, Number* residual, Number* nll, void* stream) {
+  if (p.steps * p.samples == 0) return cudaSuccess;
+  const auto shared = static_cast<size_t>(shared_bytes_of(p));
+  forward<<<grid_of(p), kThreads, shared, static_cast<cudaStream_t>(stream)>>>(p, residual, nll);
+  return cudaGetLastError();
 }
 
 template <typename Number>
-void attention_backward_on_gpu(const AttentionProblem<Number>& p, const Number* residual, const Number* scale,
-                               Number* keys, Number* queries, Number* v, void* stream) {
-  if (p.steps * p.samples == 0) return;
+LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>& p, const Number* residual, const Number* scale,
+                                       Number* keys, Number* queries, Number* v, void* stream) {
+  if (p.steps * p.samples == 0) return cudaSuccess;
   backward_queries<<<grid_of(p), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p, residual, scale, queries, v);
-  check_launch();
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   backward_keys<<<grid_of(p), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p, residual, scale, keys);
-  check_launch();
+  return cudaGetLastError();
 }
 
-#define DTRAIN_FOR(Number)                                                                                        \
-  template void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);               \
-  template void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, \
-                                          Number*, Number*, void*);
+#define DTRAIN_FOR(Number)                                                                                       \
+  template LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);      \
+  template LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, \
+                                                  Number*, Number*, Number*, void*);
 DTRAIN_FOR(float)
 DTRAIN_FOR(double)
 #undef DTRAIN_FOR

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "layers/launch_check.h"
+
 namespace dtrain::layers {
 
 inline constexpr double kExponentLimit = 86;  // limits the exponent of e^(2x) in float32
@@ -35,11 +37,22 @@ void attention_backward_on_cpu(const AttentionProblem<Number>&, int64_t begin, i
 
 // The same on the GPU: all pointers are device memory, and the kernels are queued on `stream` (a cudaStream_t). Here
 // nll is per step, [samples, steps], and so is v, [steps, samples, hidden]; the caller sums them, in a fixed order.
-// DeviceError if a launch fails, or in a build without GPU code.
+// Require: check_fits_gpu(). DeviceError in a build without GPU code.
 template <typename Number>
-void attention_forward_on_gpu(const AttentionProblem<Number>&, Number* residual, Number* nll, void* stream);
+[[nodiscard]] LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number* residual, Number* nll,
+                                                    void* stream);
 template <typename Number>
-void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number* residual, const Number* scale,
-                               Number* keys, Number* queries, Number* v, void* stream);
+[[nodiscard]] LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number* residual,
+                                                     const Number* scale, Number* keys, Number* queries, Number* v,
+                                                     void* stream);
+
+// The shared memory of a block of the forward kernel: a score of each element, and whether it may not be chosen.
+template <typename Number>
+int64_t shared_bytes_of(const AttentionProblem<Number>& p) {
+  return p.steps * static_cast<int64_t>(sizeof(Number) + 1);
+}
+
+// DeviceError if the sets are too many for the kernels, or too large (`shared_bytes`: shared_bytes_of()). Pure.
+void check_fits_gpu(int64_t samples, int64_t steps, int64_t shared_bytes);
 
 }  // namespace dtrain::layers

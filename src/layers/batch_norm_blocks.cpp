@@ -45,17 +45,19 @@ Grid grid_of(const Table& table, int width) {
   return grid;
 }
 
-void run_on_cpu(const TensorJob& job, void*) {
+LaunchResult run_on_cpu(const TensorJob& job, void*) {
   const auto use = [](const auto& kernel) { run_blocks(kernel); };
   if (job.type == Type::kFloat) with_kernel<float>(job, use);
   if (job.type == Type::kHalf) with_kernel<c10::Half>(job, use);
   if (job.type == Type::kBFloat16) with_kernel<c10::BFloat16>(job, use);
   if (job.type == Type::kDouble) with_kernel<double>(job, use);
+  return 0;
 }
 
-void run_on_cpu(const ChannelJob& job, void*) {
+LaunchResult run_on_cpu(const ChannelJob& job, void*) {
   const auto use = [](const auto& kernel) { run_blocks(kernel); };
   job.wide ? with_kernel<double>(job, use) : with_kernel<float>(job, use);
+  return 0;
 }
 
 }  // namespace dtrain::layers::batch_norm::blocks

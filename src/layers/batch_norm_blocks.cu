@@ -1,6 +1,3 @@
-#include <string>
-
-#include "core/error.h"
 #include "layers/batch_norm_blocks_body.h"
 
 namespace dtrain::layers::batch_norm::blocks {
@@ -18,27 +15,28 @@ __global__ void __launch_bounds__(kThreads) run_block(const __grid_constant__ Ke
 }
 
 template <typename Kernel>
-void launch(const Kernel& kernel, void* stream) {
-  if (kernel.blocks() == 0) return;
+LaunchResult launch(const Kernel& kernel, void* stream) {
+  if (kernel.blocks() == 0) return cudaSuccess;
   run_block<<<static_cast<unsigned>(kernel.blocks()), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(kernel);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-    throw DeviceError(std::string("cannot launch a kernel of batch norm: ") + cudaGetErrorString(error));
-  }
+  return cudaGetLastError();
 }
 
 }  // namespace
 
-void run_on_gpu(const TensorJob& job, void* stream) {
-  const auto use = [&](const auto& kernel) { launch(kernel, stream); };
+// There are no kernels of float64: batch_norm_gpu.h leaves it to LibTorch.
+LaunchResult run_on_gpu(const TensorJob& job, void* stream) {
+  LaunchResult result = cudaErrorInvalidValue;
+  const auto use = [&](const auto& kernel) { result = launch(kernel, stream); };
   if (job.type == Type::kFloat) with_kernel<float>(job, use);
   if (job.type == Type::kHalf) with_kernel<c10::Half>(job, use);
   if (job.type == Type::kBFloat16) with_kernel<c10::BFloat16>(job, use);
-  if (job.type == Type::kDouble) throw DeviceError("the GPU's kernels of batch norm do not take float64");
+  return result;
 }
 
-void run_on_gpu(const ChannelJob& job, void* stream) {
-  if (job.wide) throw DeviceError("the GPU's kernels of batch norm do not take float64");
-  with_kernel<float>(job, [&](const auto& kernel) { launch(kernel, stream); });
+LaunchResult run_on_gpu(const ChannelJob& job, void* stream) {
+  LaunchResult result = cudaErrorInvalidValue;
+  if (!job.wide) with_kernel<float>(job, [&](const auto& kernel) { result = launch(kernel, stream); });
+  return result;
 }
 
 }  // namespace dtrain::layers::batch_norm::blocks

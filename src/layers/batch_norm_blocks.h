@@ -9,6 +9,7 @@
 
 #include "core/host_device.h"
 #include "layers/activation.h"
+#include "layers/launch_check.h"
 
 namespace dtrain::layers::batch_norm::blocks {
 
@@ -98,17 +99,17 @@ struct ChannelJob {
 };
 
 // Computes jobs, one after the other. `stream` is a cudaStream_t of the current device, which has all the memory of the
-// job; the call does not wait for it. DeviceError if a launch fails, or in a build without GPU code.
+// job; the call does not wait for it. DeviceError in a build without GPU code.
 struct Runner {
-  void (*tensor)(const TensorJob&, void* stream) = nullptr;
-  void (*channel)(const ChannelJob&, void* stream) = nullptr;
+  LaunchResult (*tensor)(const TensorJob&, void* stream) = nullptr;
+  LaunchResult (*channel)(const ChannelJob&, void* stream) = nullptr;
 };
 
-void run_on_gpu(const TensorJob&, void* stream);
-void run_on_gpu(const ChannelJob&, void* stream);
+LaunchResult run_on_gpu(const TensorJob&, void* stream);
+LaunchResult run_on_gpu(const ChannelJob&, void* stream);
 
-// The same blocks in memory of the CPU, for tests.
-void run_on_cpu(const TensorJob&, void* stream);
-void run_on_cpu(const ChannelJob&, void* stream);
+// The same blocks in memory of the CPU, for tests. Always 0.
+LaunchResult run_on_cpu(const TensorJob&, void* stream);
+LaunchResult run_on_cpu(const ChannelJob&, void* stream);
 
 }  // namespace dtrain::layers::batch_norm::blocks

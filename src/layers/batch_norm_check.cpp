@@ -1,12 +1,12 @@
 #include "layers/batch_norm_check.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/autograd.h>
 
-#include <algorithm>
-#include <cmath>
+#include <exception>
 #include <vector>
 
-#include "core/error.h"
+#include "core/library_text.h"
 #include "core/strings.h"
 #include "layers/autocast.h"
 #include "layers/batch_norm_gpu.h"
@@ -167,26 +167,51 @@ double tolerance(at::ScalarType dtype) {
   }
 }
 
+std::optional<std::string> disagreement_in(const Case& c, at::Device device, at::ScalarType dtype) {
+  const Given given = made(c, device, dtype);
+  const Result here = own(c, given), expected = of_libtorch(c, given);
+  for (const auto& [name, part] : kParts) {
+    if (!(expected.*part).defined()) continue;
+    const double by = difference(here.*part, expected.*part);
+    if (by <= tolerance(dtype)) continue;
+    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes), c.channels_last ? " with channels last" : "",
+                       " differs by ", by, " of its largest value");
+  }
+  return std::nullopt;
+}
+
+// Waits for it.
+bool still_works(at::Device device) noexcept {
+  if (device.is_cpu()) return true;
+  try {
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+constexpr int kCudaErrorMemoryAllocation = 2;
+
 }  // namespace
+
+bool prevents_comparison(const c10::Error& error, bool device_works) {
+  const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
+  const bool no_memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                         (of_device != nullptr && of_device->get_error_code() == kCudaErrorMemoryAllocation);
+  return device_works && !no_memory;
+}
 
 std::optional<std::string> disagreement(at::Device device, at::ScalarType dtype) {
   const at::NoGradGuard no_grad;
   const AutocastGuard no_autocast({.device = device.type(), .enabled = false});
   for (const Case& c : cases()) {
-    const Given given = made(c, device, dtype);
-    Result here;
     try {
-      here = own(c, given);
-    } catch (const DeviceError& e) {
-      return e.what();
-    }
-    const Result expected = of_libtorch(c, given);
-    for (const auto& [name, part] : kParts) {
-      if (!(expected.*part).defined()) continue;
-      const double by = difference(here.*part, expected.*part);
-      if (by <= tolerance(dtype)) continue;
-      return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes), c.channels_last ? " with channels last" : "",
-                         " differs by ", by, " of its largest value");
+      if (std::optional<std::string> found = disagreement_in(c, device, dtype)) return found;
+    } catch (const c10::Error& e) {
+      if (!prevents_comparison(e, still_works(device))) throw;
+      return "they cannot be compared with LibTorch's operators (" + torch_message(e.what_without_backtrace()) +
+             ")";
     }
   }
   return std::nullopt;

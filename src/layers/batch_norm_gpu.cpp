@@ -70,10 +70,10 @@ bool are_right(const at::Tensor& x, blocks::Type type) {
 }
 
 template <typename Job>
-void run(void (*runner)(const Job&, void*), const Job& job, at::Device device) {
-  if (device.is_cpu()) return runner(job, nullptr);
+void run(LaunchResult (*runner)(const Job&, void*), const Job& job, at::Device device) {
+  if (device.is_cpu()) return check_launch(runner(job, nullptr));
   const c10::DeviceGuard guard(device);
-  runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());
+  check_launch(runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()));
 }
 void run(const TensorJob& job, at::Device device) { run(kernels()->runner.tensor, job, device); }
 void run(const ChannelJob& job, at::Device device) { run(kernels()->runner.channel, job, device); }

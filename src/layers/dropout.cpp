@@ -29,8 +29,8 @@ at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& con
   if (input.is_cuda()) {
     const c10::DeviceGuard guard(input.device());
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
-    fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
-                             mask.mutable_data_ptr<uint8_t>(), stream.native_handle());
+    check_launch(fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
+                                          mask.mutable_data_ptr<uint8_t>(), stream.native_handle()));
   } else {
     fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
                      mask.mutable_data_ptr<uint8_t>());

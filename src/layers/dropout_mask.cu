@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <string>
 
-#include "core/error.h"
 #include "layers/dropout_mask.h"
 
 namespace dtrain::layers {
@@ -18,16 +16,14 @@ __global__ void fill_mask(DropoutKeyPlace place, float p, const int64_t* ids, in
 
 }  // namespace
 
-void fill_dropout_mask_on_gpu(const DropoutKeyPlace& key, float p, const int64_t* ids, int64_t samples,
-                              int64_t elements, uint8_t* mask, void* stream) {
+LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace& key, float p, const int64_t* ids, int64_t samples,
+                                      int64_t elements, uint8_t* mask, void* stream) {
   constexpr int64_t kThreads = 256, kMostBlocks = 4096;
   const int64_t count = samples * elements;
-  if (count == 0) return;
+  if (count == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks));
   fill_mask<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(key, p, ids, count, elements, mask);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-    throw DeviceError(std::string("cannot launch the dropout kernel: ") + cudaGetErrorString(error));
-  }
+  return cudaGetLastError();
 }
 
 }  // namespace dtrain::layers

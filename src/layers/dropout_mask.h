@@ -7,6 +7,7 @@
 
 #include "core/host_device.h"
 #include "core/random.h"
+#include "layers/launch_check.h"
 
 namespace dtrain::layers {
 
@@ -35,9 +36,8 @@ DTRAIN_HD inline bool keeps(uint64_t sample, int64_t element, float p) {
 }
 
 // Sets mask[b * elements + e] to 1 (kept) or 0 on the GPU. The numbers of the key, ids [samples] and mask are memory of
-// the current device; the kernel is queued on `stream` (a cudaStream_t). DeviceError if the launch fails, or in a build
-// without GPU code.
-void fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float p, const int64_t* ids, int64_t samples, int64_t elements,
-                              uint8_t* mask, void* stream);
+// the current device; the kernel is queued on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
+[[nodiscard]] LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float p, const int64_t* ids,
+                                                    int64_t samples, int64_t elements, uint8_t* mask, void* stream);
 
 }  // namespace dtrain::layers

@@ -44,7 +44,8 @@ void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths
                             result.hidden.mutable_data_ptr<bool>()};
   if (!rows.is_cuda()) return on_cpu(m, batch);
   const c10::DeviceGuard guard(rows.device());
-  hide_and_noise_on_gpu(m, batch, c10::impl::VirtualGuardImpl(at::kCUDA).getStream(rows.device()).native_handle());
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(rows.device());
+  check_launch(hide_and_noise_on_gpu(m, batch, stream.native_handle()));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <string>
 
-#include "core/error.h"
 #include "layers/masked_noise_body.h"
 
 namespace dtrain::layers {
@@ -27,18 +25,16 @@ __global__ void hide_and_noise(MaskedNoise m, NoiseBatch<T> batch) {
 }  // namespace
 
 template <typename T>
-void hide_and_noise_on_gpu(const MaskedNoise& m, const NoiseBatch<T>& batch, void* stream) {
+LaunchResult hide_and_noise_on_gpu(const MaskedNoise& m, const NoiseBatch<T>& batch, void* stream) {
   constexpr int64_t kThreads = 256, kMostBlocks = 4096;
   const int64_t rows = batch.samples * batch.longest;
-  if (rows == 0) return;
+  if (rows == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(std::min((rows + kThreads - 1) / kThreads, kMostBlocks));
   hide_and_noise<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(m, batch);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-    throw DeviceError(std::string("cannot launch the noise kernel: ") + cudaGetErrorString(error));
-  }
+  return cudaGetLastError();
 }
 
-template void hide_and_noise_on_gpu<float>(const MaskedNoise&, const NoiseBatch<float>&, void*);
-template void hide_and_noise_on_gpu<double>(const MaskedNoise&, const NoiseBatch<double>&, void*);
+template LaunchResult hide_and_noise_on_gpu<float>(const MaskedNoise&, const NoiseBatch<float>&, void*);
+template LaunchResult hide_and_noise_on_gpu<double>(const MaskedNoise&, const NoiseBatch<double>&, void*);
 
 }  // namespace dtrain::layers

@@ -6,6 +6,7 @@
 
 #include "core/host_device.h"
 #include "core/random.h"
+#include "layers/launch_check.h"
 #include "layers/lengths.h"
 
 namespace dtrain::layers {
@@ -70,8 +71,8 @@ struct NoiseBatch {
   DTRAIN_HD int64_t length(int64_t sample) const { return valid_length(lengths[sample], longest); }
 };
 
-// Queues the kernel on `stream` (a cudaStream_t). DeviceError if the launch fails, or in a build without GPU code.
+// Queues the kernel on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
 template <typename T>
-void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void* stream);
+[[nodiscard]] LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void* stream);
 
 }  // namespace dtrain::layers

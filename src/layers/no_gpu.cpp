@@ -1,11 +1,15 @@
 // In place of the .cu files in a build without GPU code: the entry points of their kernels, which refuse to run.
 
+#include <c10/util/Exception.h>
+
 #include <string>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/batch_norm_blocks.h"
 #include "layers/dropout_mask.h"
+#include "layers/launch_check.h"
 #include "layers/masked_noise_body.h"
 #include "layers/teacher_forcing.h"
 
@@ -18,38 +22,43 @@ namespace {
 
 }  // namespace
 
+void check_launch(LaunchResult result) {
+  if (result != 0) throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, result, str("CUDA error ", result));
+}
+
 template <typename Number>
-void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*) {
+LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*) {
   refuse("attention");
 }
 template <typename Number>
-void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, Number*, Number*,
-                               void*) {
+LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, Number*,
+                                       Number*, void*) {
   refuse("attention");
 }
 
-void fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t, int64_t, uint8_t*, void*) {
+LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t, int64_t, uint8_t*,
+                                      void*) {
   refuse("dropout");
 }
 
 template <typename T>
-void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void*) {
+LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void*) {
   refuse("noise");
 }
 
 namespace batch_norm::blocks {
-void run_on_gpu(const TensorJob&, void*) { refuse("batch norm"); }
-void run_on_gpu(const ChannelJob&, void*) { refuse("batch norm"); }
+LaunchResult run_on_gpu(const TensorJob&, void*) { refuse("batch norm"); }
+LaunchResult run_on_gpu(const ChannelJob&, void*) { refuse("batch norm"); }
 }  // namespace batch_norm::blocks
-void draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace&, const int64_t*, int64_t, bool*, void*) {
+LaunchResult draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace&, const int64_t*, int64_t, bool*, void*) {
   refuse("teacher forcing");
 }
 
-#define DTRAIN_FOR(Number)                                                                                        \
-  template void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);               \
-  template void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, \
-                                          Number*, Number*, void*);                                               \
-  template void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
+#define DTRAIN_FOR(Number)                                                                                       \
+  template LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);      \
+  template LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, \
+                                                  Number*, Number*, Number*, void*);                             \
+  template LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
 DTRAIN_FOR(float)
 DTRAIN_FOR(double)
 #undef DTRAIN_FOR

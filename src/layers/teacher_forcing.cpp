@@ -18,8 +18,8 @@ at::Tensor forced_samples(const RandomContext& key, const TeacherForcing& forcin
   auto* to = forced.mutable_data_ptr<bool>();
   if (ids.is_cuda()) {
     const c10::DeviceGuard guard(device);
-    draw_forced_on_gpu(forcing, place, from, samples, to,
-                       c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device).native_handle());
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device);
+    check_launch(draw_forced_on_gpu(forcing, place, from, samples, to, stream.native_handle()));
   } else {
     for (int64_t i = 0; i < samples; ++i) to[i] = place.draw(forcing, from[i]);
   }

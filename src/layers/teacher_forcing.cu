@@ -1,9 +1,5 @@
 #include "layers/teacher_forcing.h"
 
-#include <string>
-
-#include "core/error.h"
-
 namespace dtrain::layers {
 namespace {
 
@@ -15,15 +11,13 @@ __global__ void draw_forced(TeacherForcing forcing, ForcingPlace place, const in
 
 }  // namespace
 
-void draw_forced_on_gpu(const TeacherForcing& forcing, const ForcingPlace& place, const int64_t* ids, int64_t samples,
-                        bool* forced, void* stream) {
+LaunchResult draw_forced_on_gpu(const TeacherForcing& forcing, const ForcingPlace& place, const int64_t* ids,
+                                int64_t samples, bool* forced, void* stream) {
   constexpr int64_t kThreads = 256;
-  if (samples == 0) return;
+  if (samples == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>((samples + kThreads - 1) / kThreads);
   draw_forced<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(forcing, place, ids, samples, forced);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-    throw DeviceError(std::string("cannot launch the kernel of teacher forcing: ") + cudaGetErrorString(error));
-  }
+  return cudaGetLastError();
 }
 
 }  // namespace dtrain::layers

@@ -8,6 +8,7 @@
 
 #include "core/host_device.h"
 #include "core/random.h"
+#include "layers/launch_check.h"
 
 namespace at {
 class Tensor;
@@ -46,8 +47,8 @@ struct ForcingPlace {
 };
 
 // Writes the draws to forced [samples]. ids [samples], forced and the numbers of the place are memory of the current
-// device; the kernel is queued on `stream` (a cudaStream_t). DeviceError if the launch fails, or without GPU code.
-void draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace& place, const int64_t* ids, int64_t samples,
-                        bool* forced, void* stream);
+// device; the kernel is queued on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
+[[nodiscard]] LaunchResult draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace& place, const int64_t* ids,
+                                              int64_t samples, bool* forced, void* stream);
 
 }  // namespace dtrain::layers

@@ -8,7 +8,9 @@
 
 #include <limits>
 
+#include "core/error.h"
 #include "core/vector_set.h"
+#include "layers/additive_attention_kernels.h"
 
 namespace dtrain::layers {
 namespace {
@@ -154,6 +156,12 @@ TEST(PointerLosses, OfAnInvalidOrderAreInfinite) {
   Case twice = make_case(6, 1, 16, false, at::kFloat);
   twice.order[0][3] = twice.order[0][1];
   EXPECT_TRUE(std::isinf(pointer_losses(twice.keys, twice.queries, twice.v, twice.order, twice.lengths).item<float>()));
+}
+
+TEST(PointerLosses, SayWhatIsTooMuchForAGpu) {
+  EXPECT_NO_THROW(check_fits_gpu(65535, 5000, 48 << 10));
+  EXPECT_THROW(check_fits_gpu(65536, 10, 50), DeviceError);
+  EXPECT_THROW(check_fits_gpu(10, 9831, 9831 * 5), DeviceError);
 }
 
 TEST(PointerLosses, OfLowerPrecisionAreComputedInFloat32) {

@@ -114,11 +114,13 @@ void run_backwards(const Kernel& kernel) {
     }
   }
 }
-void tensor_backwards(const TensorJob& job, void*) {
+LaunchResult tensor_backwards(const TensorJob& job, void*) {
   blocks::with_kernel<float>(job, [](const auto& kernel) { run_backwards(kernel); });
+  return 0;
 }
-void channel_backwards(const ChannelJob& job, void*) {
+LaunchResult channel_backwards(const ChannelJob& job, void*) {
   blocks::with_kernel<float>(job, [](const auto& kernel) { run_backwards(kernel); });
+  return 0;
 }
 
 struct Step {
@@ -195,20 +197,22 @@ TensorPass wrong_tensor_pass;
 ChannelPass wrong_channel_pass;
 bool tensor_is_wrong = false, channel_is_wrong = false;
 
-void tensor_with_mistake(const TensorJob& job, void* stream) {
+LaunchResult tensor_with_mistake(const TensorJob& job, void* stream) {
   blocks::run_on_cpu(job, stream);
-  if (!tensor_is_wrong || job.pass != wrong_tensor_pass) return;
+  if (!tensor_is_wrong || job.pass != wrong_tensor_pass) return 0;
   const bool sums = job.pass == TensorPass::kSums || job.pass == TensorPass::kGradientSums;
   auto* value = static_cast<float*>(sums ? job.partial : job.out);
   value[sums ? 2 * job.table.channels - 1 : 5] += 3;
+  return 0;
 }
-void channel_with_mistake(const ChannelJob& job, void* stream) {
+LaunchResult channel_with_mistake(const ChannelJob& job, void* stream) {
   blocks::run_on_cpu(job, stream);
-  if (!channel_is_wrong || job.pass != wrong_channel_pass) return;
+  if (!channel_is_wrong || job.pass != wrong_channel_pass) return 0;
   if (job.pass == ChannelPass::kTotals) job.sums[job.channels - 1] *= 2;
   for (void* value : {job.running_var, job.weight_gradient, job.slope}) {
     if (value != nullptr) static_cast<float*>(value)[job.channels - 1] += 1;
   }
+  return 0;
 }
 constexpr blocks::Runner kMistaken = {tensor_with_mistake, channel_with_mistake};
 
@@ -231,7 +235,9 @@ TEST_F(Blocks, AMistakeInAnyPassIsFound) {
   channel_is_wrong = false;
 }
 
-void fails_to_launch(const TensorJob&, void*) { throw DeviceError("cannot launch: no kernel image is available"); }
+constexpr LaunchResult kNoKernelImage = 209, kOutOfMemory = 2;
+LaunchResult fails_to_launch(const TensorJob&, void*) { return kNoKernelImage; }
+LaunchResult finds_memory_full(const TensorJob&, void*) { return kOutOfMemory; }
 
 TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
   std::vector<std::string> lines;
@@ -246,8 +252,27 @@ TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
     for (size_t i = 0; i < right.results.size(); ++i) EXPECT_TRUE(at::equal(found.results[i], right.results[i])) << i;
   }
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_THAT(lines[0], ::testing::AllOf(::testing::HasSubstr("no kernel image"), ::testing::HasSubstr("Float"),
+  EXPECT_THAT(lines[0], ::testing::AllOf(::testing::HasSubstr("CUDA error"), ::testing::HasSubstr("Float"),
                                          ::testing::HasSubstr("--device.fused_norm false")));
+}
+
+// The training reports it, with advice.
+TEST_F(Blocks, FullMemoryIsNoReasonToGiveThemUp) {
+  gpu::run_on({finds_memory_full, blocks::run_on_cpu});
+  EXPECT_THROW(gpu::disagreement(at::kCPU, at::kFloat), c10::AcceleratorError);
+  gpu::run_on(kOnCpu);
+  EXPECT_TRUE(gpu::covers(at::randn({4, 6}))) << "compared again";
+}
+
+TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
+  const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
+  const auto prevents = [&](const c10::Error& error, bool works) { return gpu::prevents_comparison(error, works); };
+  EXPECT_TRUE(prevents(c10::AcceleratorError(here, kNoKernelImage, "CUDA error: no kernel image"), true));
+  EXPECT_TRUE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"), true));
+  EXPECT_FALSE(prevents(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access"), false));
+  EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), false));
+  EXPECT_FALSE(prevents(c10::AcceleratorError(here, kOutOfMemory, "CUDA error: out of memory"), true));
+  EXPECT_FALSE(prevents(c10::OutOfMemoryError(here, "CUDA out of memory"), true));
 }
 
 TEST_F(Blocks, AreNotUsedWhenTurnedOff) {

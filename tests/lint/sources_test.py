@@ -13,6 +13,8 @@ RULES = {
     "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/main|src/data/hdf5/probe_process)\.cpp", "throw; only abort_job() (dist/world.h), main() and the forks of probe_process.cpp exit immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
     "at::parallel_for": (r"\bat::parallel_(for|reduce)\b", CODE, r"^src/layers/intra_op\.cpp", "it runs on one thread here: intra_op_for() in layers/intra_op.h"),
+    # What a launch returns may be the error of any earlier kernel, which handlers know as LibTorch's.
+    "throw": (r"\bthrow\b", re.compile(r"\.cu$"), r"^$", "return the cudaError_t; check_launch() in layers/launch_check.h throws"),
     "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }
 TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|json|def)$|(^|/)[^./]+$")
@@ -33,7 +35,7 @@ def lines_with(pattern, text):
 class Sources(unittest.TestCase):
     def test_the_rules_can_fail(self):
         for name, bad in [("environment", 'std::getenv("HOME")'), ("exit", "std::exit(1);"), ("exit", " exit(2)"),
-                          ("_exit", "::_exit(1)"), ("abort", "std::abort();")]:
+                          ("_exit", "::_exit(1)"), ("abort", "std::abort();"), ("throw", "throw DeviceError(why);")]:
             self.assertTrue(lines_with(RULES[name][0], bad), bad)
         for name, good in [("exit", "MPI_Abort_exit(1)"), ("exit", "kExit(1)"), ("exit", "at_exit (f)"), ("abort", "c.abort()")]:
             self.assertFalse(lines_with(RULES[name][0], good), good)

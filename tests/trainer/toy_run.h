@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "data/order/splits.h"
 #include "layers/batch_norm.h"
+#include "layers/launch_check.h"
 #include "models/parameter_format.h"
 #include "support/fake_clock.h"
 #include "support/memory_store.h"
@@ -34,6 +35,8 @@ class ToyTask : public tasks::Task {
     kLibraryOutOfMemory,
     kDeviceLost,
     kDeviceLostInEvaluation,
+    kOwnLaunchFails,
+    kOwnLaunchFailsInBackward,
     kNotFinite,
     kOneBadSample,
     kNoProgress
@@ -44,6 +47,7 @@ class ToyTask : public tasks::Task {
     bool odd_phase_moves_metrics = false;  // and the even one does not
   };
   static constexpr int64_t kBadSample = 5;
+  static constexpr layers::LaunchResult kIllegalAddress = 700;  // of CUDA
 
   explicit ToyTask(Options options) : options_(options) {
     spec_.image_size = 8;
@@ -72,10 +76,14 @@ class ToyTask : public tasks::Task {
       TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`");
     }
     if (options_.fault == Fault::kDeviceLost && seen.size() == 3) lose_device();
+    if (options_.fault == Fault::kOwnLaunchFails && seen.size() == 3) layers::check_launch(kIllegalAddress);
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
     if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
     if (options_.fault == Fault::kOneBadSample) {
       each = at::where(at::tensor(batch.ids) == kBadSample, each * std::numeric_limits<double>::quiet_NaN(), each);
+    }
+    if (options_.fault == Fault::kOwnLaunchFailsInBackward && seen.size() == 2) {
+      each.register_hook([](const at::Tensor&) { layers::check_launch(kIllegalAddress); });
     }
     const at::Tensor per_sample = options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
     return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)), per_sample};
@@ -114,7 +122,8 @@ class ToyTask : public tasks::Task {
 
  private:
   [[noreturn]] static void lose_device() {
-    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "CUDA error: illegal memory access\nSearch for");
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, kIllegalAddress,
+                                "CUDA error: illegal memory access\nSearch for");
   }
 
   Options options_;

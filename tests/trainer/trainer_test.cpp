@@ -97,6 +97,19 @@ TEST(Trainer, AGpuThatFailsIsReportedWithStepAndPhaseBeforeAnythingIsDestroyed) 
   EXPECT_EQ(r.device_failed, r.error) << "the process can end while everything lives";
 }
 
+// The first launch after the kernel that failed may be one of our own.
+TEST(Trainer, AGpuThatFailsIsReportedAlikeByOurOwnLaunches) {
+  const RankRun forward = run(1, small(8), ToyTask::Fault::kOwnLaunchFails)[0];
+  EXPECT_EQ(forward.error_code, 69);
+  EXPECT_THAT(forward.error, HasSubstr("has failed in step 3, phase forward: CUDA error"));
+  EXPECT_THAT(forward.error, HasSubstr("--resume auto continues"));
+  EXPECT_EQ(forward.device_failed, forward.error);
+  const RankRun backward = run(1, small(8), ToyTask::Fault::kOwnLaunchFailsInBackward)[0];
+  EXPECT_EQ(backward.error_code, 69);
+  EXPECT_THAT(backward.error, HasSubstr("has failed in step 2, phase backward: CUDA error"));
+  EXPECT_EQ(backward.device_failed, backward.error);
+}
+
 TEST(Trainer, AGpuThatFailsInAnEvaluationIsReportedAfterTheLastStep) {
   const RankRun r = run(1, small(8), ToyTask::Fault::kDeviceLostInEvaluation)[0];
   EXPECT_EQ(r.error_code, 69);
@@ -119,6 +132,27 @@ TEST(DeviceFailure, OfALibraryIsThatOfTheGpuOnceNothingWorksOnIt) {
     EXPECT_THAT(lost->error.what(), HasSubstr(std::string("cuda:1 has failed in step 2: ") + text));
   }
   EXPECT_FALSE(failure("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", /*works=*/true));
+}
+
+TEST(DeviceFailure, OfOurOwnLaunchIsThatOfTheGpuOrOfItsMemory) {
+  const BatchArithmetic batches = batch_arithmetic(small(8).train, 1, 17);
+  const auto failure = [&](layers::LaunchResult result) {
+    try {
+      layers::check_launch(result);
+    } catch (const c10::Error& error) {
+      return device_failure(error, batches, {.device = at::kCPU, .memory_bytes = 8e9}, "before the first step");
+    }
+    return std::optional<DeviceFailure>();
+  };
+  const std::optional<DeviceFailure> lost = failure(ToyTask::kIllegalAddress);
+  ASSERT_TRUE(lost);
+  EXPECT_TRUE(lost->lost);
+  EXPECT_THAT(lost->error.what(), HasSubstr("has failed before the first step: CUDA error"));
+  EXPECT_THAT(lost->error.what(), HasSubstr("--resume auto continues"));
+  const std::optional<DeviceFailure> full = failure(/*cudaErrorMemoryAllocation*/ 2);
+  ASSERT_TRUE(full);
+  EXPECT_FALSE(full->lost);
+  EXPECT_THAT(full->error.what(), HasSubstr("--batch-size 4 --accumulate 2"));
 }
 
 TEST(Trainer, OutOfMemoryNamesABatchThatOccurs) {
