@@ -13,7 +13,7 @@ namespace dtrain::layers::batch_norm::gpu {
 
 // What differs by more than rounding, for example "the gradient of the input of an input [4, 16, 40, 26] with channels
 // last differs by 0.3 of its largest value", or why that cannot be found out; nullopt if nothing differs. Computes
-// small tensors of each class of shapes, forward and backward, in float64 with LibTorch. Takes
+// small tensors of each class of shapes, forward and backward, in float64 by the definition of batch norm. Takes
 // milliseconds, waits for the device, draws no random numbers. x is of type `dtype`. Throws errors of LibTorch that the
 // training must report: prevents_comparison() is false for them.
 std::optional<std::string> disagreement(at::Device, at::ScalarType dtype);

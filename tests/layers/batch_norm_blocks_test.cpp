@@ -3,8 +3,10 @@
 
 #include "layers/batch_norm_blocks.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include <cstdlib>
 #include <numeric>
@@ -18,6 +20,7 @@
 #include "layers/batch_norm_blocks_body.h"
 #include "layers/batch_norm_check.h"
 #include "layers/batch_norm_gpu.h"
+#include "support/operator_log.h"
 
 namespace dtrain::layers::batch_norm {
 namespace {
@@ -273,6 +276,31 @@ TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
   EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), false));
   EXPECT_FALSE(prevents(c10::AcceleratorError(here, kOutOfMemory, "CUDA error: out of memory"), true));
   EXPECT_FALSE(prevents(c10::OutOfMemoryError(here, "CUDA out of memory"), true));
+}
+
+// at::batch_norm() takes cuDNN where it can, also where its argument says not to.
+TEST_F(Blocks, AreComparedWithoutAnOperatorThatChoosesALibrary) {
+  const testing::OperatorLog log;
+  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat));
+  EXPECT_GT(log.lines().size(), 100u);
+  for (const std::string& line : log.lines()) EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("batch_norm")));
+}
+
+void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK(false, op.schema().name(), " is not supported");
+}
+
+// In its place on a GPU: an operator that cuDNN computes, and that it refuses.
+TEST_F(Blocks, AreNotUsedWhereTheOtherSideOfTheComparisonCannotBeComputed) {
+  constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+  torch::Library others(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  others.fallback(torch::CppFunction::makeFallthrough());
+  torch::Library refused(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  refused.impl("rsqrt", torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  const c10::impl::IncludeDispatchKeyGuard guard(kKey);
+  EXPECT_THAT(
+      gpu::disagreement(at::kCPU, at::kFloat).value_or("none"),
+      ::testing::HasSubstr("cannot be compared with the definition of batch norm (aten::rsqrt is not supported"));
 }
 
 TEST_F(Blocks, AreNotUsedWhenTurnedOff) {
