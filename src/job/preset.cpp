@@ -5,12 +5,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "catalog/gpus.h"
 #include "config/differences.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
+#include "job/device_sharing.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::job {
@@ -71,15 +73,21 @@ class Setter {
 };
 
 struct RankCard {  // travels between ranks
-  std::array<char, 64> name{};
+  std::array<char, 64> name{}, uuid{};
   int64_t memory_bytes = 0;
   int capability = 0;
 };
 
+template <size_t size>
+void copy(const std::string& from, std::array<char, size>& to) {
+  std::strncpy(to.data(), from.c_str(), size - 1);
+}
+
 RankCard card_of(at::Device device) {
   const device::Properties properties = device::properties(device);
   RankCard card{.memory_bytes = properties.memory_bytes, .capability = properties.capability};
-  std::strncpy(card.name.data(), properties.name.c_str(), card.name.size() - 1);
+  copy(properties.name, card.name);
+  copy(properties.uuid, card.uuid);
   return card;
 }
 
@@ -125,20 +133,24 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   const bool can = bf16 ? catalog::has_bf16(device_capability) : device_capability >= 75;
   if (can) setter.set("train.amp", amp);
 
+  const int64_t memory = card.memory_bytes / card.ranks;
   const bool half = can && (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||
                             config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
   bool recomputes = config.model.checkpointing;
   std::optional<BatchMemory> need = batch_memory(config, half, recomputes);
-  int64_t measured = measured_batch_of(card, config, half, recomputes);
+  const auto measured_alone = [&] {  // what was measured had the whole card
+    return card.ranks > 1 ? 0 : measured_batch_of(card, config, half, recomputes);
+  };
+  int64_t measured = measured_alone();
   const auto most_that_fit = [&] {
     if (measured > 0) return measured;
-    return need ? fitting_batch(*need, card.memory_bytes) : 0;
+    return need ? fitting_batch(*need, memory) : 0;
   };
   if (need && most_that_fit() < kTooFew && !recomputes && is_picture(config) && !loaded.gives("model.checkpointing")) {
     setter.set("model.checkpointing", "true");
     recomputes = true;
     need = batch_memory(config, half, recomputes);
-    measured = measured_batch_of(card, config, half, recomputes);
+    measured = measured_alone();
   }
   std::string why_no_batch = need ? "" : "the network is not in the table";
   const int64_t fitting = most_that_fit();
@@ -153,6 +165,7 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
     setter.set("train.batch_size", str(batch));
   }
   preset.text = str(card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
+                    card.ranks > 1 ? str(", shared by ", card.ranks, " ranks") : "",
                     measured > 0 ? "; measured on this card): " : "; estimated, `dtrain tune` measures): ",
                     setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
                     setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
@@ -160,17 +173,36 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   return preset;
 }
 
-Card card_of_run(dist::Communicator& host, at::Device device) {
-  const std::vector<RankCard> cards = dist::all_gather_object(host, card_of(device));
-  const RankCard& least = *std::ranges::min_element(cards, {}, &RankCard::memory_bytes);
-  const int capability = std::ranges::min_element(cards, {}, &RankCard::capability)->capability;
-  Card card{.name = least.name.data(), .memory_bytes = least.memory_bytes, .capability = capability};
+Card card_of_ranks(const std::vector<device::Properties>& devices) {
+  std::vector<std::string> uuids;
+  for (const device::Properties& device : devices) uuids.push_back(device.uuid);
+  const int capability = std::ranges::min_element(devices, {}, &device::Properties::capability)->capability;
+  Card card{.name = "", .memory_bytes = std::numeric_limits<int64_t>::max(), .capability = capability};
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    const device::Properties& device = devices[rank];
+    const int64_t ranks = device.uuid.empty() ? 1 : sharing_of(uuids, static_cast<int>(rank)).ranks;
+    if (device.memory_bytes / ranks >= card.memory_bytes / card.ranks) continue;
+    card.name = device.name;
+    card.memory_bytes = device.memory_bytes;
+    card.ranks = ranks;
+  }
   const catalog::Gpu* known = capability == 0 ? nullptr : catalog::find_gpu(card.name, card.memory_bytes);
   if (known != nullptr) {
     card.name = known->name;
     card.measured = known->measured;
   }
   return card;
+}
+
+Card card_of_run(dist::Communicator& host, at::Device device) {
+  std::vector<device::Properties> devices;
+  for (const RankCard& card : dist::all_gather_object(host, card_of(device))) {
+    devices.push_back({.name = card.name.data(),
+                       .uuid = card.uuid.data(),
+                       .memory_bytes = card.memory_bytes,
+                       .capability = card.capability});
+  }
+  return card_of_ranks(devices);
 }
 
 std::string apply_preset(dist::Communicator& host, at::Device device, config::Loaded& loaded) {
@@ -181,7 +213,11 @@ std::string apply_preset(dist::Communicator& host, at::Device device, config::Lo
     if (capability == 0) return "auto: the run uses no GPU, so nothing is set";
   } else {
     const catalog::Gpu& gpu = *catalog::gpu_named(name);
-    card = {.name = name, .memory_bytes = gpu.memory_bytes(), .capability = gpu.capability, .measured = gpu.measured};
+    card = {.name = name,
+            .memory_bytes = gpu.memory_bytes(),
+            .capability = gpu.capability,
+            .measured = gpu.measured,
+            .ranks = card.ranks};
   }
   const Preset preset = preset_for(card, loaded, host.size(), capability);
   for (const auto& [path, value] : preset.keys) {

@@ -14,6 +14,7 @@
 
 #include "catalog/gpus.h"
 #include "config/load.h"
+#include "device/device.h"
 
 namespace dtrain::dist {
 class Communicator;
@@ -37,6 +38,7 @@ struct Card {
   int64_t memory_bytes = 0;
   int capability = 0;
   std::vector<catalog::MeasuredBatch> measured = {};  // go before what is computed from the memory
+  int64_t ranks = 1;                                  // of the run, that share the memory
 };
 
 // The largest batch of a run like this that was measured on the card; 0: none was. Pure.
@@ -45,20 +47,23 @@ int64_t measured_batch_of(const Card&, const config::Config&, bool half, bool ch
 // The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
 int64_t fitting_batch(const BatchMemory&, int64_t memory_bytes);
 
-// Of the device with the least memory of all ranks; with what was measured on it if it is in the table. Collective.
-Card card_of_run(dist::Communicator& host, at::Device);
+// Of the devices of all ranks the one that has the least memory for each of its ranks; with what was measured on it if
+// it is in the table. Pure.
+Card card_of_ranks(const std::vector<device::Properties>& devices);
+Card card_of_run(dist::Communicator& host, at::Device);  // collective
 
 struct Preset {
   std::vector<std::pair<std::string, std::string>> keys;  // path and value
   std::string text;                                       // for the banner: what was set, and what was not and why
 };
 
-// What the preset gives to a run of so many ranks that `loaded` describes. `device_capability`: of the device that the
-// run uses (0: a CPU), which may be another than the card's. Pure.
+// What the preset gives to a run of so many ranks that `loaded` describes. Each of the ranks that share the card has an
+// equal part of its memory, with a context of its own. `device_capability`: of the device that the run uses (0: a CPU),
+// which may be another than the card's. Pure.
 Preset preset_for(const Card&, const config::Loaded&, int64_t ranks, int device_capability);
 
 // Puts the values of device.preset into loaded.config, and their origin into loaded.places. The same on every rank:
-// `auto` is the GPU with the least memory. Returns the text for the banner. Collective.
+// `auto` is the GPU with the least memory for a rank. Returns the text for the banner. Collective.
 std::string apply_preset(dist::Communicator& host, at::Device, config::Loaded& loaded);
 
 }  // namespace dtrain::job

@@ -251,6 +251,7 @@ void TrainingJob::connect() {
   // Batch norm's sums travel during forward and backward, beside the buckets: over a communicator of their own.
   const bool shares_statistics = config_.train.sync_batch_norm && process_.world.size > 1;
   if (shares_statistics) dist::order_nccl_communicators();
+  sharing_ = sharing_of_own_device(process_);
   gradients_ = dist::make_gradient_communicator(process_.host, config_.dist, process_.world, process_.device);
   if (shares_statistics) {
     statistics_ = dist::make_gradient_communicator(process_.host, config_.dist, process_.world, process_.device);
@@ -448,11 +449,10 @@ std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error
 }
 
 std::string TrainingJob::memory_advice(const train::BatchArithmetic& batches, double requested) const {
-  const int sharing = process_.device.is_cpu() ? process_.world.local_size : 1;  // ranks in the same memory
   return job::memory_advice(config_, data_, batches, precision_,
                             {.device = process_.device,
                              .capability = device_.capability,
-                             .capacity = static_cast<double>(device_.memory_bytes) / sharing,
+                             .capacity = static_cast<double>(device_.memory_bytes / sharing_.ranks),
                              .requested = requested});
 }
 

@@ -27,6 +27,7 @@
 #include "dist/watchdog.h"
 #include "job/banner.h"
 #include "job/data_set.h"
+#include "job/device_sharing.h"
 #include "job/process_context.h"
 #include "job/run_folder.h"
 #include "job/run_paths.h"
@@ -140,6 +141,7 @@ class TrainingJob {
   int64_t epochs_ = 0;               // of the run, which train.max_steps may end
   bool global_batch_given_ = false;  // before it was filled in
   device::Properties device_;        // what the driver says of it, asked once
+  Sharing sharing_;                  // of its memory, with other ranks; connect()
   train::Precision precision_{};
   int loader_threads_ = 1;
   std::mutex asked_mutex_;

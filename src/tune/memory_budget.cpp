@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/machine.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
+#include "job/device_sharing.h"
 #include "machine/facts.h"
 
 namespace dtrain::tune {
@@ -19,16 +19,9 @@ int64_t share_of_memory(int64_t usable, int64_t sharing) {
   return static_cast<int64_t>(kUsed * static_cast<double>(usable)) / std::max<int64_t>(1, sharing);
 }
 
-Sharing sharing_of(std::span<const std::string> devices, int rank) {
-  const auto own = devices.begin() + rank;
-  return {.ranks = std::ranges::count(devices, *own), .first = std::ranges::find(devices, *own) == own};
-}
-
 Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
   const device::Properties device = device::properties(process.device);
-  // Not the number of GPUs: each rank may see its own alone. A host is known by its name.
-  const std::string own = process.device.is_cpu() ? host_name() : device.uuid;
-  const Sharing sharing = sharing_of(dist::all_gather_object(process.host, own), process.host.rank());
+  const job::Sharing sharing = job::sharing_of_own_device(process);
   const int64_t host = machine::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
   Budget budget;
   budget.first_on_device = sharing.first;

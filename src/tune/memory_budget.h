@@ -3,7 +3,6 @@
 // How much memory of its device a rank may use while it is tuned.
 
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "job/process_context.h"
@@ -20,14 +19,6 @@ struct Budget {
 
 // Shares of what is there. `usable`: bytes; `sharing`: ranks that use the same. Pure.
 int64_t share_of_memory(int64_t usable, int64_t sharing);
-
-// The ranks on the device of one of them, and whether that one is the first there. `devices`: of each rank, a name that
-// no other device of the job has. Pure.
-struct Sharing {
-  int64_t ranks = 1;
-  bool first = true;
-};
-Sharing sharing_of(std::span<const std::string> devices, int rank);
 
 // `given`: bytes of a rank, 0: none are given. On the CPU: what the host and its control group have left, over the
 // local ranks; on a GPU: its memory, over the ranks that use it. Collective.

@@ -114,6 +114,51 @@ TEST(PresetFor, FitsIntoTheMemoryByItsOwnEstimate) {
   }
 }
 
+// A context for each, and as many batches.
+TEST(PresetFor, LeavesRoomForTheOtherRanksOnTheCard) {
+  constexpr double kContext = 700 * (1 << 20);
+  for (const int64_t ranks : {1, 2, 4}) {
+    Card shared = card("rtx3090");
+    shared.ranks = ranks;
+    const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
+    const Preset preset = preset_for(shared, run, ranks, 86);
+    const double batch = std::stod(keys(preset).at("train.batch_size"));
+    const bool recomputes = keys(preset).contains("model.checkpointing");
+    const double need = kContext + batch_memory(run.config, /*half=*/true, recomputes)->of(batch);
+    EXPECT_LE(static_cast<double>(ranks) * need, static_cast<double>(shared.memory_bytes)) << ranks;
+    EXPECT_GT(static_cast<double>(ranks) * need, 0.3 * static_cast<double>(shared.memory_bytes)) << ranks;
+    EXPECT_EQ(preset.text.find("shared by") != std::string::npos, ranks > 1) << preset.text;
+  }
+}
+
+TEST(PresetFor, TakesNoBatchOfAWholeCardForAPartOfIt) {
+  Card known = card("rtx4060");
+  known.measured = {{.network = "resnet50", .image_size = 224, .half = true, .batch_size = 40}};
+  known.ranks = 2;
+  const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "224"});
+  const Preset preset = preset_for(known, run, 2, 89);
+  EXPECT_LE(std::stoll(keys(preset).at("train.batch_size")), 20);
+  EXPECT_THAT(preset.text, HasSubstr("shared by 2 ranks; estimated"));
+}
+
+TEST(CardOfRanks, IsTheOneWithTheLeastMemoryForARank) {
+  const device::Properties large{.name = "large", .uuid = "aa", .memory_bytes = 24 * kGiB, .capability = 86},
+      small{.name = "small", .uuid = "bb", .memory_bytes = 16 * kGiB, .capability = 75},
+      cpu{.name = "CPU", .memory_bytes = 8 * kGiB};
+  const auto expect = [](const std::vector<device::Properties>& devices, const char* name, int64_t ranks) {
+    const Card found = card_of_ranks(devices);
+    EXPECT_EQ(found.name, name);
+    EXPECT_EQ(found.ranks, ranks);
+  };
+  expect({large}, "large", 1);
+  expect({large, small}, "small", 1);
+  expect({large, small, large}, "large", 2);
+  expect({large, large, large, large}, "large", 4);
+  expect({cpu, cpu}, "CPU", 1);
+  EXPECT_EQ(card_of_ranks({large, small, large}).capability, 75) << "all ranks compute alike";
+  EXPECT_EQ(card_of_ranks({large, large}).memory_bytes, 24 * kGiB);
+}
+
 TEST(PresetFor, TakesWhatWasMeasuredOnTheCard) {
   Card known = card("rtx4060");
   known.measured = {{.network = "resnet50", .image_size = 224, .half = true, .batch_size = 40}};
