@@ -53,24 +53,32 @@ __global__ void forward(AttentionProblem<Number> p, Number* residuals, Number* n
   __syncthreads();
   if (warp > 0) return;
   Number highest = -INFINITY;
+  int left = 0;
   for (int64_t j = lane; j < length; j += 32) {
-    if (!gone[j]) highest = scores[j] > highest ? scores[j] : highest;
+    if (gone[j]) continue;
+    highest = scores[j] > highest ? scores[j] : highest;
+    ++left;
   }
   for (int offset = 16; offset > 0; offset /= 2) {
     const Number other = __shfl_xor_sync(0xffffffffu, highest, offset);
     highest = other > highest ? other : highest;
+    left += __shfl_xor_sync(0xffffffffu, left, offset);
+  }
+  const int64_t chosen = order[t];
+  const bool chosen_left = chosen >= 0 && chosen < length && !gone[chosen];
+  const AttentionStep step = step_of(t, length, left, chosen_left);
+  if (step != AttentionStep::kPossible) {
+    for (int64_t j = lane; j < p.steps; j += 32) residual[j] = 0;
+    if (lane == 0) nll[sample * p.steps + t] = step == AttentionStep::kImpossible ? Number(INFINITY) : Number(0);
+    return;
   }
   Number sum = 0;
   for (int64_t j = lane; j < length; j += 32) sum += gone[j] ? Number(0) : exp(scores[j] - highest);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  const int64_t chosen = order[t];
   for (int64_t j = lane; j < p.steps; j += 32) {
     residual[j] = gone[j] ? Number(0) : exp(scores[j] - highest) / sum - (j == chosen ? Number(1) : Number(0));
   }
-  if (lane == 0) {
-    const bool possible = chosen >= 0 && chosen < length && !gone[chosen];
-    nll[sample * p.steps + t] = possible ? log(sum) + highest - scores[chosen] : Number(INFINITY);
-  }
+  if (lane == 0) nll[sample * p.steps + t] = log(sum) + highest - scores[chosen];
 }
 
 // Grid: x = step, y = sample; a thread per column.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "layers/launch_check.h"
 
 namespace dtrain::layers {
@@ -22,9 +23,24 @@ struct AttentionProblem {
   const int64_t* lengths = nullptr;            // [samples]; limited to [0, steps]
 };
 
+// Whether a step can be taken. From the first one on that chooses an element twice, or none of those that there are, a
+// sample has no gradient.
+enum class AttentionStep : uint8_t {
+  kPossible,
+  kImpossible,  // the first such step of its sample
+  kTooLate,     // after it
+};
+
+// Of a step that finds `left` elements of `length` which no step before it chose, its own choice (`chosen_left`) among
+// them. A step before it that was not possible chose nothing new. Pure.
+DTRAIN_HD inline AttentionStep step_of(int64_t step, int64_t length, int64_t left, bool chosen_left) {
+  if (left != length - step) return AttentionStep::kTooLate;
+  return chosen_left ? AttentionStep::kPossible : AttentionStep::kImpossible;
+}
+
 // nll[b] = sum over the steps of -log softmax(scores)[order], infinite if the order has an element twice or an invalid
-// one. residual[b][t][j] = softmax - one-hot, 0 where j may not be chosen: the gradient of nll with respect to the
-// scores. Computes and writes samples [begin, end).
+// one. residual[b][t][j] = softmax - one-hot, 0 where j may not be chosen, and in all steps from the first impossible
+// one on: the gradient of nll with respect to the scores. Computes and writes samples [begin, end).
 template <typename Number>
 void attention_forward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, Number* residual,
                               Number* nll);

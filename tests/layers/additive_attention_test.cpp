@@ -7,6 +7,7 @@
 #include <torch/autograd.h>
 
 #include <limits>
+#include <set>
 
 #include "core/error.h"
 #include "core/vector_set.h"
@@ -156,6 +157,67 @@ TEST(PointerLosses, OfAnInvalidOrderAreInfinite) {
   Case twice = make_case(6, 1, 16, false, at::kFloat);
   twice.order[0][3] = twice.order[0][1];
   EXPECT_TRUE(std::isinf(pointer_losses(twice.keys, twice.queries, twice.v, twice.order, twice.lengths).item<float>()));
+}
+
+// The gradients are those of the steps before the first impossible one.
+TEST(PointerLosses, OfAnInvalidOrderHaveTheGradientsOfTheStepsBefore) {
+  struct Wrong {
+    int64_t step, element;
+  };
+  for (const auto& [step, element] : {Wrong{4, -1}, Wrong{4, 6}, Wrong{3, 0}, Wrong{0, 6}}) {
+    Case whole = make_case(6, 2, 16, false, at::kDouble), cut = whole;
+    whole.order[1].copy_(at::arange(6));
+    cut.order[1].copy_(at::arange(6));
+    whole.order[1][step] = element;
+    const std::vector<at::Tensor> found =
+        gradients(whole, pointer_losses(whole.keys, whole.queries, whole.v, whole.order, whole.lengths));
+    const at::Tensor scores =
+        at::matmul((cut.keys.unsqueeze(0) + cut.queries.unsqueeze(1)).tanh(), cut.v).permute({2, 0, 1});
+    at::Tensor losses = at::zeros({2}, cut.v.options());
+    for (int64_t b = 0; b < 2; ++b) {
+      for (int64_t t = 0; t < (b == 0 ? 6 : step); ++t) {
+        const at::Tensor left = cut.order[b].slice(0, t);
+        losses = losses + at::one_hot(at::tensor(b), 2) *
+                              (scores[b][t].index({left}).logsumexp(0) - scores[b][t][cut.order[b][t].item<int64_t>()]);
+      }
+    }
+    const std::vector<at::Tensor> expected = gradients(cut, losses);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_LE(worst(found[i], expected[i]), 1e-13) << i << " of step " << step;
+    }
+  }
+}
+
+// As the GPU's kernel counts: each step for itself, in any order.
+TEST(PointerSteps, AreImpossibleFromTheFirstOneOnThatChoosesNothingNew) {
+  at::manual_seed(4);
+  constexpr int64_t kSteps = 6;
+  int64_t impossible = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int64_t length = at::randint(1, kSteps + 1, {}).item<int64_t>();
+    const at::Tensor drawn = trial % 4 == 0 ? at::randperm(length) : at::randint(-1, kSteps + 1, {length}, at::kLong);
+    const auto* order = drawn.const_data_ptr<int64_t>();
+    std::set<int64_t> chosen;
+    bool ended = false;
+    for (int64_t t = 0; t < length; ++t) {
+      std::set<int64_t> gone;  // what the step sees, though an earlier one was impossible
+      for (int64_t before = 0; before < t; ++before) {
+        if (order[before] >= 0 && order[before] < length) gone.insert(order[before]);
+      }
+      const bool in_range = order[t] >= 0 && order[t] < length;
+      const AttentionStep found =
+          step_of(t, length, length - static_cast<int64_t>(gone.size()), in_range && !gone.contains(order[t]));
+      if (ended) {
+        EXPECT_EQ(found, AttentionStep::kTooLate) << drawn << t;
+        continue;
+      }
+      ended = !in_range || !chosen.insert(order[t]).second;
+      EXPECT_EQ(found, ended ? AttentionStep::kImpossible : AttentionStep::kPossible) << drawn << t;
+    }
+    impossible += ended ? 1 : 0;
+  }
+  EXPECT_GT(impossible, 1000);
+  EXPECT_LT(impossible, 1600);
 }
 
 TEST(PointerLosses, SayWhatIsTooMuchForAGpu) {
