@@ -75,9 +75,10 @@ class Trainer {
   // Trains `steps` more, and returns the buckets of gradients in the order of sending, each with the median of when it
   // was full. Empty if this rank had no samples in them. Collective, as measure() is.
   std::vector<dist::BucketTime> time_buckets(int64_t steps);
-  // Runs forward and backward of the next micro-batch, and puts it back; where samples have no fixed size, of the
-  // largest samples, because any micro-batch has to fit. Neither gradients nor statistics of batch norm
-  // are sent: a rank whose memory is full throws here, where no other rank waits for it. Collective, as measure() is.
+  // Runs forward and backward of the next micro-batch twice, measures the second time, and puts the batch back; where
+  // samples have no fixed size, of the largest samples, because any micro-batch has to fit. Neither gradients nor
+  // statistics of batch norm are sent: a rank whose memory is full throws here, where no other rank waits for it.
+  // Collective, as measure() is.
   StepMemory measure_memory();
   // For about `seconds`, steps whose batches are in memory already: the rate that a run would have if loading were
   // free. The training that follows is the same, bit by bit, as without it. Collective.

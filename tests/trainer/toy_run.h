@@ -45,6 +45,7 @@ class ToyTask : public tasks::Task {
     Fault fault = Fault::kNone;
     bool batch_norm = false, phases = false;
     bool odd_phase_moves_metrics = false;  // and the even one does not
+    int64_t workspace = 0;                 // bytes that its first forward pass allocates and keeps, as cuBLAS does
   };
   static constexpr int64_t kBadSample = 5;
   static constexpr layers::LaunchResult kIllegalAddress = 700;  // of CUDA
@@ -77,6 +78,7 @@ class ToyTask : public tasks::Task {
     }
     if (options_.fault == Fault::kDeviceLost && seen.size() == 3) lose_device();
     if (options_.fault == Fault::kOwnLaunchFails && seen.size() == 3) layers::check_launch(kIllegalAddress);
+    if (options_.workspace > 0 && !workspace_.defined()) workspace_ = at::empty({options_.workspace}, at::kByte);
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
     if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
     if (options_.fault == Fault::kOneBadSample) {
@@ -128,7 +130,7 @@ class ToyTask : public tasks::Task {
 
   Options options_;
   std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
-  at::Tensor weight_, bias_;
+  at::Tensor weight_, bias_, workspace_;
   torch::nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
   data::SampleSpec spec_;
