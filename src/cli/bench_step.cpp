@@ -79,6 +79,21 @@ double median_over(const Row& row, double StepProbe::*value) {
 }
 
 double kernel_seconds(const Row& row) { return median_over(row, &StepProbe::kernel_seconds); }
+double launch_gap_seconds(const Row& row) { return spread_over(row, &StepProbe::launch_gap_seconds).median; }
+
+bool has_gpu(const Results& results) { return results.device != "cpu"; }
+
+// Why a row has neither of them; "" if all have them.
+std::string why_no_kernel_time(const Results& results) {
+  if (!has_gpu(results)) return "no GPU";
+  std::vector<std::string> sizes;
+  for (const Row& row : results.rows) {
+    if (row.out_of_memory.empty() && std::isnan(kernel_seconds(row))) sizes.push_back(str(row.batch_size));
+  }
+  if (sizes.empty()) return "";
+  return str(sizes.size() == 1 ? "batch " : "batches of ", join(sizes, ", "),
+             ": the GPU had to wait for the host, as in a step of more launches than its queue holds");
+}
 
 // Of all rounds; only the loader's time and the deviation are means.
 plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
@@ -90,8 +105,6 @@ plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
   }
   return mean;
 }
-
-bool has_gpu(const Results& results) { return results.device != "cpu"; }
 
 // The ranks that take longest for their own work, at most kMostRanks of them, in their order.
 std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
@@ -123,8 +136,9 @@ std::string phase_table(const Results& results) {
     add_times(all, of_all_ranks(row));
     if (results.cached) all.push_back(milliseconds(median_over(row, &StepProbe::cached_seconds)));
     if (gpu) {
-      all.push_back(milliseconds(kernel_seconds(row)));
-      all.push_back(milliseconds(spread_over(row, &StepProbe::launch_gap_seconds).median));
+      for (const double seconds : {kernel_seconds(row), launch_gap_seconds(row)}) {
+        all.push_back(std::isnan(seconds) ? "-" : milliseconds(seconds));
+      }
     }
     rows.push_back(std::move(all));
     if (results.ranks == 1) continue;
@@ -186,7 +200,8 @@ std::string text_of(const Results& results) {
       std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
   if (results.phases.size() > 1) text += "step: the mean one of the run, " + phases_text(results) + "\n";
   if (results.cached) text += "cached: a step whose batches are in memory, as if loading were free\n";
-  if (!has_gpu(results)) text += "not measured: kernel time and launch gap (no GPU)\n";
+  const std::string why = why_no_kernel_time(results);
+  if (!why.empty()) text += "not measured: kernel time and launch gap (" + why + ")\n";
   if (any) {
     text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
                 has_gpu(results) ? "as LibTorch reserves it" : "all else included", "\n", memory_table(results));
@@ -205,7 +220,7 @@ Json json_of(const Row& row, const Results& results) {
   json.update(Json::parse(to_json(of_all_ranks(row))));
   if (results.cached) json["cached_step_seconds"] = median_over(row, &StepProbe::cached_seconds);
   json["kernel_seconds"] = kernel_seconds(row);
-  json["launch_gap_seconds"] = spread_over(row, &StepProbe::launch_gap_seconds).median;
+  json["launch_gap_seconds"] = launch_gap_seconds(row);
   json["memory_bytes"] = Json::parse(to_json(memory));
   json["memory_bytes"]["process"] = row.rounds.back().process_memory;
   const plan::MeasuredBatch one_micro = mean_micro_step(row, results.threads);
@@ -241,7 +256,7 @@ std::string json_of(const Results& results) {
     phases.push_back({{"name", one.phase.name}, {"epochs", one.epochs}});
   }
   Json not_measured = Json::array();
-  if (!has_gpu(results)) not_measured = {"kernel_seconds", "launch_gap_seconds"};
+  if (!why_no_kernel_time(results).empty()) not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},
               {"network", results.network},
               {"precision", results.precision},

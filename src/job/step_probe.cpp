@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
+#include "dist/side_stream.h"
 
 namespace dtrain::job {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 constexpr int64_t kFewestSteps = 2;
 constexpr int64_t kBucketSteps = 3;
 constexpr double kLongestHold = 2;  // seconds
+constexpr int kHeldTrials = 3;
 
 // Runs `work` on all ranks, which may find its memory full but not wait for another rank after that. Returns what the
 // first such rank says, with advice; "" if there is none. Collective.
@@ -60,11 +62,23 @@ int64_t steps_within(double seconds, double step_seconds, int64_t most) {
 }
 
 // One step whose kernels all wait for the device to be free, and then run without gaps: the phases of a GPU are timed
-// on the device.
-double time_of_kernels(train::Trainer& trainer, at::Device device, double step_seconds) {
+// on the device. kUnknown if the device was free before the last of them was issued: the host was too slow, or it
+// waited in the step, because the step logs or has more launches than the queue of the GPU holds (about 1000).
+double held_step(train::Trainer& trainer, at::Device device, double step_seconds) {
   device::hold(device, std::min(kLongestHold, 2 * step_seconds + 0.02));
-  const train::MeasuredSteps held = trainer.measure(1);
-  return held.seconds - held.other_seconds();
+  const dist::Mark free(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  bool in_time = false;
+  const train::MeasuredSteps held = trainer.measure(1, [&] { in_time = !free.passed(); });
+  return in_time ? held.seconds - held.other_seconds() : StepProbe::kUnknown;
+}
+
+// Of the slowest rank. Collective.
+double time_of_kernels(dist::Communicator& host, train::Trainer& trainer, at::Device device, double step_seconds) {
+  double slowest = StepProbe::kUnknown;
+  for (int trial = 0; trial < kHeldTrials && std::isnan(slowest); ++trial) {
+    slowest = slowest_of(dist::all_gather_object(host, held_step(trainer, device, step_seconds)));
+  }
+  return slowest;
 }
 
 std::vector<dist::BucketTime> of_first_rank_with_any(dist::Communicator& host,
@@ -109,7 +123,7 @@ PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepPr
   }
   if (!options.details) return probe;
   const at::Device device = job.process().device;
-  if (!device.is_cpu()) probe.kernel_seconds = dist::largest_of_ranks(host, time_of_kernels(trainer, device, expected));
+  if (!device.is_cpu()) probe.kernel_seconds = time_of_kernels(host, trainer, device, expected);
   probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
   return probe;
 }
@@ -158,6 +172,12 @@ double StepProbe::length_ratio() const {
   for (const train::MeasuredSteps& rank : ranks) rows += rank.padded.rows;
   if (rows == 0 || std::isnan(mean_rows)) return 1;
   return rows / (mean_rows * static_cast<double>(ranks[0].samples));
+}
+
+double slowest_of(std::span<const double> seconds) {
+  double slowest = seconds.empty() ? StepProbe::kUnknown : 0;
+  for (const double one : seconds) slowest = std::isnan(one) ? one : std::max(slowest, one);  // which is NaN once it is
+  return slowest;
 }
 
 double StepProbe::launch_gap_seconds() const {

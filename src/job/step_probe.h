@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,9 @@ struct StepProbe {
   std::vector<train::MeasuredSteps> ranks;  // by rank; equal numbers of steps and samples. None without timed steps
   train::StepMemory memory;                 // of the rank that needs the most
   int64_t process_memory = 0;               // the most that one process used so far, of its device
-  double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them
+  // Of one step on the slowest GPU: its kernels without gaps between them. kUnknown on the CPU, and where the GPU had
+  // to wait for the host.
+  double kernel_seconds = kUnknown;
   // Of gradients, in the order of sending, on the first rank with samples; of the phase that sends most.
   std::vector<dist::BucketTime> buckets;
   double cached_seconds = kUnknown;  // of one step of the slowest rank, if loading were free
@@ -53,8 +56,11 @@ struct StepProbe {
   // may be shorter or longer.
   double samples_per_second() const;
   double length_ratio() const;        // of the samples that were measured to the mean length; 1 where all have the same
-  double launch_gap_seconds() const;  // of one step: the GPU waits for the host to launch kernels; NaN on the CPU
+  double launch_gap_seconds() const;  // of one step: the GPU waits for the host to launch kernels; NaN: not measured
 };
+
+// The largest; kUnknown if one is not known, or there is none. Pure.
+double slowest_of(std::span<const double> seconds);
 
 // Requires: the job has done all its verbs up to connect(). Collective; every rank gets the same result.
 StepProbe probe_step(TrainingJob&, const StepProbeOptions&);

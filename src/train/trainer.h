@@ -67,8 +67,9 @@ class Trainer {
   // For measurements: from now on steps are of the phase that this epoch has, however many there are. Collective.
   void measure_phase_of(int64_t epoch);
   // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
-  // It may be called again. Errors of the device are those of LibTorch. Collective.
-  MeasuredSteps measure(int64_t steps);
+  // It may be called again. Calls `issued` when this rank has issued all that its device has to do in them, and before
+  // it waits for the device. Errors of the device are those of LibTorch. Collective.
+  MeasuredSteps measure(int64_t steps, const std::function<void()>& issued = {});
   // One optimizer step at this learning rate, whatever the schedule says. Returns the loss of its samples before the
   // step, which may not be finite. Collective.
   double step_at(double learning_rate);

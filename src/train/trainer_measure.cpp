@@ -44,7 +44,7 @@ void Trainer::measure_phase_of(int64_t epoch) {
   enter_task_phase();
 }
 
-MeasuredSteps Trainer::measure(int64_t steps) {
+MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issued) {
   PhaseClock& clock = tracker_.clock();
   clock.synchronize();
   clock.take_steps();
@@ -55,6 +55,7 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     if (!replay_) enter_task_phase();  // batches that are replayed are of the phase in which they were taken
     measured.samples += step().samples;
+    if (issued && i + 1 == steps) issued();
     end_measured_step();
   }
   tracker_.end_steps();

@@ -97,6 +97,13 @@ TEST(StepProbe, TheSlowestRankDecides) {
   EXPECT_EQ(probe.launch_gap_seconds(), 0);
 }
 
+TEST(SlowestOf, IsUnknownWhereOneRankDoesNotKnow) {
+  EXPECT_EQ(slowest_of(std::vector<double>{0.1, 0.3, 0.2}), 0.3);
+  EXPECT_TRUE(std::isnan(slowest_of(std::vector<double>{0.1, StepProbe::kUnknown, 0.2})));
+  EXPECT_TRUE(std::isnan(slowest_of(std::vector<double>{StepProbe::kUnknown, 0.1})));
+  EXPECT_TRUE(std::isnan(slowest_of({})));
+}
+
 // A step with short samples takes less time, which says nothing about other steps.
 TEST(StepProbe, TheRateIsOfSamplesOfTheMeanLength) {
   StepProbe probe;

@@ -193,6 +193,15 @@ TEST(Measure, WhatTheFirstPassKeepsIsNoActivation) {
   });
 }
 
+// What follows would wait for the device, which then no longer tells whether it waited for the host.
+TEST(Measure, SaysWhenAllIsIssued) {
+  with_trainer(1, small(4), {}, [](Rank rank) {
+    std::vector<size_t> seen;
+    rank.trainer.measure(3, [&] { seen.push_back(rank.task.seen.size()); });
+    EXPECT_EQ(seen, std::vector<size_t>{rank.task.seen.size()}) << "once, after the last step";
+  });
+}
+
 TEST(Measure, ActivationsGrowWithTheBatch) {
   std::vector<int64_t> activations;
   for (const int64_t batch : {2, 4, 8}) {
