@@ -101,6 +101,8 @@ CopyTrial peer_copy(int from, int to) {
   Stream stream;
   const std::vector<uint64_t> sent = pattern(from, to);
   check(cudaMemcpy(here.get(), sent.data(), kPeerBytes, cudaMemcpyHostToDevice));
+  // From pageable memory it may return before the copy has arrived, and the stream waits for nothing.
+  check(cudaDeviceSynchronize());
   const auto begin = Clock::now();
   check(cudaMemcpyPeerAsync(there.get(), to, here.get(), from, kPeerBytes, stream.get()));
   if (!stream.done_in_time()) {
