@@ -225,10 +225,10 @@ at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at
                                                const Epilogue& epilogue) {
   const auto use = c10::make_intrusive<Use>();
   use->fixed = true;
-  // A copy of the mean: running statistics may change before backward.
-  const Statistics statistics = {running_mean.clone(), (running_var + eps_).rsqrt(),
-                                 at::ones({}, running_mean.options().dtype(at::kDouble))};
-  return normalize(readable(input), *this, lengths, statistics, use, epilogue).to(input.scalar_type());
+  const at::Tensor x = readable(input);
+  const auto [mean, invstd, count] =
+      batch_norm::fixed_statistics(x, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
+  return normalize(x, *this, lengths, {mean, invstd, count}, use, epilogue).to(input.scalar_type());
 }
 
 }  // namespace dtrain::layers

@@ -73,6 +73,7 @@ struct TensorJob {
 enum class ChannelPass : uint8_t {
   kTotals,              // sums = the partial sums added up
   kStatistics,          // mean, invstd, count and the running statistics, from sums over all ranks
+  kFixedStatistics,     // mean, invstd and a count of 1, from the running statistics
   kParameterGradients,  // the gradients of weight and bias, from gradient sums of this rank
   kCoefficients,        // slope and shift, from gradient sums over all ranks
 };

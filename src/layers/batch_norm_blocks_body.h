@@ -298,6 +298,7 @@ struct PerChannel {
     const int64_t channel = block * kThreads + thread;
     if (channel >= job.channels) return;
     if (job.pass == ChannelPass::kStatistics) statistics(channel);
+    if (job.pass == ChannelPass::kFixedStatistics) fixed_statistics(channel);
     if (job.pass == ChannelPass::kParameterGradients) parameter_gradients(channel);
     if (job.pass == ChannelPass::kCoefficients) coefficients(channel);
   }
@@ -320,6 +321,12 @@ struct PerChannel {
     if (c > 0) return;
     *job.count = count;
     *job.batches += 1;
+  }
+
+  DTRAIN_HD void fixed_statistics(int64_t c) const {
+    at(job.mean, c) = at(job.running_mean, c);
+    at(job.invstd, c) = static_cast<Number>(1 / ::sqrt(static_cast<double>(at(job.running_var, c)) + job.eps));
+    if (c == 0) *job.count = 1;
   }
 
   DTRAIN_HD void parameter_gradients(int64_t c) const {

@@ -43,6 +43,7 @@ struct Given {
 
 struct Result {
   at::Tensor y, mean, variance, x_gradient, residual_gradient, weight_gradient, bias_gradient;
+  at::Tensor fixed_mean, fixed_invstd, fixed_count;  // of the running statistics after the step
 };
 
 struct Part {
@@ -55,7 +56,10 @@ constexpr Part kParts[] = {{"the output", &Result::y},
                            {"the gradient of the input", &Result::x_gradient},
                            {"the gradient of the residual", &Result::residual_gradient},
                            {"the gradient of the weight", &Result::weight_gradient},
-                           {"the gradient of the bias", &Result::bias_gradient}};
+                           {"the gradient of the bias", &Result::bias_gradient},
+                           {"the fixed mean", &Result::fixed_mean},
+                           {"the fixed deviation", &Result::fixed_invstd},
+                           {"the fixed count", &Result::fixed_count}};
 
 constexpr double kMomentum = 0.25, kEps = 1e-5;
 
@@ -93,8 +97,12 @@ Result own(const Case& c, const Given& given) {
   result.mean = at::zeros_like(given.weight);
   result.variance = at::ones_like(given.weight);
   const at::Tensor batches = at::zeros({}, given.x.options().dtype(at::kLong));
-  const Statistics of_batch =
-      gpu::statistics(gpu::sums(given.x, given.lengths), {result.mean, result.variance, batches, kMomentum, kEps});
+  const Running running = {result.mean, result.variance, batches, kMomentum, kEps};
+  const Statistics of_batch = gpu::statistics(gpu::sums(given.x, given.lengths), running);
+  const Statistics fixed = gpu::fixed_statistics(running);
+  result.fixed_mean = fixed.mean;
+  result.fixed_invstd = fixed.invstd;
+  result.fixed_count = fixed.count;
   const Affine affine = {given.weight, given.bias, of_batch.mean, of_batch.invstd};
   const Output out = gpu::normalize(given.x, given.lengths, affine, {c.activation, given.residual, c.max_pool});
   result.y = out.y;
@@ -123,6 +131,9 @@ at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::T
   const auto values = static_cast<double>(x.numel() / x.size(1));
   result.mean = kMomentum * mean.detach().flatten();
   result.variance = (1 - kMomentum) + kMomentum * values / (values - 1) * variance.detach().flatten();
+  result.fixed_mean = result.mean;
+  result.fixed_invstd = (result.variance + kEps).rsqrt();
+  result.fixed_count = at::ones_like(result.mean[0]);
   return offset * (variance + kEps).rsqrt() * weight.view(per_channel) + bias.view(per_channel);
 }
 

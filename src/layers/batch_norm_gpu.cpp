@@ -200,6 +200,25 @@ ChannelJob channel_job(ChannelPass pass, const at::Tensor& sums, const at::Tenso
   return job;
 }
 
+// Runs a job that gives statistics and may move the running ones.
+Statistics run_statistics(ChannelJob& job, const Running& running) {
+  const at::Device device = running.mean.device();
+  for (const at::Tensor& values : {running.mean, running.variance}) {
+    check_place(values, running.mean.scalar_type(), device);
+    DTRAIN_CHECK(values.is_contiguous(), "running statistics with strides ", values.strides());
+  }
+  const Statistics result = {at::empty_like(running.mean), at::empty_like(running.mean),
+                             at::empty({}, running.mean.options().dtype(at::kDouble))};
+  job.eps = running.eps;
+  job.mean = result.mean.mutable_data_ptr();
+  job.invstd = result.invstd.mutable_data_ptr();
+  job.count = result.count.mutable_data_ptr<double>();
+  job.running_mean = running.mean.mutable_data_ptr();
+  job.running_var = running.variance.mutable_data_ptr();
+  run(job, device);
+  return result;
+}
+
 }  // namespace
 
 bool covers(const at::Tensor& x) {
@@ -231,23 +250,19 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
 }
 
 Statistics statistics(const at::Tensor& sums, const Running& running) {
-  for (const at::Tensor& values : {running.mean, running.variance}) {
-    check_place(values, running.mean.scalar_type(), sums.device());
-    DTRAIN_CHECK(values.is_contiguous(), "running statistics with strides ", values.strides());
-  }
-  check_place(running.batches, at::kLong, sums.device());
-  const Statistics result = {at::empty_like(running.mean), at::empty_like(running.mean), at::empty({}, sums.options())};
   ChannelJob job = channel_job(ChannelPass::kStatistics, sums, running.mean);
-  job.eps = running.eps;
   job.momentum = running.momentum;
-  job.mean = result.mean.mutable_data_ptr();
-  job.invstd = result.invstd.mutable_data_ptr();
-  job.count = result.count.mutable_data_ptr<double>();
-  job.running_mean = running.mean.mutable_data_ptr();
-  job.running_var = running.variance.mutable_data_ptr();
+  check_place(running.batches, at::kLong, running.mean.device());
   job.batches = running.batches.mutable_data_ptr<int64_t>();
-  run(job, sums.device());
-  return result;
+  return run_statistics(job, running);
+}
+
+Statistics fixed_statistics(const Running& running) {
+  ChannelJob job;
+  job.pass = ChannelPass::kFixedStatistics;
+  job.wide = running.mean.scalar_type() == at::kDouble;
+  job.channels = running.mean.numel();
+  return run_statistics(job, running);
 }
 
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {

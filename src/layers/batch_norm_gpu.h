@@ -29,6 +29,7 @@ void run_on(const blocks::Runner& runner);
 // Require: covers(x).
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 Statistics statistics(const at::Tensor& sums, const Running&);
+Statistics fixed_statistics(const Running&);
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine&, const Epilogue&);
 at::Tensor gradient_sums(const Saved&, at::Tensor& dy);
 ParameterGradients parameter_gradients(const Saved&, const at::Tensor& gradient_sums);

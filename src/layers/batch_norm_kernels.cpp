@@ -56,6 +56,12 @@ Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running
   return result;
 }
 
+Statistics fixed_statistics(const at::Tensor& x, const Running& running) {
+  if (gpu::covers(x)) return gpu::fixed_statistics(running);
+  return {running.mean.clone(), (running.variance + running.eps).rsqrt(),
+          at::ones({}, running.mean.options().dtype(at::kDouble))};
+}
+
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
   if (gpu::covers(x)) return gpu::normalize(x, lengths, affine, epilogue);
   if (x.is_cpu()) return cpu::normalize(x, lengths, affine, epilogue);

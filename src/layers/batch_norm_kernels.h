@@ -63,6 +63,10 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 // and counts the batch.
 Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running&);
 
+// Statistics that do not depend on a batch: the running ones as they are now, in memory of their own, because they may
+// change before backward. The count is 1.
+Statistics fixed_statistics(const at::Tensor& x, const Running&);
+
 // y = the epilogue of the normalized x, for an x that is_fused(). Max-pooling needs can_pool() too, and excludes a
 // residual and lengths.
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine&, const Epilogue&);

@@ -177,6 +177,19 @@ TEST_F(Blocks, SumsHaveTheOriginOfTheFirstValidValue) {
   EXPECT_TRUE(at::equal(gpu::sums(x, at::zeros({4}, at::kLong)), at::zeros({13}, at::kDouble)));
 }
 
+TEST_F(Blocks, FixedStatisticsAreCopiesOfTheRunningOnes) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor mean = at::linspace(-1, 2, 300, dtype), variance = at::linspace(0.5, 3, 300, dtype);
+    const at::Tensor batches = at::zeros({}, at::kLong);
+    const Statistics fixed = gpu::fixed_statistics({mean, variance, batches, 0.1, 1e-5});
+    EXPECT_TRUE(at::equal(fixed.mean, mean));
+    EXPECT_NE(fixed.mean.data_ptr(), mean.data_ptr()) << "they may change before backward";
+    EXPECT_TRUE(at::allclose(fixed.invstd, (variance + 1e-5).rsqrt(), dtype == at::kDouble ? 1e-15 : 1e-6, 0));
+    EXPECT_EQ(fixed.count.item<double>(), 1);
+    EXPECT_EQ(batches.item<int64_t>(), 0);
+  }
+}
+
 // ---- the comparison with LibTorch's operators ----------------------------------------------------------------------
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
@@ -212,7 +225,8 @@ LaunchResult channel_with_mistake(const ChannelJob& job, void* stream) {
   blocks::run_on_cpu(job, stream);
   if (!channel_is_wrong || job.pass != wrong_channel_pass) return 0;
   if (job.pass == ChannelPass::kTotals) job.sums[job.channels - 1] *= 2;
-  for (void* value : {job.running_var, job.weight_gradient, job.slope}) {
+  const bool fixed = job.pass == ChannelPass::kFixedStatistics;
+  for (void* value : {fixed ? job.mean : job.running_var, job.weight_gradient, job.slope}) {
     if (value != nullptr) static_cast<float*>(value)[job.channels - 1] += 1;
   }
   return 0;
@@ -230,8 +244,8 @@ TEST_F(Blocks, AMistakeInAnyPassIsFound) {
   }
   tensor_is_wrong = false;
   channel_is_wrong = true;
-  for (const ChannelPass pass :
-       {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
+  for (const ChannelPass pass : {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kFixedStatistics,
+                                 ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
     wrong_channel_pass = pass;
     EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
   }
