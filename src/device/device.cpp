@@ -89,10 +89,14 @@ int64_t peak_resident_bytes() {
   return 0;
 }
 
+// Before the first tensor on a GPU, LibTorch's allocator refuses to say what it has.
+bool has_allocated() { return at::getDeviceAllocator(at::kCUDA)->initialized(); }
+
 }  // namespace
 
 MemoryUse memory_use(at::Device device) {
   if (device.is_cuda()) {
+    if (!has_allocated()) return {};
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
     const auto& reserved = stats.reserved_bytes[0];
     return {stats.allocated_bytes[0].current, reserved.current, reserved.peak, stats.num_alloc_retries, stats.num_ooms};
@@ -108,7 +112,7 @@ void give_back_memory(at::Device device) {
 }
 
 void forget_peak(at::Device device) {
-  if (device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->resetPeakStats(device.index());
+  if (device.is_cuda() && has_allocated()) at::getDeviceAllocator(at::kCUDA)->resetPeakStats(device.index());
 }
 
 void set_determinism(bool deterministic, bool cudnn_benchmark) {

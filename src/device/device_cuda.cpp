@@ -1,5 +1,6 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
@@ -72,11 +73,12 @@ bool works(at::Device device) noexcept {
 }
 
 void hold(at::Device device, double seconds) {
+  if (!device.is_cuda()) return;
+  const c10::cuda::CUDAGuard guard(device.has_index() ? device.index() : c10::cuda::current_device());
+  const at::DeviceIndex index = guard.current_device().index();
   int kilohertz = 0;
-  if (!device.is_cuda() || cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device.index()) != cudaSuccess)
-    return;
-  C10_CUDA_CHECK(
-      spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(device.index())));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index));
+  C10_CUDA_CHECK(spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(index)));
 }
 
 Properties gpu_properties(int index) {

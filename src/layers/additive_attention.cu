@@ -23,7 +23,7 @@ __device__ const Number* row(const Number* rows, const AttentionProblem<Number>&
 // warp computes the softmax.
 template <typename Number>
 __global__ void forward(AttentionProblem<Number> p, Number* residuals, Number* nll) {
-  extern __shared__ unsigned char memory[];
+  extern __shared__ __align__(16) unsigned char memory[];
   Number* scores = reinterpret_cast<Number*>(memory);
   unsigned char* gone = memory + p.steps * sizeof(Number);
   const int64_t t = blockIdx.x, sample = blockIdx.y, length = valid_length(p.lengths[sample], p.steps);

@@ -175,10 +175,17 @@ struct TensorKernel {
       const auto dy = load<width>(job.dy, output, kStore);
       const auto chosen = load<width>(job.chosen, output, kByte);
       Pack<Store, width> x[4];
-      DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] = load<width>(job.x, first + offset_of(job, k), kStore);
+      if constexpr (width == 1) {
+        // A choice between four loaded values would become an index, for which they go through memory.
+        x[3] = load<1>(job.x, first + offset_of(job, chosen.at[0] < 3 ? chosen.at[0] : 3), kStore);
+      } else {
+        DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] = load<width>(job.x, first + offset_of(job, k), kStore);
+      }
       DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
         Store value = x[3].at[w];
-        DTRAIN_UNROLL for (int k = 0; k < 3; ++k) value = chosen.at[w] == k ? x[k].at[w] : value;
+        if constexpr (width > 1) {
+          DTRAIN_UNROLL for (int k = 0; k < 3; ++k) value = chosen.at[w] == k ? x[k].at[w] : value;
+        }
         const Number gradient = chosen.at[w] == 4 ? Number(0) : static_cast<Number>(dy.at[w]);
         sums.add(w, gradient, static_cast<Number>(value) - mean.at[w]);
       }

@@ -38,6 +38,15 @@ TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
   EXPECT_EQ(choose(of_type(config::DeviceType::kCuda), gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
 }
 
+// Before the first tensor on a GPU: of a process that had none, or fails before it has one.
+TEST(Device, UsesNoMemoryOfAGpuBeforeItsFirstTensor) {
+  if (gpu_count() > 0) GTEST_SKIP() << "another test may have used it";
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_NO_THROW(forget_peak(gpu));
+  EXPECT_EQ(memory_use(gpu).reserved, 0);
+  EXPECT_EQ(memory_use(gpu).peak, 0);
+}
+
 // Drivers older than 580 are common, and hours on the CPU are not what their owners want.
 TEST(Driver, ThatIsTooOldIsNamedWithWhatIsNeeded) {
   const std::string why = unusable_gpu({.device_file = true, .cuda = 12080, .version = "570.133.07"}, 13000);
