@@ -27,7 +27,7 @@ constexpr const char* kRaises =
 // As torch.jit.trace() writes batch norm: without the check of torch.nn.functional.
 constexpr const char* kTraced =
     "x = torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-05, False)";
-constexpr const char* kStandardDeviation = "x = x / torch.std(x, [0])";
+constexpr const char* kStandardDeviation = "x = x / (torch.std(x, [0]) + 1)";
 constexpr const char* kAlwaysFails = "assert False, \"out of range\"";
 constexpr const char* kRandom = "x = torch.dropout(x, 0.5, self.training)\n    self.mean.add_(1)";
 
