@@ -149,7 +149,8 @@ int run_convert(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
-  app.add_option("--task", options.task, "arrays: module or classify (default: module)");
+  app.add_option("--task", options.task, "arrays: module or classify (default: module)")
+      ->check(CLI::IsMember({"module", "classify"}));
   app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)")
       ->check(whole_number(1, 4096));
   app.add_option(
