@@ -1,8 +1,8 @@
 #pragma once
 
-// Keeps a command from writing over what it reads, over the raw data of a folder, over checkpoints, over the files that
-// a run maintains, and over data sets. All commands ask protect() for each file that they write; --force does not
-// change its answer.
+// Keeps a command from writing over what it reads, over the raw data of a folder, over checkpoints,
+// over the files that a run maintains, and over data sets. All commands ask protect() for each file
+// that they write; --force does not change its answer.
 //
 // Paths are compared by the file that they lead to, so links and hard links are found too. Thread-safety: pure but for
 // the file system.

@@ -24,8 +24,9 @@ struct RunPlan {
   FileLock lock;           // of the folder: one process at a time trains a run
 };
 
-// The name that a configuration gives to its run: run.name, or that of the run which run.resume names. "": rank 0
-// generates one, task-date-time. ConfigError: --resume auto without a name, or a name that cannot be a folder's.
+// The name that a configuration gives to its run: run.name, or that of the run which run.resume
+// names. "": rank 0 generates one, task-date-time. ConfigError: --resume auto without a name, or a
+// name that cannot be a folder's.
 std::string run_name(const config::Config&);
 
 // Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to train, so that
@@ -35,8 +36,9 @@ std::string run_name(const config::Config&);
 // CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
-// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same second generate the same
-// name: whoever creates the folder has it, and the others get -2, -3, ... behind it. OutputError.
+// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same second
+// generate the same name: whoever creates the folder has it, and the others get -2, -3, ... behind
+// it. OutputError.
 void claim_generated_name(RunPlan&, FileSystem&);
 
 // Rank 0 only: creates and locks the folder, unless that is done, opens log.txt, writes config.yaml and

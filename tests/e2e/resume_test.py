@@ -109,7 +109,7 @@ def a_signal_before_main_is_answered(folder):
     assert not (folder / "runs/term").exists()
     assert "step 1/" in run(runner.flags({**OPTIONS, "train.max_steps": 2, "run.name": "usr2"}), signal.SIGUSR2).expect(0, "finished: all").output
     for number in (signal.SIGTERM, signal.SIGUSR1):
-        run(["launch", "-np", 1, "--", "train", *train("launch")], number).expect(75, "asked to stop")
+        run(["launch", "-np", 1, "--", "train", *train(f"launch{number}")], number).expect(75, "asked to stop")
     assert run(["inspect", "d.h5"], signal.SIGTERM).code == -signal.SIGTERM  # the signal itself ends a command that saves nothing
     # Neither ranks nor other children have signals blocked.
     with runner.Running(["launch", "-np", 1, "--", "train", *train("mask")], cwd=folder) as running:
