@@ -10,6 +10,7 @@
 #include "catalog/catalog.h"
 #include "config/choices.h"
 #include "config/interval.h"
+#include "config/warm_up.h"
 
 namespace dtrain::config {
 
@@ -99,7 +100,7 @@ struct Optimizer {
 
 struct Schedule {
   ScheduleName name = ScheduleName::kCosine;
-  int64_t warmup_steps = 0;      // optimizer steps from 0 to lr, linear
+  WarmUp warmup_steps;           // from 0 to lr, linear
   int64_t step_epochs = 30;      // step: epochs between drops
   double gamma = 0.1;            // step: factor of a drop
   double final_lr_ratio = 0.01;  // cosine, one_cycle: lr at the end ÷ lr

@@ -1,12 +1,10 @@
 #include "config/interval.h"
 
-#include <charconv>
-#include <cmath>
 #include <variant>
 #include <vector>
 
+#include "config/count_text.h"
 #include "config/table.h"
-#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -37,23 +35,6 @@ std::string two_readings(std::string_view part, std::string_view number, char le
     default:
       return str(quoted, " can be read as minutes or as micro-steps: write ", number, "min");
   }
-}
-
-// The whole of `text` as a decimal number above 0 without sign, exponent or leading zeros.
-template <typename Number>
-bool parse_count(std::string_view text, double most, Number& value) {
-  const bool zeros = text.size() > 1 && text[0] == '0' && text[1] != '.';
-  if (text.empty() || text[0] < '0' || text[0] > '9' || zeros || text.find_first_of("eE") != std::string_view::npos) {
-    return false;
-  }
-  value = parse_number<Number>(text).value_or(0);
-  return value > 0 && static_cast<double>(value) <= most;
-}
-
-// Without an exponent; the smallest number takes about 330 digits.
-std::string all_digits(double value) {
-  char digits[512];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed).ptr};
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class Choice {
   void (*write_)(void*, size_t);
 };
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, Choice>;
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, WarmUp*, Choice>;
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
@@ -87,11 +87,13 @@ const std::vector<Section>& sections();  // in the table's order
 // stores nothing and returns what is wrong with it; otherwise returns "".
 std::string assign(const Option&, std::string_view text, IntervalUnits units = IntervalUnits::kWords);
 std::string value_text(const Option&);  // the current value; assign() restores it bit by bit
-std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
+std::string value_kind(
+    const Option&);  // "whole number", "number", "true | false", "interval", "warm-up", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
 bool is_text(const Option&);            // free text or a name
 bool is_bool(const Option&);
 bool is_interval(const Option&);
+bool is_warm_up(const Option&);
 
 // The number of bytes of the character that `text` begins with; 0 for what YAML does not allow in plain text: anything
 // that printable_character() of core refuses, line separators, byte order marks and the two non-characters.

@@ -133,6 +133,7 @@ std::string assign(const Option& option, std::string_view text, IntervalUnits un
                         [&](std::string* target) { return assign_text(text, target); },
                         [&](const Choice& choice) { return assign_choice(option, text, choice); },
                         [&](Interval* target) { return parse_interval(text, *target, units); },
+                        [&](WarmUp* target) { return parse_warm_up(text, *target); },
                         [&](auto* target) { return assign_number(option, text, target); },
                     },
                     option.target);
@@ -145,6 +146,7 @@ std::string value_text(const Option& option) {
                         [](const Choice& choice) { return choice.name(); },
                         [](double* value) { return shortest(*value); },
                         [](Interval* value) { return to_string(*value); },
+                        [](WarmUp* value) { return to_string(*value); },
                         [](auto* value) { return std::to_string(*value); },
                     },
                     option.target);
@@ -154,6 +156,7 @@ std::string value_kind(const Option& option) {
   if (is_bool(option)) return "true | false";
   if (std::holds_alternative<double*>(option.target)) return "number";
   if (is_interval(option)) return "interval";
+  if (is_warm_up(option)) return "warm-up";
   if (!is_text(option)) return "whole number";
   const auto* choice = std::get_if<Choice>(&option.target);
   if (choice == nullptr) return "text";
@@ -179,6 +182,7 @@ bool is_text(const Option& option) {
   return std::holds_alternative<std::string*>(option.target) || std::holds_alternative<Choice>(option.target);
 }
 bool is_interval(const Option& option) { return std::holds_alternative<Interval*>(option.target); }
+bool is_warm_up(const Option& option) { return std::holds_alternative<WarmUp*>(option.target); }
 bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option.target); }
 
 std::string in_quotes(std::string_view text) {

@@ -76,7 +76,7 @@ class Walk {
                                       "; expected one value: ", value_kind(option)));
     } else if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty()) {
       builder_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not supported"));
-    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option)) {
+    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option) && !is_warm_up(option)) {
       builder_.add_problem(
           where, str(option.path, ": ", in_quotes(value.Scalar()), " is in quotes; expected: ", value_kind(option)));
     } else {

@@ -42,6 +42,7 @@
 #include "monitoring/tensorboard_sink.h"
 #include "train/bf16_gain.h"
 #include "train/broadcast_snapshot.h"
+#include "train/schedule.h"
 #include "train/step_agreement.h"
 #include "train/training_state.h"
 
@@ -234,6 +235,10 @@ void TrainingJob::check_training() {
                                   .keeps_global_batch = global_batch_given_,
                                   .resumed = snapshot_.has_value()});
   });
+  const int64_t done = snapshot_ ? snapshot_->step : 0;
+  const std::string long_warm_up = train::long_warm_up(config_.schedule, whole.total_steps);
+  const bool rises = done < config_.schedule.warmup_steps.of(whole.total_steps);
+  if (is_rank0() && rises && !long_warm_up.empty()) log::warning(long_warm_up);
 }
 
 void TrainingJob::connect() {

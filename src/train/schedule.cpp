@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "core/strings.h"
 
 namespace dtrain::train {
 namespace {
@@ -18,7 +19,8 @@ double half_cosine(double from, double to, double at, double length) {
 }
 
 double one_cycle(const config::Schedule& schedule, double base_lr, double step, double total) {
-  const double rise = schedule.warmup_steps > 0 ? static_cast<double>(schedule.warmup_steps) : kOneCycleRise * total;
+  const auto steps = static_cast<double>(schedule.warmup_steps.of(static_cast<int64_t>(total)));
+  const double rise = steps > 0 ? steps : kOneCycleRise * total;
   const double peak = std::max(rise - 1, 0.0);
   if (step < peak) return half_cosine(base_lr * kOneCycleStart, base_lr, step, peak);
   if (step == peak) return base_lr;
@@ -33,7 +35,7 @@ double learning_rate(const config::Schedule& schedule, double base_lr, int64_t s
   if (schedule.name == config::ScheduleName::kOneCycle) {
     return one_cycle(schedule, base_lr, static_cast<double>(step), static_cast<double>(total_steps));
   }
-  const int64_t warmup = schedule.warmup_steps;
+  const int64_t warmup = schedule.warmup_steps.of(total_steps);
   if (step < warmup) return base_lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (schedule.name == config::ScheduleName::kCosine) {
     return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, static_cast<double>(step - warmup),
@@ -44,6 +46,22 @@ double learning_rate(const config::Schedule& schedule, double base_lr, int64_t s
     return base_lr * std::pow(schedule.gamma, static_cast<double>(step / period));
   }
   return base_lr;  // constant, plateau
+}
+
+std::string long_warm_up(const config::Schedule& schedule, int64_t total_steps) {
+  const bool one_cycle = schedule.name == config::ScheduleName::kOneCycle;
+  const int64_t steps = schedule.warmup_steps.of(total_steps), part = one_cycle ? 2 : 3;
+  constexpr config::WarmUp kUsual = {.percent = 5};
+  const int64_t usual = kUsual.of(total_steps);
+  if (part * steps <= total_steps || steps <= usual) return "";
+  const std::string reached =
+      steps <= total_steps
+          ? ""
+          : str(", and reaches ", fixed(100.0 * static_cast<double>(total_steps) / static_cast<double>(steps), 0),
+                " % of --lr");
+  return str("the learning rate rises for ", steps, " steps (schedule.warmup_steps ", to_string(schedule.warmup_steps),
+             "), and the run has ", total_steps, reached, ": use --schedule.warmup_steps ", to_string(kUsual),
+             ", which is ", usual, usual == 1 ? " step" : " steps");
 }
 
 }  // namespace dtrain::train

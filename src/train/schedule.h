@@ -3,12 +3,13 @@
 // The learning rate as a pure function of the optimizer step. Steps are 0-based and include skipped ones.
 
 #include <cstdint>
+#include <string>
 
 #include "config/config.h"
 
 namespace dtrain::train {
 
-// With b = base_lr, w = warmup_steps, T = total_steps (steps beyond T keep the last rate):
+// With b = base_lr, w = warmup_steps.of(T), T = total_steps (steps beyond T keep the last rate):
 //   warm-up    b (s+1) / w while s < w (not for one_cycle, where w is the length of the rise)
 //   constant   b
 //   plateau    b (the caller multiplies by Plateau::factor of metric_watch.h, which depends on evaluations)
@@ -18,5 +19,9 @@ namespace dtrain::train {
 //              0.3 T; as torch's OneCycleLR(b, T, pct_start = w/T, final_div_factor = 1 / (25 final_lr_ratio))
 double learning_rate(const config::Schedule&, double base_lr, int64_t step, int64_t total_steps,
                      int64_t steps_per_epoch);
+
+// A warning if the warm-up is more than a third of all steps (one_cycle: half of them, because its rise
+// is a part of the cycle), with the value to set; else "".
+std::string long_warm_up(const config::Schedule&, int64_t total_steps);
 
 }  // namespace dtrain::train

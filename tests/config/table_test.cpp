@@ -36,6 +36,7 @@ std::string other_value(const Option& option) {
     return choice == nullptr ? "some-text" : choice->names().back();
   }
   if (is_interval(option)) return "7steps,0.25min";
+  if (is_warm_up(option)) return "7steps,0.25%";
   const bool whole = !std::holds_alternative<double*>(option.target);
   std::vector<std::string> candidates = {"7", "1234567", "33"};
   if (!whole) candidates = {"0.30000000000000004", "1.5", "1e-08", "1000.125"};

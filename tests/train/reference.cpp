@@ -49,7 +49,7 @@ void trace_schedule(char** args) {
   dtrain::config::Schedule schedule;
   schedule.name = dtrain::value_named<dtrain::config::ScheduleName>(args[0]).value();
   const double base_lr = std::atof(args[1]);
-  schedule.warmup_steps = std::atoll(args[2]);
+  schedule.warmup_steps.steps = std::atoll(args[2]);
   schedule.final_lr_ratio = std::atof(args[3]);
   schedule.step_epochs = std::atoll(args[4]);
   schedule.gamma = std::atof(args[5]);

@@ -12,7 +12,7 @@ namespace {
 config::Schedule named(const std::string& name, int64_t warmup = 0) {
   config::Schedule schedule;
   schedule.name = value_named<config::ScheduleName>(name).value();
-  schedule.warmup_steps = warmup;
+  schedule.warmup_steps = {.steps = warmup};
   return schedule;
 }
 
@@ -71,6 +71,41 @@ TEST(Schedule, ShortRunsGiveNumbers) {
       }
     }
   }
+}
+
+TEST(Schedule, AWarmUpMayBeAShareOfTheRun) {
+  for (const char* name : {"constant", "cosine", "one_cycle"}) {
+    config::Schedule share = named(name), both = named(name, 40);
+    share.warmup_steps = {.percent = 7.5};
+    both.warmup_steps.percent = 7.5;
+    for (int64_t step = 0; step < 200; ++step) {
+      const double expected = learning_rate(named(name, 15), 0.1, step, 200, 10);
+      EXPECT_EQ(learning_rate(share, 0.1, step, 200, 10), expected) << name << " " << step;
+      EXPECT_EQ(learning_rate(both, 0.1, step, 200, 10), expected) << name << " " << step;
+      EXPECT_EQ(learning_rate(both, 0.1, step, 2000, 10), learning_rate(named(name, 40), 0.1, step, 2000, 10));
+    }
+  }
+}
+
+TEST(LongWarmUp, IsSaidWithTheValueToSet) {
+  EXPECT_EQ(
+      long_warm_up(named("cosine", 500), 120),
+      "the learning rate rises for 500 steps (schedule.warmup_steps 500), and the run has 120, and reaches 24 % of "
+      "--lr: use --schedule.warmup_steps 5%, which is 6 steps");
+  EXPECT_EQ(long_warm_up(named("cosine", 41), 120),
+            "the learning rate rises for 41 steps (schedule.warmup_steps 41), and the run has 120: use "
+            "--schedule.warmup_steps 5%, which is 6 steps");
+  EXPECT_EQ(long_warm_up(named("cosine", 40), 120), "");
+  EXPECT_EQ(long_warm_up(named("cosine"), 120), "");
+  EXPECT_EQ(long_warm_up(named("cosine", 1), 1), "") << "no warm-up is shorter";
+  EXPECT_NE(long_warm_up(named("cosine", 500), 1), "");
+  EXPECT_EQ(long_warm_up(named("one_cycle", 60), 120), "");
+  EXPECT_NE(long_warm_up(named("one_cycle", 61), 120), "");
+  config::Schedule share = named("cosine", 500);
+  share.warmup_steps.percent = 30;
+  EXPECT_EQ(long_warm_up(share, 120), "");
+  share.warmup_steps.percent = 50;
+  EXPECT_NE(long_warm_up(share, 120), "");
 }
 
 }  // namespace

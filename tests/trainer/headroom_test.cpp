@@ -50,7 +50,7 @@ TEST(Headroom, TheTrainingIsTheSameBitByBit) {
   for (const int ranks : {1, 2}) {
     Scenario setup{.ranks = ranks, .config = small(2), .toy = {.batch_norm = true}};
     setup.config.optimizer.lr = 0.05;
-    setup.config.schedule.warmup_steps = 3;
+    setup.config.schedule.warmup_steps = {.steps = 3};
     expect_changes_nothing(setup);
     setup.config.train.ema = 0.9;
     expect_changes_nothing(setup);

@@ -439,7 +439,7 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   setup.config.train.max_steps = 1;
   setup.config.optimizer = {.name = config::OptimizerName::kSgd, .lr = 1, .weight_decay = 0, .momentum = 0};
   setup.config.schedule.name = config::ScheduleName::kConstant;
-  setup.config.schedule.warmup_steps = 0;
+  setup.config.schedule.warmup_steps = {};
   const auto moved = [&] {
     const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero; the bias has half the rate
     return at::cat({weights[0], 2 * weights[1]});
