@@ -35,12 +35,14 @@ std::vector<Option> data_keys(Data& data) {
        .range = between(1, 1024)},
       {.path = "data.val_share",
        .target = &data.val_share,
-       .text = "fraction of the training split to validate on, by group, if the file has no validation split",
+       .text = "fraction of the training split to validate on, by group, if the file has no validation split; each "
+               "class keeps a group for training",
        .range = below(0, 1),
        .fixed = true},
       {.path = "data.share",
        .target = &data.share,
-       .text = "train on this fraction of the training split, by group, chosen by train.seed",
+       .text = "train on this fraction of the training split, by group, chosen by train.seed, and on one group at "
+               "least of each class",
        .range = up_to(0, 1),
        .fixed = true},
       {.path = "data.verify", .target = &data.verify, .text = "check every sample's checksum while reading"},

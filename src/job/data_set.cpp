@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/loader/sample_check.h"
@@ -47,6 +48,15 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
                         ". Name the file with --dataset"));
   }
   throw DataError(str(join(reasons, "; "), ". Name the right file with --dataset"));
+}
+
+std::string untrained_classes(const DataSet& data) {
+  const std::vector<std::string> known = data::class_names(*data.store);
+  std::vector<std::string> names;
+  for (const int64_t label : data.splits.untrained_classes) names.push_back(known[static_cast<size_t>(label)]);
+  return printable(str("data.val_share takes all training samples of the ", names.size() == 1 ? "class " : "classes ",
+                       join(names, ", "), ": the network cannot learn ", names.size() == 1 ? "it" : "them",
+                       ". Add samples, or convert with splits that hold some of each class"));
 }
 
 void check_data(const data::Store& store, tasks::Task& task, const config::Data& config) {

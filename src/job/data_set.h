@@ -32,6 +32,9 @@ DataSet open_data(data::ProbeProcess&, const std::string& file, const config::Co
 DataSet open_data_of_run(data::ProbeProcess&, const std::vector<std::string>& places, uint64_t checksum,
                          const config::Config&);
 
+// For people: the classes that data.val_share left without a training sample. Requires: there are some.
+std::string untrained_classes(const DataSet&);
+
 // DataError if the file is not for this task or, unless bad samples are skipped, any of its samples is bad.
 void check_data(const data::Store&, tasks::Task&, const config::Data&);
 

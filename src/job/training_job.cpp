@@ -199,6 +199,7 @@ void TrainingJob::check_splits() const {
                           "schedule.name plateau need: set data.val_share above 0, or leave them out"));
   }
   if (snapshot_) check_same_data(*snapshot_, *data_.store, data_.splits);
+  if (!data_.splits.untrained_classes.empty() && is_rank0()) log::warning(untrained_classes(data_));
 }
 
 void TrainingJob::load_initial_weights() {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <functional>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -23,54 +25,113 @@ std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a, con
   return rest;
 }
 
-// Distinct groups in a random order that (purpose, seed) selects.
-class ShuffledGroups {
+// The class of each id; empty if the targets are not classes with names. -1: not one of them.
+std::vector<int64_t> classes_of(const Store& store, const std::vector<int64_t>& ids) {
+  const auto known = static_cast<int64_t>(class_names(store).size());
+  if (known == 0 || store.schema().target != Field{Element::kInt64, {}}) return {};
+  std::vector<int64_t> classes;
+  classes.reserve(ids.size());
+  for (const int64_t id : ids) {
+    int64_t label = 0;
+    store.read_target(id, std::as_writable_bytes(std::span(&label, 1)));
+    classes.push_back(label >= 0 && label < known ? label : -1);
+  }
+  return classes;
+}
+
+// The groups of `ids` in a random order that (purpose, seed) selects. A group's place is 0 if it is the first.
+class GroupOrder {
  public:
-  ShuffledGroups(const Store& store, const std::vector<int64_t>& ids, Purpose purpose, uint64_t seed) : store_(store) {
-    std::set<int64_t> distinct;
-    for (const int64_t id : ids) distinct.insert(store.group(id));
-    groups_.assign(distinct.begin(), distinct.end());
-    const auto key = [&](int64_t group) {
-      return keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(group));
-    };
-    std::sort(groups_.begin(), groups_.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  GroupOrder(const Store& store, const std::vector<int64_t>& ids, Purpose purpose, uint64_t seed) {
+    places_.reserve(ids.size());
+    for (const int64_t id : ids) places_.push_back(store.group(id));
+    std::vector<int64_t> distinct = places_;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    std::vector<std::pair<uint64_t, size_t>> order;  // keys of different groups differ: keyed() is a bijection of them
+    for (size_t i = 0; i < distinct.size(); ++i) {
+      order.emplace_back(keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(distinct[i])), i);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<int64_t> place(distinct.size());
+    for (size_t i = 0; i < order.size(); ++i) place[order[i].second] = static_cast<int64_t>(i);
+    for (int64_t& group : places_) {
+      group = place[static_cast<size_t>(std::lower_bound(distinct.begin(), distinct.end(), group) - distinct.begin())];
+    }
+    count_ = static_cast<int64_t>(distinct.size());
   }
 
-  int64_t count() const { return static_cast<int64_t>(groups_.size()); }
-  int64_t count(double share) const { return std::llround(share * static_cast<double>(count())); }
+  int64_t count() const { return count_; }
+  int64_t count(double share) const { return std::llround(share * static_cast<double>(count_)); }
+  std::vector<bool> first(int64_t groups) const {  // by place
+    std::vector<bool> chosen(static_cast<size_t>(count_));
+    std::fill_n(chosen.begin(), groups, true);
+    return chosen;
+  }
 
-  // Moves the samples of the first `chosen` groups out of `ids`, in their order.
-  std::vector<int64_t> take(int64_t chosen, std::vector<int64_t>& ids) const {
-    const std::set<int64_t> first(groups_.begin(), groups_.begin() + chosen);
-    const auto border =
-        std::stable_partition(ids.begin(), ids.end(), [&](int64_t id) { return first.count(store_.group(id)) == 0; });
-    std::vector<int64_t> taken(border, ids.end());
-    ids.erase(border, ids.end());
+  // The place of the group, among those of each class, that `better` prefers. Classes without a sample have none.
+  std::map<int64_t, int64_t> by_class(const std::vector<int64_t>& classes,
+                                      const std::function<bool(int64_t, int64_t)>& better) const {
+    std::map<int64_t, int64_t> best;
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if (classes[i] < 0) continue;
+      const auto [found, fresh] = best.emplace(classes[i], places_[i]);
+      if (!fresh && better(places_[i], found->second)) found->second = places_[i];
+    }
+    return best;
+  }
+
+  // Moves the samples of the chosen groups out of `ids`, in their order. Requires: the ids of the constructor.
+  std::vector<int64_t> take(const std::vector<bool>& chosen, std::vector<int64_t>& ids) const {
+    std::vector<int64_t> taken, rest;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      (chosen[static_cast<size_t>(places_[i])] ? taken : rest).push_back(ids[i]);
+    }
+    ids = std::move(rest);
     return taken;
   }
 
  private:
-  const Store& store_;
-  std::vector<int64_t> groups_;
+  std::vector<int64_t> places_;  // of the group of each id
+  int64_t count_ = 0;
 };
+
+// Moves `val_share` of the groups of `splits.train` to `splits.val`. If they hold all samples of a class, the last of
+// its groups stays, unless nothing would be left to validate on.
+void hold_out(const Store& store, double val_share, uint64_t seed, Splits& splits) {
+  const GroupOrder groups(store, splits.train, Purpose::kSplit, seed);
+  if (groups.count() < 2) return;
+  const int64_t wanted = std::clamp<int64_t>(groups.count(val_share), 1, groups.count() - 1);
+  std::vector<bool> held = groups.first(wanted);
+  const std::map<int64_t, int64_t> last = groups.by_class(classes_of(store, splits.train), std::greater<>());
+  for (const auto& [label, place] : last) {
+    if (place > 0 && place < wanted) held[static_cast<size_t>(place)] = false;
+  }
+  for (const auto& [label, place] : last) {  // the first group is always held out
+    if (place == 0) splits.untrained_classes.push_back(label);
+  }
+  splits.val = groups.take(held, splits.train);
+}
+
+// Keeps `share` of the groups of `ids`, and for each class without a sample among them the first of its groups.
+void keep_share(const Store& store, double share, uint64_t seed, std::vector<int64_t>& ids) {
+  const GroupOrder groups(store, ids, Purpose::kSubset, seed);
+  std::vector<bool> kept = groups.first(std::max<int64_t>(groups.count(share), 1));
+  for (const auto& [label, place] : groups.by_class(classes_of(store, ids), std::less<>())) {
+    kept[static_cast<size_t>(place)] = true;
+  }
+  ids = groups.take(kept, ids);
+}
 
 }  // namespace
 
 Splits splits(const Store& store, double val_share, uint64_t seed, double train_share) {
   DTRAIN_CHECK(val_share >= 0 && val_share < 1, "validation share ", val_share);
   DTRAIN_CHECK(train_share > 0 && train_share <= 1, "training share ", train_share);
-  Splits result{store.split("train"), store.split("val"), store.split("test")};
+  Splits result{store.split("train"), store.split("val"), store.split("test"), {}};
   if (result.train.empty()) result.train = all_but(store.schema().samples, result.val, result.test);
-  if (result.val.empty() && val_share > 0) {
-    const ShuffledGroups groups(store, result.train, Purpose::kSplit, seed);
-    if (groups.count() >= 2) {
-      result.val = groups.take(std::clamp<int64_t>(groups.count(val_share), 1, groups.count() - 1), result.train);
-    }
-  }
-  if (train_share < 1 && !result.train.empty()) {
-    const ShuffledGroups groups(store, result.train, Purpose::kSubset, seed);
-    result.train = groups.take(std::max<int64_t>(groups.count(train_share), 1), result.train);
-  }
+  if (result.val.empty() && val_share > 0) hold_out(store, val_share, seed, result);
+  if (train_share < 1 && !result.train.empty()) keep_share(store, train_share, seed, result.train);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
@@ -127,6 +128,64 @@ TEST(Splits, ASingleGroupIsNotDivided) {
   const Splits s = splits(*store_with(folder, 6, extras_of(6, 6)), 0.5, 1);
   EXPECT_EQ(s.train.size(), 6u);
   EXPECT_TRUE(s.val.empty());
+}
+
+// A file of classes a, b, ...: one sample of each label, in a group of its own or as `groups` says.
+std::unique_ptr<Store> classes_store(const TempDir& folder, const std::vector<int64_t>& labels,
+                                     const std::vector<int64_t>& groups = {}) {
+  const auto samples = static_cast<int64_t>(labels.size());
+  Writer::Extras extras = extras_of(samples, 1);
+  if (!groups.empty()) extras.group = groups;
+  extras.attributes["class_names"] = "a\nb\nc";
+  const Schema schema{"classify", {Element::kUint8, {5, 4, 3}}, {Element::kInt64, {}}, samples, 0};
+  const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", schema);
+  for (int64_t id = 0; id < samples; ++id) {
+    writer->write(id, testing::input_of(id), std::as_bytes(std::span(&labels[static_cast<size_t>(id)], 1)));
+  }
+  writer->finish(extras);
+  return open_file(folder / "d.h5");
+}
+
+std::set<int64_t> labels_of(const Store& store, const std::vector<int64_t>& ids) {
+  std::set<int64_t> labels;
+  for (const int64_t id : ids) labels.insert(read_target_as<int64_t>(store, id).front());
+  return labels;
+}
+
+TEST(Splits, EachClassKeepsATrainingSample) {
+  const TempDir folder;
+  std::vector<int64_t> labels(40, 0);
+  labels[11] = 1;
+  labels[20] = labels[30] = 2;
+  const std::unique_ptr<Store> store = classes_store(folder, labels);
+  const std::set<int64_t> all{0, 1, 2};
+  bool was_lost = false;  // for some seed, by the choice of groups alone
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Splits s = splits(*store, 0.5, seed);
+    EXPECT_EQ(labels_of(*store, s.train), all);
+    EXPECT_EQ(s.train.size() + s.val.size(), 40u);
+    EXPECT_TRUE(std::is_sorted(s.train.begin(), s.train.end()));
+    EXPECT_LE(s.val.size(), 20u);
+    EXPECT_GE(s.val.size(), 18u) << "one group at most comes back for each rare class";
+    EXPECT_TRUE(s.untrained_classes.empty());
+    was_lost = was_lost || s.val.size() < 20;
+
+    const Splits tenth = splits(*store, 0.5, seed, 0.1), half = splits(*store, 0.5, seed, 0.5);
+    EXPECT_EQ(labels_of(*store, tenth.train), all);
+    EXPECT_LE(tenth.train.size(), 4u);
+    EXPECT_TRUE(std::includes(half.train.begin(), half.train.end(), tenth.train.begin(), tenth.train.end()));
+    EXPECT_EQ(tenth.val, s.val);
+  }
+  EXPECT_TRUE(was_lost);
+}
+
+TEST(Splits, NamesAClassThatCannotKeepATrainingSample) {
+  const TempDir folder;
+  const std::unique_ptr<Store> store = classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});  // one group must be held out
+  const Splits s = splits(*store, 0.5, 1);
+  EXPECT_EQ(s.val.size(), 2u);
+  ASSERT_EQ(s.untrained_classes.size(), 1u);
+  EXPECT_EQ(s.untrained_classes.front(), s.val.front() / 2);
 }
 
 }  // namespace
