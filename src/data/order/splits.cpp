@@ -96,19 +96,24 @@ class GroupOrder {
   int64_t count_ = 0;
 };
 
-// Moves `val_share` of the groups of `splits.train` to `splits.val`. If they hold all samples of a class, the last of
-// its groups stays, unless nothing would be left to validate on.
+// Moves `val_share` of the groups of `splits.train` to `splits.val`. The last group of a class that is
+// among them stays, and if these were all of them, the first group that no class needs is moved instead.
 void hold_out(const Store& store, double val_share, uint64_t seed, Splits& splits) {
   const GroupOrder groups(store, splits.train, Purpose::kSplit, seed);
   if (groups.count() < 2) return;
   const int64_t wanted = std::clamp<int64_t>(groups.count(val_share), 1, groups.count() - 1);
-  std::vector<bool> held = groups.first(wanted);
+  std::vector<bool> held = groups.first(wanted), needed = groups.first(0);
   const std::map<int64_t, int64_t> last = groups.by_class(classes_of(store, splits.train), std::greater<>());
   for (const auto& [label, place] : last) {
-    if (place > 0 && place < wanted) held[static_cast<size_t>(place)] = false;
+    held[static_cast<size_t>(place)] = false;
+    needed[static_cast<size_t>(place)] = true;
   }
-  for (const auto& [label, place] : last) {  // the first group is always held out
-    if (place == 0) splits.untrained_classes.push_back(label);
+  if (std::ranges::find(held, true) == held.end()) {
+    const auto moved = std::ranges::find(needed, false);
+    held[moved == needed.end() ? 0 : static_cast<size_t>(moved - needed.begin())] = true;
+  }
+  for (const auto& [label, place] : last) {
+    if (held[static_cast<size_t>(place)]) splits.untrained_classes.push_back(label);
   }
   splits.val = groups.take(held, splits.train);
 }

@@ -179,6 +179,20 @@ TEST(Splits, EachClassKeepsATrainingSample) {
   EXPECT_TRUE(was_lost);
 }
 
+TEST(Splits, AGroupOfAnotherClassIsHeldOutInPlaceOfTheLastOfARareOne) {
+  const TempDir folder;
+  std::vector<int64_t> labels(10, 0);
+  labels[3] = 1;
+  labels[7] = 2;
+  const std::unique_ptr<Store> store = classes_store(folder, labels);
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Splits s = splits(*store, 0.1, seed);
+    EXPECT_EQ(s.val.size(), 1u);
+    EXPECT_EQ(labels_of(*store, s.val), std::set<int64_t>{0});
+    EXPECT_TRUE(s.untrained_classes.empty());
+  }
+}
+
 TEST(Splits, NamesAClassThatCannotKeepATrainingSample) {
   const TempDir folder;
   const std::unique_ptr<Store> store = classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});  // one group must be held out
