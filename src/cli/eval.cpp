@@ -66,6 +66,7 @@ int eval(job::ProcessContext& process, const Options& options) {
   const train::Evaluation evaluation = train::evaluate(task, *data.store, ids, options.split,
                                                        {.batch_size = how.batch_size,
                                                         .threads = job::reader_threads(how.workers, process.cores),
+                                                        .verify = how.verify,
                                                         .skip_bad = config.data.skips_bad_samples(),
                                                         .precision = precision,
                                                         .device = process.device,

@@ -84,10 +84,20 @@ def a_metric_without_a_validation_split(folder):
 
 def a_corrupt_sample(folder):
     runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=1, data__val_share=0, run__name="t").expect(0)
     with h5py.File(folder / "d.h5", "r+") as f:
         f["inputs"][3, 5, 5, 0] ^= 1
-    runner.train(folder, data__verify=True, data__val_share=0).expect(65, "d.h5#3", "checksum")
+    what = "d.h5#3: the checksum does not match"
+    runner.train(folder, data__verify=True, data__val_share=0).expect(65, what)
     runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(65, "d.h5#3")
+    read = [["eval", "runs/t", "--split", "train"], ["predict", "runs/t", "d.h5", "--out", "rows.csv", "--force"]]
+    for words in read:
+        runner.run([*words, "--data.verify", "false"], cwd=folder).expect(0)
+    one_message(runner.run(read[0], cwd=folder), 65, what)
+    runner.run([*read[0], "--data.on_bad_sample", "skip"], cwd=folder).expect(0, f"left out: {what}", "1 samples that cannot be read are left out")
+    runner.run(read[1], cwd=folder).expect(65, "1 of 40 inputs could not be predicted")
+    rows = (folder / "rows.csv").read_text().splitlines()[1:]
+    assert [i for i, row in enumerate(rows) if "the checksum does not match" in row] == [3], rows
 
 
 def a_data_file_that_may_not_be_read(folder):
