@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 
 namespace dtrain::convert {
 namespace {
@@ -21,7 +22,8 @@ std::string without_extension(const std::string& name) {
   return std::filesystem::path(name).replace_extension().generic_string();
 }
 
-// Index of each sample, by its name with and without extension.
+// Index of each sample, by its name with and without extension, and by these in NFC: a list and the
+// names of files may come from different systems.
 using Positions = std::map<std::string, size_t>;
 
 Positions positions(const std::vector<RawSample>& samples) {
@@ -31,16 +33,31 @@ Positions positions(const std::vector<RawSample>& samples) {
     if (!fresh) found->second = kTwoSamples;  // they differ only in their extension
   }
   for (size_t i = 0; i < samples.size(); ++i) result[samples[i].name] = i;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const std::string composed = nfc(samples[i].name);
+    if (composed == samples[i].name) continue;  // most names, which are ASCII
+    for (const std::string& name : {composed, without_extension(composed)}) {
+      const auto [found, fresh] = result.emplace(name, i);
+      if (fresh || found->second == i || found->second >= samples.size()) continue;
+      const std::string& other = samples[found->second].name;
+      if (other != name && without_extension(other) != name) found->second = kTwoSamples;
+    }
+  }
   return result;
 }
 
 // The sample of a name as it is, because a name may contain a dot, or else without its extension.
-size_t find_sample(const Positions& position, const std::string& name) {
+size_t find_bytes(const Positions& position, const std::string& name) {
   auto found = position.find(name);
   const bool has_extension =
       std::filesystem::path(name).extension().string().find_first_of(" \t,;") == std::string::npos;
   if (found == position.end() && has_extension) found = position.find(without_extension(name));
   return found == position.end() ? kNoSample : found->second;
+}
+
+size_t find_sample(const Positions& position, const std::string& name) {
+  const size_t found = find_bytes(position, name);
+  return found == kNoSample ? find_bytes(position, nfc(name)) : found;
 }
 
 std::vector<std::string> by_lists(const std::vector<RawSample>& samples, const SplitOptions& options) {

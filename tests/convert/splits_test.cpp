@@ -75,6 +75,20 @@ TEST(AssignSplits, UsesAndChecksLists) {
   testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"cannot read the list"});
 }
 
+TEST(AssignSplits, FindsNamesInAnotherUnicodeForm) {
+  const testing::TempDir folder;
+  const std::string composed = "caf\xc3\xa9", decomposed = "cafe\xcc\x81";
+  SplitOptions options;
+  options.train_list = folder / "train";
+  std::ofstream(folder / "train") << composed << "/0.png\n" << composed << "/1\n" << decomposed << "/2.png\n";
+  const Fixed set({{decomposed + "/0.png", "0"}, {decomposed + "/1.png", "1"}, {composed + "/2.png", "2"}});
+  EXPECT_EQ(assign_splits(set, options), (std::vector<std::string>{"train", "train", "train"}));
+  // With both forms in one set, the bytes decide.
+  std::ofstream(folder / "train") << composed << "/0\n" << composed << "/0.png\n";
+  const Fixed both({{decomposed + "/0.png", "0"}, {composed + "/0.png", "1"}});
+  EXPECT_EQ(assign_splits(both, options), (std::vector<std::string>{"", "train"}));
+}
+
 // The list of Caffe: a name and the number of its class.
 TEST(AssignSplits, TakesNumbersAfterNamesOnlyWhereTheyAreTheClassesOfTheFolders) {
   const testing::TempDir folder;
