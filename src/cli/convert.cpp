@@ -96,16 +96,16 @@ void tell(const convert::ConvertSummary& s, const convert::ConvertOptions& optio
   std::vector<std::string> left_out;
   if (s.beyond_range > 0) left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
   if (s.unlisted > 0) left_out.push_back(count(s.unlisted, "in none of the lists"));
-  if (!s.quarantined.empty()) left_out.push_back(count(static_cast<int64_t>(s.quarantined.size()), "damaged"));
+  if (s.damaged > 0) left_out.push_back(count(s.damaged, "damaged"));
   if (!left_out.empty()) log::plain(str("left out of ", human_count(s.found), " found: ", join(left_out, ", ")));
   for (size_t i = 0; i < std::min(kQuarantinedShown, s.quarantined.size()); ++i) {
     log::plain(printable(str("  ", s.quarantined[i].name, ": ", s.quarantined[i].reason)));
   }
   if (!s.quarantined.empty()) log::plain("  all of them: " + printable(s.quarantine_file.string()));
-  if (!s.straddling_groups.empty()) {
-    log::warning(str(s.straddling_groups.size(),
+  if (s.straddling.groups > 0) {
+    log::warning(str(s.straddling.groups,
                      " source photos or persons have samples in more than one of the lists (first: ",
-                     s.straddling_groups.front(), "): the error measured will be too small"));
+                     s.straddling.first, "): the error measured will be too small"));
   }
   if (s.repeated > 0) {
     log::warning(str(count(s.repeated, "samples"), " of the validation and test splits are, byte for byte, also in the",

@@ -20,14 +20,15 @@
 #include "core/printable.h"
 #include "core/strings.h"
 #include "core/unicode.h"
+#include "formats/npz.h"
+#include "formats/npz_array.h"
 
 namespace dtrain::convert {
 namespace {
 
 namespace fs = std::filesystem;
-using formats::NpyArray;
 using formats::NpyHeader;
-using formats::NpzFile;
+using formats::NpzArray;
 
 constexpr const char* kExpected =
     "Expected: inputs uint8 [N, H, W, 3] (images), or numbers [N, F] or [N, T, F] (rows); targets [N] or [N, K]; if "
@@ -35,67 +36,71 @@ constexpr const char* kExpected =
 const std::set<std::string> kKnown{"inputs", "targets", "lengths", "split", "group", "class_names"};
 constexpr int64_t kRgb = 3;
 
-NpyArray required(const NpzFile& file, const std::string& name) {
-  std::optional<NpyArray> array = file.read(name);
+std::unique_ptr<const NpzArray> required(const fs::path& file, const std::string& name) {
+  std::unique_ptr<const NpzArray> array = NpzArray::open(file, name);
   if (!array) {
-    throw DataError(str("it has no array ", name, "; its arrays are ", join(file.names(), ", "), ". ", kExpected));
+    throw DataError(str("it has no array ", name, "; its arrays are ", join(formats::NpzFile(file).names(), ", "), ". ",
+                        kExpected));
   }
-  return std::move(*array);
+  return array;
 }
 
-[[noreturn]] void refuse(const NpyArray& array, const char* name, const std::string& what) {
-  throw DataError(str("its array ", name, " is ", array.header.type(), " ", array.header.shape_text(), "; ", what));
+[[noreturn]] void refuse(const NpzArray& array, const char* name, const std::string& what) {
+  throw DataError(str("its array ", name, " is ", array.header().type(), " ", array.header().shape_text(), "; ", what));
 }
 
 class ArraySet : public RawSet {
  public:
   ArraySet(const fs::path& path, const std::string& task, const std::vector<std::string>& classes) {
-    const NpzFile file(path);
     schema_.task = task;
-    read_inputs(file);
-    read_targets(file);
+    read_inputs(path);
+    read_targets(path);
     if (task == "classify" && !images()) {
-      refuse(inputs_, "inputs", "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
+      refuse(*inputs_, "inputs", "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
     }
-    read_classes(file, classes);
-    list_samples(file, path.filename().string());
-    for (const std::string& name : file.names()) {
+    samples_ = SampleList::elements_of(path.filename().string(), static_cast<size_t>(count()));
+    read_classes(path, classes);
+    samples_.set_splits(splits_in(path, count()));
+    if (const auto groups = NpzColumn::open(path, "group", count())) {
+      samples_.set_groups([&](size_t i) { return (*groups)[i]; });
+    }
+    const formats::NpzFile archive(path);
+    for (const std::string& name : archive.names()) {
       if (!kKnown.contains(name)) log::info(printable(str("ignored in ", path.string(), ": its array ", name)));
     }
   }
 
-  const std::vector<RawSample>& samples() const override { return samples_; }
+  const SampleList& samples() const override { return samples_; }
+  bool samples_are_files() const override { return false; }
   data::Schema schema() const override { return schema_; }
   std::vector<std::string> classes() const override { return classes_; }
 
   int64_t expected_bytes() const override {
-    int64_t rows = 0;
-    for (size_t i = 0; i < samples_.size(); ++i) rows += std::clamp<int64_t>(rows_of(i), 0, most_rows_);
+    int64_t rows = lengths_ ? 0 : count();
+    if (lengths_) lengths_->for_each([&](int64_t length) { rows += std::clamp<int64_t>(length, 0, most_rows_); });
     return rows * schema_.input.row_bytes() + count() * schema_.target.row_bytes();
   }
 
   std::string content_key() const override {
-    uint64_t sum = xxh64(inputs_.file);
-    sum = xxh64(targets_.file, sum);
-    sum = xxh64(std::as_bytes(std::span(labels_)), sum);
-    return std::to_string(xxh64(std::as_bytes(std::span(lengths_)), sum));
+    const uint64_t sums[] = {inputs_->checksum(), targets_->checksum(), lengths_ ? lengths_->checksum() : 0,
+                             labels_key_};
+    return std::to_string(xxh64(std::as_bytes(std::span(sums))));
   }
 
   Record read(size_t sample) const override { return {.input = input(sample), .target = target(sample)}; }
 
  private:
   bool images() const { return schema_.input.element == data::Element::kUint8; }
-  int64_t count() const { return inputs_.header.shape[0]; }
-  int64_t rows_of(size_t sample) const { return lengths_.empty() ? 1 : lengths_[sample]; }
+  int64_t count() const { return inputs_->header().shape[0]; }
 
-  void read_inputs(const NpzFile& file) {
+  void read_inputs(const fs::path& file) {
     inputs_ = required(file, "inputs");
-    const std::vector<int64_t>& shape = inputs_.header.shape;
-    const bool bytes = inputs_.header.type() == "uint8";
+    const std::vector<int64_t>& shape = inputs_->header().shape;
+    const bool bytes = inputs_->header().type() == "uint8";
     if (shape.size() == 4 || (bytes && shape.size() == 3)) {
       channels_ = shape.size() == 4 ? shape[3] : 1;
       if (!bytes || (channels_ != 1 && channels_ != kRgb)) {
-        refuse(inputs_, "inputs",
+        refuse(*inputs_, "inputs",
                "images must be uint8 [N, H, W, 3], or gray, [N, H, W] or [N, H, W, 1]. From values of 0 to 1: "
                "(255 * x).round().astype('uint8'); from [N, 3, H, W]: x.transpose(0, 2, 3, 1)");
       }
@@ -104,67 +109,89 @@ class ArraySet : public RawSet {
       schema_.input = {data::Element::kFloat32, {shape.begin() + 1, shape.end()}};
       if (shape.size() == 1) schema_.input.shape = {1};
     } else {
-      refuse(inputs_, "inputs", kExpected);
+      refuse(*inputs_, "inputs", kExpected);
     }
-    if (count() == 0 || !data::storable_input(schema_.input)) refuse(inputs_, "inputs", "it holds no values");
-    if (auto lengths = whole_numbers(file, "lengths", count())) {
+    if (count() == 0 || !data::storable_input(schema_.input)) refuse(*inputs_, "inputs", "it holds no values");
+    lengths_ = NpzColumn::open(file, "lengths", count());
+    if (lengths_) {
       if (images() || shape.size() != 3) {
-        refuse(inputs_, "inputs",
+        refuse(*inputs_, "inputs",
                str("lengths are of rows [N, T, F]",
                    images() ? ", and this is images: for rows, inputs.astype('float32')" : ""));
       }
-      lengths_ = std::move(*lengths);
       most_rows_ = shape[1];
       schema_.input.shape[0] = data::kVariable;
     }
   }
 
-  void read_targets(const NpzFile& file) {
+  void read_targets(const fs::path& file) {
     targets_ = required(file, "targets");
-    const std::vector<int64_t>& shape = targets_.header.shape;
+    const std::vector<int64_t>& shape = targets_->header().shape;
     if ((shape.size() != 1 && shape.size() != 2) || shape[0] != count() || shape.back() == 0) {
-      refuse(targets_, "targets", str("expected [", count(), "] or [", count(), ", K], one per sample of inputs"));
+      refuse(*targets_, "targets", str("expected [", count(), "] or [", count(), ", K], one per sample of inputs"));
     }
-    const bool numbers = targets_.header.kind == NpyHeader::Kind::kFloat;
+    const bool numbers = targets_->header().kind == NpyHeader::Kind::kFloat;
     schema_.target = {numbers ? data::Element::kFloat32 : data::Element::kInt64, {}};
     if (shape.size() == 2 && shape[1] > 1) schema_.target.shape = {shape[1]};
   }
 
   // `given`: all classes; those of the file are some of them, and are numbered like them.
-  void read_classes(const NpzFile& file, const std::vector<std::string>& given) {
-    std::optional<std::vector<std::string>> names = file.read_text("class_names");
+  void read_classes(const fs::path& file, const std::vector<std::string>& given) {
+    std::optional<std::vector<std::string>> names = formats::NpzFile(file).read_text("class_names");
     if (!names && given.empty() && schema_.task != "classify") return;
     if (schema_.target != data::Field{data::Element::kInt64, {}}) {
-      refuse(targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
+      refuse(*targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
     }
-    labels_ = targets_.to_int64();
-    const auto lowest = std::min_element(labels_.begin(), labels_.end());
-    const auto highest = std::max_element(labels_.begin(), labels_.end());
-    const auto says = [&](auto label) { return str("targets[", label - labels_.begin(), "] is ", *label); };
-    if (*lowest < 0) {
-      throw DataError(str(says(lowest), "; classes are counted from 0, and no target is ignored: leave out samples ",
-                          "without a class"));
+    const Range range = range_of_targets();
+    const auto says = [](const Place& at) { return str("targets[", at.sample, "] is ", at.value); };
+    if (range.lowest.value < 0) {
+      throw DataError(str(says(range.lowest), "; classes are counted from 0, and no target is ignored: leave out ",
+                          "samples without a class"));
     }
     const bool named = names.has_value();
     if (!named && !given.empty()) names = given;
     if (!names) {
-      if (*highest >= count())
-        throw DataError(str(says(highest), ", but there are ", count(), " samples: is it a class?"));
+      if (range.highest.value >= count())
+        throw DataError(str(says(range.highest), ", but there are ", count(), " samples: is it a class?"));
       names.emplace();
-      for (int64_t label = 0; label <= *highest; ++label) names->push_back(std::to_string(label));
+      for (int64_t label = 0; label <= range.highest.value; ++label) names->push_back(std::to_string(label));
     }
     check_names(*names, given.empty() ? 2 : 1);
     const auto classes = static_cast<int64_t>(names->size());
-    if (*highest >= classes) {
-      throw DataError(str(says(highest), ", but ", named ? "class_names has " : "--classes gives ", classes,
+    if (range.highest.value >= classes) {
+      throw DataError(str(says(range.highest), ", but ", named ? "class_names has " : "--classes gives ", classes,
                           " names, of the classes 0 to ", classes - 1));
     }
     classes_ = std::move(*names);
-    if (!given.empty()) number_like(given);
+    std::vector<int32_t> labels;
+    labels.reserve(samples_.size());
+    for_each_int64(*targets_, [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
+    if (!given.empty()) number_like(given, labels);
+    labels_key_ = xxh64(std::as_bytes(std::span(labels)));
+    samples_.set_labels(std::move(labels));
   }
 
-  void number_like(const std::vector<std::string>& given) {
-    std::vector<int64_t> number;  // of each class of the file
+  // The first sample with the lowest target, and the first with the highest.
+  struct Place {
+    int64_t sample = 0, value = 0;
+  };
+  struct Range {
+    Place lowest, highest;
+  };
+  Range range_of_targets() const {
+    std::optional<Range> range;
+    int64_t sample = 0;
+    for_each_int64(*targets_, [&](int64_t value) {
+      const Place here{sample++, value};
+      if (!range) range = Range{here, here};
+      if (value < range->lowest.value) range->lowest = here;
+      if (value > range->highest.value) range->highest = here;
+    });
+    return range.value_or(Range{});
+  }
+
+  void number_like(const std::vector<std::string>& given, std::vector<int32_t>& labels) {
+    std::vector<int32_t> number;  // of each class of the file
     for (const std::string& name : classes_) {
       const size_t found = find_name(name, given);
       if (found == given.size()) {
@@ -172,9 +199,9 @@ class ArraySet : public RawSet {
                             ", which is none of the classes that --classes gives: ",
                             printable(join(given, ", ") + look_alike_among(name, given))));
       }
-      number.push_back(static_cast<int64_t>(found));
+      number.push_back(static_cast<int32_t>(found));
     }
-    for (int64_t& label : labels_) label = number[static_cast<size_t>(label)];
+    for (int32_t& label : labels) label = number[static_cast<size_t>(label)];
     classes_ = given;
   }
 
@@ -194,44 +221,33 @@ class ArraySet : public RawSet {
     }
   }
 
-  void list_samples(const NpzFile& file, const std::string& name) {
-    const std::vector<std::string> splits = split_names(file, count());
-    const auto groups = whole_numbers(file, "group", count());
-    for (size_t i = 0; i < static_cast<size_t>(count()); ++i) {
-      RawSample sample{.name = str(name, '#', i), .group = "", .label = classes_.empty() ? -1 : labels_[i]};
-      sample.group = groups ? str("group ", (*groups)[i]) : sample.name;
-      if (!splits.empty()) sample.split = splits[i];
-      samples_.push_back(std::move(sample));
-    }
-  }
-
   std::vector<std::byte> input(size_t sample) const {
-    const int64_t elements = inputs_.header.elements() / count(), first = static_cast<int64_t>(sample) * elements;
+    const int64_t elements = inputs_->header().elements() / count(), first = static_cast<int64_t>(sample) * elements;
     if (images()) {
-      const std::vector<uint8_t> pixels = inputs_.to_uint8(first, elements);
+      const std::vector<uint8_t> pixels = inputs_->to_uint8(first, elements);
       if (channels_ == kRgb) return bytes_of(pixels);
       std::vector<uint8_t> rgb;
       for (const uint8_t gray : pixels) rgb.insert(rgb.end(), kRgb, gray);
       return bytes_of(rgb);
     }
     int64_t values = elements;
-    if (!lengths_.empty()) {
-      const int64_t rows = lengths_[sample];
+    if (lengths_) {
+      const int64_t rows = (*lengths_)[sample];
       if (rows < 1 || rows > most_rows_) {
         throw DataError(str("its length is ", rows, "; the array has room for 1 to ", most_rows_, " rows"));
       }
       values = rows * schema_.input.row_elements();
     }
-    const std::vector<float> rows = inputs_.to_float32(first, values);
+    const std::vector<float> rows = inputs_->to_float32(first, values);
     check_finite(rows, schema_.input.shape.back());
     return bytes_of(rows);
   }
 
   std::vector<std::byte> target(size_t sample) const {
     const int64_t elements = schema_.target.row_elements(), first = static_cast<int64_t>(sample) * elements;
-    if (!classes_.empty()) return class_target(labels_[sample]);
-    if (schema_.target.element == data::Element::kInt64) return bytes_of(targets_.to_int64(first, elements));
-    const std::vector<float> values = targets_.to_float32(first, elements);
+    if (!classes_.empty()) return class_target(samples_.label(sample));
+    if (schema_.target.element == data::Element::kInt64) return bytes_of(targets_->to_int64(first, elements));
+    const std::vector<float> values = targets_->to_float32(first, elements);
     const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
     if (bad != values.end()) {
       throw DataError(
@@ -240,12 +256,13 @@ class ArraySet : public RawSet {
     return bytes_of(values);
   }
 
-  NpyArray inputs_, targets_;
+  std::unique_ptr<const NpzArray> inputs_, targets_;
   int64_t channels_ = 0;   // of images
   int64_t most_rows_ = 1;  // with lengths
-  std::vector<int64_t> lengths_, labels_;
+  std::optional<NpzColumn> lengths_;
+  uint64_t labels_key_ = 0;  // hash of the labels
   std::vector<std::string> classes_;
-  std::vector<RawSample> samples_;
+  SampleList samples_;
   data::Schema schema_;
 };
 

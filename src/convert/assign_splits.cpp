@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
+#include <numeric>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
+#include "convert/name_index.h"
 #include "convert/name_list.h"
 #include "core/error.h"
 #include "core/hash.h"
@@ -18,103 +20,164 @@
 namespace dtrain::convert {
 namespace {
 
-std::string without_extension(const std::string& name) {
-  return std::filesystem::path(name).replace_extension().generic_string();
-}
-
-// Index of each sample, by its name with and without extension, and by these in NFC: a list and the
-// names of files may come from different systems.
-using Positions = std::map<std::string, size_t>;
-
-Positions positions(const std::vector<RawSample>& samples) {
-  Positions result;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const auto [found, fresh] = result.emplace(without_extension(samples[i].name), i);
-    if (!fresh) found->second = kTwoSamples;  // they differ only in their extension
-  }
-  for (size_t i = 0; i < samples.size(); ++i) result[samples[i].name] = i;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const std::string composed = nfc(samples[i].name);
-    if (composed == samples[i].name) continue;  // most names, which are ASCII
-    for (const std::string& name : {composed, without_extension(composed)}) {
-      const auto [found, fresh] = result.emplace(name, i);
-      if (fresh || found->second == i || found->second >= samples.size()) continue;
-      const std::string& other = samples[found->second].name;
-      if (other != name && without_extension(other) != name) found->second = kTwoSamples;
-    }
-  }
-  return result;
-}
-
 // The sample of a name as it is, because a name may contain a dot, or else without its extension.
-size_t find_bytes(const Positions& position, const std::string& name) {
-  auto found = position.find(name);
+size_t find_bytes(const NameIndex& known, const std::string& name) {
+  std::optional<NameIndex::Found> found = known.find(name);
   const bool has_extension =
       std::filesystem::path(name).extension().string().find_first_of(" \t,;") == std::string::npos;
-  if (found == position.end() && has_extension) found = position.find(without_extension(name));
-  return found == position.end() ? kNoSample : found->second;
+  if (!found && has_extension) found = known.find(without_extension(name));
+  return !found ? kNoSample : found->ambiguous ? kTwoSamples : found->sample;
 }
 
-size_t find_sample(const Positions& position, const std::string& name) {
-  const size_t found = find_bytes(position, name);
-  return found == kNoSample ? find_bytes(position, nfc(name)) : found;
+size_t find_sample(const NameIndex& known, const std::string& name) {
+  const size_t found = find_bytes(known, name);
+  return found == kNoSample ? find_bytes(known, nfc(name)) : found;
 }
 
-std::vector<std::string> by_lists(const std::vector<RawSample>& samples, const SplitOptions& options) {
-  const Positions position = positions(samples);
-  std::vector<std::string> splits(samples.size());
+std::vector<Split> by_lists(const SampleList& samples, const SplitOptions& options) {
+  const NameIndex known(samples);
+  std::vector<Split> splits(samples.size());
   ListedLabels labels;
-  const auto read = [&](const std::filesystem::path& list, const std::string& split) {
+  const auto read = [&](const std::filesystem::path& list, Split split) {
     if (list.empty()) return;
-    read_name_list(list, std::bind_front(find_sample, std::cref(position)), [&](const ListedSample& listed) {
-      labels.check(listed, samples[listed.sample].label);
-      std::string& assigned = splits[listed.sample];
-      if (!assigned.empty() && assigned != split) {
+    read_name_list(list, std::bind_front(find_sample, std::cref(known)), [&](const ListedSample& listed) {
+      labels.check(listed, samples.label(listed.sample));
+      Split& assigned = splits[listed.sample];
+      if (assigned != Split::kNone && assigned != split) {
         throw DataError(str(listed.place, ": ", listed.name, " is also in the ", assigned, " list"));
       }
       assigned = split;
     });
   };
-  read(options.train_list, "train");
-  read(options.val_list, "val");
-  read(options.test_list, "test");
+  read(options.train_list, Split::kTrain);
+  read(options.val_list, Split::kVal);
+  read(options.test_list, Split::kTest);
   return splits;
 }
 
-// Chooses test groups first and validation groups from the rest, so that the test split does not depend on val_share.
-void choose_splits(const std::vector<std::string>& groups, double test_share, double val_share, uint64_t seed,
-                   std::map<std::string, std::string>& split_of_group) {
-  for (const std::string& group : choose_groups(groups, test_share, seed)) split_of_group[group] = "test";
-  std::vector<std::string> rest;
-  for (const std::string& group : groups) {
-    if (!split_of_group.contains(group)) rest.push_back(group);
+// The groups of each class, or all of them if there are no classes.
+class GroupsByClass {
+ public:
+  explicit GroupsByClass(const SampleList& samples) : samples_(samples) {
+    if (!samples.has_labels()) return;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const size_t label = class_of(i);
+      if (begins_.size() < label + 2) begins_.resize(label + 2);
+      ++begins_[label + 1];
+    }
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+    groups_.resize(samples.size());
+    std::vector<size_t> next = begins_;
+    for (size_t i = 0; i < samples.size(); ++i) groups_[next[class_of(i)]++] = samples.group(i);
   }
+
+  size_t classes() const { return samples_.has_labels() ? begins_.size() - 1 : 1; }
+
+  std::vector<uint32_t> distinct(size_t index) const {
+    if (!samples_.has_labels()) {
+      std::vector<uint32_t> all(samples_.groups());
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
+    const auto at = [&](size_t place) { return groups_.begin() + static_cast<std::ptrdiff_t>(place); };
+    std::vector<uint32_t> groups(at(begins_[index]), at(begins_[index + 1]));
+    if (samples_.own_groups()) return groups;
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    return groups;
+  }
+
+ private:
+  size_t class_of(size_t sample) const { return static_cast<size_t>(samples_.label(sample) + 1); }  // 0: without one
+
+  const SampleList& samples_;
+  std::vector<size_t> begins_;  // in groups_, by class
+  std::vector<uint32_t> groups_;
+};
+
+uint64_t key_of(const std::string& group, uint64_t seed) {
+  const uint64_t name = xxh64(std::as_bytes(std::span(group)));
+  return keyed(static_cast<uint64_t>(Purpose::kSplit), seed, name);
+}
+
+using GroupName = std::function<std::string(uint32_t)>;
+
+// Chooses test groups first and validation groups from the rest, so that the test split does not depend on val_share.
+void choose_splits(std::vector<uint32_t> groups, const GroupName& name, double test_share, double val_share,
+                   uint64_t seed, std::vector<Split>& split_of_group) {
+  for (const uint32_t group : choose_groups(groups, name, test_share, seed)) split_of_group[group] = Split::kTest;
+  std::erase_if(groups, [&](uint32_t group) { return split_of_group[group] != Split::kNone; });
   const double of_rest = std::min(1.0, val_share / (1 - test_share));
-  for (const std::string& group : choose_groups(rest, of_rest, seed)) split_of_group[group] = "val";
+  for (const uint32_t group : choose_groups(groups, name, of_rest, seed)) split_of_group[group] = Split::kVal;
+}
+
+// If no group of a class is left for training, the last one chosen for validation is, or else for the test.
+void keep_one_for_training(const std::vector<uint32_t>& groups, const GroupName& name, uint64_t seed,
+                           std::vector<Split>& split_of_group) {
+  std::optional<std::tuple<bool, uint64_t, uint32_t>> last;  // whether it is for validation, key, group
+  for (const uint32_t group : groups) {
+    if (split_of_group[group] == Split::kNone) return;
+    const bool validates = split_of_group[group] == Split::kVal;
+    last = std::max(last, std::optional(std::tuple(validates, key_of(name(group), seed), group)));
+  }
+  if (last) split_of_group[std::get<2>(*last)] = Split::kNone;
+}
+
+std::vector<Split> splits_of_groups(const SampleList& samples, const SplitOptions& options, double val_share) {
+  const GroupName name = [&](uint32_t group) { return samples.group_name(group); };
+  const GroupsByClass by_class(samples);
+  std::vector<Split> splits(samples.groups());
+  for (size_t i = 0; i < by_class.classes(); ++i) {
+    choose_splits(by_class.distinct(i), name, options.test_share, val_share, options.seed, splits);
+  }
+  for (size_t i = 1; i < by_class.classes(); ++i) {
+    keep_one_for_training(by_class.distinct(i), name, options.seed, splits);
+  }
+  return splits;
+}
+
+std::vector<Split> splits_of_protocol(const SampleList& samples, const std::vector<std::string>& test) {
+  const std::set<std::string> names(test.begin(), test.end());
+  std::vector<Split> splits(samples.groups());
+  for (uint32_t group = 0; group < splits.size(); ++group) {
+    if (names.contains(samples.group_name(group))) splits[group] = Split::kTest;
+  }
+  return splits;
 }
 
 }  // namespace
 
-std::vector<std::string> choose_groups(const std::vector<std::string>& groups, double share, uint64_t seed) {
-  const std::set<std::string> distinct(groups.begin(), groups.end());
-  std::vector<std::pair<uint64_t, std::string>> order;
-  for (const std::string& group : distinct) {
-    const uint64_t name = xxh64(std::as_bytes(std::span(group)));
-    order.emplace_back(keyed(static_cast<uint64_t>(Purpose::kSplit), seed, name), group);
-  }
-  std::sort(order.begin(), order.end());
-  const auto all = static_cast<int64_t>(order.size());
+std::vector<uint32_t> choose_groups(const std::vector<uint32_t>& groups, const GroupName& name, double share,
+                                    uint64_t seed) {
+  const auto all = static_cast<int64_t>(groups.size());
   int64_t count = std::llround(share * static_cast<double>(all));
   if (share > 0 && all >= 2) count = std::clamp<int64_t>(count, 1, all - 1);
-  std::vector<std::string> chosen;
-  for (int64_t i = 0; i < std::min(count, all); ++i) chosen.push_back(order[static_cast<size_t>(i)].second);
+  count = std::min(count, all);
+  if (count == 0) return {};
+  // The groups with the smallest keys. Keys are not kept with their groups, which would take twice the memory.
+  std::vector<uint64_t> keys;
+  keys.reserve(groups.size());
+  for (const uint32_t group : groups) keys.push_back(key_of(name(group), seed));
+  const auto last = keys.begin() + (count - 1);
+  std::nth_element(keys.begin(), last, keys.end());
+  std::vector<uint32_t> chosen;
+  std::vector<std::pair<std::string, uint32_t>> equal;  // to the largest key that is chosen: mostly one group
+  for (const uint32_t group : groups) {
+    const std::string text = name(group);
+    const uint64_t key = key_of(text, seed);
+    if (key < *last) chosen.push_back(group);
+    if (key == *last) equal.emplace_back(text, group);
+  }
+  std::sort(equal.begin(), equal.end());
+  equal.resize(static_cast<size_t>(count) - chosen.size());
+  for (const auto& [text, group] : equal) chosen.push_back(group);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 
-std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& options) {
-  const std::vector<RawSample>& samples = set.samples();
-  const bool own = std::any_of(samples.begin(), samples.end(), [](const RawSample& s) { return !s.split.empty(); });
+std::vector<Split> assign_splits(const RawSet& set, const SplitOptions& options) {
+  const SampleList& samples = set.samples();
+  const bool own = samples.has_splits();
   if (options.shares_given && (options.by_list() || own || set.all_test() || !set.test_groups().empty())) {
     throw UsageError(str("--test-share and --val-share apply only to randomly chosen splits, but here ",
                          options.by_list() ? "lists are given"
@@ -123,41 +186,39 @@ std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& op
                          ": leave them out"));
   }
   if (options.by_list()) return by_lists(samples, options);
+  std::vector<Split> splits(samples.size());
   if (own) {
-    std::vector<std::string> splits;
-    for (const RawSample& sample : samples) splits.push_back(sample.split);
+    for (size_t i = 0; i < splits.size(); ++i) splits[i] = samples.split(i);
     return splits;
   }
-  if (set.all_test() || (set.test_groups().empty() && options.test_share == 1))
-    return std::vector<std::string>(samples.size(), "test");
-  const std::vector<std::string> by_protocol = set.test_groups();
-  std::map<std::string, std::string> split_of_group;
-  for (const std::string& group : by_protocol) split_of_group[group] = "test";
-  if (by_protocol.empty()) {
-    const double val_share = options.val_share.value_or(set.usual_val_share());
-    std::map<int64_t, std::vector<std::string>> groups_by_label;
-    for (const RawSample& sample : samples) groups_by_label[sample.label].push_back(sample.group);
-    for (const auto& [label, groups] : groups_by_label) {
-      choose_splits(groups, options.test_share, val_share, options.seed, split_of_group);
-    }
+  if (set.all_test() || (set.test_groups().empty() && options.test_share == 1)) {
+    return std::vector<Split>(samples.size(), Split::kTest);
   }
-  std::vector<std::string> splits;
-  for (const RawSample& sample : samples) {
-    const auto found = split_of_group.find(sample.group);
-    splits.push_back(found == split_of_group.end() ? "train" : found->second);
+  const std::vector<std::string> by_protocol = set.test_groups();
+  const double val_share = options.val_share.value_or(set.usual_val_share());
+  const std::vector<Split> of_group =
+      by_protocol.empty() ? splits_of_groups(samples, options, val_share) : splits_of_protocol(samples, by_protocol);
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const Split chosen = of_group[samples.group(i)];
+    splits[i] = chosen == Split::kNone ? Split::kTrain : chosen;
   }
   return splits;
 }
 
-std::vector<std::string> straddling_groups(const std::vector<RawSample>& samples,
-                                           const std::vector<std::string>& splits) {
-  std::map<std::string, std::set<std::string>> seen;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    if (!splits[i].empty()) seen[samples[i].group].insert(splits[i]);
+Straddling straddling_groups(const SampleList& samples, const std::vector<Split>& splits) {
+  Straddling result;
+  if (samples.own_groups()) return result;
+  constexpr Split kSeveral{0xff};
+  std::vector<Split> of_group(samples.groups());
+  for (size_t i = 0; i < splits.size(); ++i) {
+    Split& seen = of_group[samples.group(i)];
+    if (splits[i] == Split::kNone || seen == splits[i] || seen == kSeveral) continue;
+    seen = seen == Split::kNone ? splits[i] : kSeveral;
   }
-  std::vector<std::string> result;
-  for (const auto& [group, in] : seen) {
-    if (in.size() > 1) result.push_back(group);
+  for (uint32_t group = 0; group < of_group.size(); ++group) {
+    if (of_group[group] != kSeveral) continue;
+    const std::string name = samples.group_name(group);
+    if (result.groups++ == 0 || name < result.first) result.first = name;
   }
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,15 +25,21 @@ struct SplitOptions {
   bool by_list() const { return !train_list.empty() || !val_list.empty() || !test_list.empty(); }
 };
 
-// The split of each sample: "train", "val", "test", or "" if it is in no list. Throws DataError for a list that cannot
-// be read, a name that no sample or two samples have, and a sample in two lists.
-std::vector<std::string> assign_splits(const RawSet&, const SplitOptions&);
+// The split of each sample; kNone if it is in no list. Where splits are chosen, a class keeps a group for training
+// unless it has none that is not also the last one of another split. Throws DataError for a list that cannot be read, a
+// name that no sample or two samples have, and a sample in two lists.
+std::vector<Split> assign_splits(const RawSet&, const SplitOptions&);
 
-// Chooses `share` of the distinct groups, rounded; at least one and not all if there are two or more. The result does
-// not depend on the order of `groups`.
-std::vector<std::string> choose_groups(const std::vector<std::string>& groups, double share, uint64_t seed);
+// Chooses `share` of `groups`, which are distinct and called `name(group)`: rounded; at least one and not all if there
+// are two or more. The result does not depend on the order of `groups`; it is sorted.
+std::vector<uint32_t> choose_groups(const std::vector<uint32_t>& groups,
+                                    const std::function<std::string(uint32_t)>& name, double share, uint64_t seed);
 
 // Groups with samples in more than one split, which only lists can cause. The summary warns about them.
-std::vector<std::string> straddling_groups(const std::vector<RawSample>&, const std::vector<std::string>& splits);
+struct Straddling {
+  int64_t groups = 0;
+  std::string first{};  // the first of their names in sorted order
+};
+Straddling straddling_groups(const SampleList&, const std::vector<Split>& splits);
 
 }  // namespace dtrain::convert

@@ -62,7 +62,7 @@ class Biwi : public HeadPoseSet {
         samples_.push_back({sequence + "/" + name, biwi_person(sequence)});
       }
     }
-    std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    samples_.sort_by_name();
     formats::log_left_out(left_out);
     for (const std::string& sequence : test) {
       if (!sequences_.contains(sequence)) {
@@ -78,9 +78,12 @@ class Biwi : public HeadPoseSet {
   std::vector<std::string> test_groups() const override { return test_groups_; }
 
   // Uses the stored samples, because a listed sequence may be damaged, and others are added for their person.
-  std::string protocol(const std::vector<std::string>& tested) const override {
+  std::string protocol(const std::vector<uint32_t>& tested) const override {
     std::set<std::string> sequences;
-    for (const std::string& name : tested) sequences.insert(name.substr(0, name.find('/')));
+    for (const uint32_t sample : tested) {
+      const std::string name = samples_.name(sample);
+      sequences.insert(name.substr(0, name.find('/')));
+    }
     if (sequences.empty()) return "BIWI: no test sequences";
     return str("BIWI: test sequences ", join(std::vector<std::string>(sequences.begin(), sequences.end()), ", "),
                "; split by person");

@@ -48,7 +48,7 @@ void log_ignored(const fs::path& folder, const Content& content) {
                           content.others.size() == 1 ? "" : str(" and ", content.others.size() - 1, " more"))));
 }
 
-void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples,
+void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, SampleList& samples,
                  formats::ToolFiles& left_out, std::set<std::string>& folders) {
   fs::path present = folder;
   std::error_code code;
@@ -69,7 +69,7 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
     }
     RawSample sample = proto;
     sample.name = sample.group = present.lexically_relative(top).generic_string();
-    samples.push_back(std::move(sample));
+    samples.push_back(sample);
   }
   if (code) throw DataError(str("cannot read ", present.string(), ": ", code.message()));
 }
@@ -276,14 +276,14 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind,
       throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", kind.what, ", or remove it"));
     }
   }
-  std::sort(result.samples.begin(), result.samples.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  result.samples.sort_by_name();
   if (roles.splits.empty()) warn_of_inner_splits(folder, inside);
   formats::log_left_out(left_out);
   return result;
 }
 
 Record ClassFolderSet::read(size_t sample) const {
-  return {.input = input(file(sample)), .target = class_target(listed_.samples[sample].label)};
+  return {.input = input(file(sample)), .target = class_target(listed_.samples.label(sample))};
 }
 
 }  // namespace dtrain::convert

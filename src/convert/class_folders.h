@@ -17,7 +17,7 @@ namespace dtrain::convert {
 
 struct ClassFolders {
   std::vector<std::string> classes;  // by label
-  std::vector<RawSample> samples;    // sorted by name; `label` is an index in `classes`
+  SampleList samples;                // sorted by name; `label` is an index in `classes`
 };
 
 // The name of the samples in messages ("JPEG, PNG or WebP pictures"), and their usual extensions.
@@ -39,12 +39,12 @@ class ClassFolderSet : public RawSet {
   // Throws as list_class_folders().
   ClassFolderSet(const std::filesystem::path& folder, const SampleFiles& kind, const FolderOptions& options)
       : folder_(folder), listed_(list_class_folders(folder, kind, options)) {}
-  const std::vector<RawSample>& samples() const override { return listed_.samples; }
+  const SampleList& samples() const override { return listed_.samples; }
   std::vector<std::string> classes() const override { return listed_.classes; }
   Record read(size_t sample) const override;
 
  protected:
-  std::filesystem::path file(size_t sample) const { return folder_ / listed_.samples[sample].name; }
+  std::filesystem::path file(size_t sample) const { return folder_ / listed_.samples.name(sample); }
   virtual std::vector<std::byte> input(const std::filesystem::path& file) const = 0;  // throws as read()
 
  private:

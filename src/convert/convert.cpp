@@ -1,12 +1,16 @@
 #include "convert/convert.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <span>
 #include <system_error>
 
 #include "catalog/catalog.h"
@@ -14,9 +18,11 @@
 #include "convert/raw_set.h"
 #include "convert/spool.h"
 #include "core/check.h"
+#include "core/file_descriptor.h"
 #include "core/file_system.h"
-#include "core/hash.h"
 #include "core/parallel.h"
+#include "core/random.h"
+#include "core/running_hash.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/hdf5/writer.h"
@@ -100,12 +106,14 @@ void check_options(const std::string& name, const ConvertOptions& options) {
 namespace {
 
 uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
-  std::string all = str(name, '\n', kContentVersion, '\n', fs::absolute(options.source).string(), '\n');
-  for (const int64_t size : set.schema().input.shape) all += str(size, ' ');
-  all += '\n' + set.content_key();
-  for (const std::string& one : set.classes()) all += '\n' + one;
-  for (const RawSample& sample : set.samples()) all += '\n' + sample.name;
-  return xxh64(std::as_bytes(std::span(all)));
+  RunningHash hash;
+  const auto add = [&](const std::string& text) { hash.add(std::as_bytes(std::span(text))); };
+  add(str(name, '\n', kContentVersion, '\n', fs::absolute(options.source).string(), '\n'));
+  for (const int64_t size : set.schema().input.shape) add(str(size, ' '));
+  add('\n' + set.content_key());
+  for (const std::string& one : set.classes()) add('\n' + one);
+  for (size_t i = 0; i < set.samples().size(); ++i) add('\n' + set.samples().name(i));
+  return hash.value();
 }
 
 // Spool and result exist at the same time. Checking the space now avoids a failure after hours.
@@ -131,92 +139,159 @@ void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
 
 // When a sample's file was last changed, in nanoseconds. 0 if the sample is only a part of a file, whose changes
 // content_key() detects.
-int64_t version_of(const fs::path& source, const RawSample& sample) {
+int64_t version_of(const fs::path& source, const RawSet& set, int64_t sample) {
   struct stat status {};
-  if (::stat((source / sample.name).c_str(), &status) != 0) return 0;
+  if (!set.samples_are_files()) return 0;
+  if (::stat((source / set.samples().name(static_cast<size_t>(sample))).c_str(), &status) != 0) return 0;
   return int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec;
 }
 
-void read_one(const RawSet& set, int64_t sample, int64_t version, Spool& spool) {
+// A sample as it was read; the bytes that `finished` shows.
+struct ReadSample {
   Record record;
+  Finished finished;
+};
+
+void read_one(const RawSet& set, int64_t sample, const fs::path& source, ReadSample& read) {
+  read.finished.version = version_of(source, set, sample);
   try {
-    record = set.read(static_cast<size_t>(sample));
+    read.record = set.read(static_cast<size_t>(sample));
   } catch (const DataError& error) {
-    spool.damaged(sample, error.what());
+    read.finished = {.kind = Outcome::Kind::kDamaged, .reason = error.what()};
     return;
   } catch (const std::bad_alloc&) {
-    spool.damaged(sample, "does not fit into memory");
+    read.finished = {.kind = Outcome::Kind::kDamaged, .reason = "does not fit into memory"};
     return;
   }
-  if (record.beyond_range)
-    spool.beyond_range(sample, version);
-  else
-    spool.keep(sample, record.input, record.target, version);
+  if (read.record.beyond_range) {
+    read.finished.kind = Outcome::Kind::kBeyondRange;
+    return;
+  }
+  read.finished.input = read.record.input;
+  read.finished.target = read.record.target;
+}
+
+// Samples that are read and written together. Small parts of one file are in runs, because each run costs a few calls
+// of the system; a file has a run of its own, so that an interruption loses no file that was read.
+int64_t samples_in_run(const RawSet& set) {
+  constexpr int64_t kRunBytes = 1 << 18, kMost = 1024;
+  if (set.samples_are_files()) return 1;
+  const int64_t each = set.expected_bytes() / static_cast<int64_t>(std::max<size_t>(set.samples().size(), 1));
+  return std::clamp<int64_t>(kRunBytes / std::max<int64_t>(each, 1), 1, kMost);
+}
+
+// Calls work(first, count) for runs of samples on several threads. `counts(first, count)`: how many of them `progress`
+// is about.
+void for_runs(int64_t samples, int64_t in_run, int threads, const std::function<int64_t(int64_t, int64_t)>& work,
+              int64_t total, const ReportProgress& report, const Progress& start) {
+  std::atomic<int64_t> done{0};
+  const auto report_samples = [&](const Progress&) {
+    Progress now = start;
+    now.done += done;
+    now.total = start.done + total;
+    report(now);
+  };
+  parallel_for((samples + in_run - 1) / in_run, threads,
+               [&](int64_t run) { done += work(run * in_run, std::min(in_run, samples - run * in_run)); },
+               report ? ReportProgress(report_samples) : report);
 }
 
 // Reads all samples that are in a split and not yet in the spool.
-void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
+void read_all(const RawSet& set, const std::vector<Split>& splits, const ConvertOptions& options, Spool& spool,
               const ReportProgress& report) {
-  std::vector<int64_t> open;
-  int64_t resumed = 0;
-  for (size_t i = 0; i < splits.size(); ++i) {
-    if (splits[i].empty()) continue;
-    if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen)
-      open.push_back(static_cast<int64_t>(i));
-    else
-      ++resumed;
-  }
-  parallel_for(static_cast<int64_t>(open.size()), options.threads,
-               [&](int64_t i) {
-                 const int64_t sample = open[static_cast<size_t>(i)];
-                 const RawSample& named = set.samples()[static_cast<size_t>(sample)];
-                 read_one(set, sample, version_of(options.source, named), spool);
-               },
-               report, {.stage = "reading", .done = resumed, .resumed = resumed});
+  const auto split_of = [&](int64_t sample) { return splits[static_cast<size_t>(sample)]; };
+  int64_t open = 0, resumed = 0;
+  spool.for_each([&](int64_t sample, const Outcome& outcome) {
+    if (split_of(sample) != Split::kNone) ++(outcome.kind == Outcome::Kind::kOpen ? open : resumed);
+  });
+  const auto read_run = [&](int64_t first, int64_t count) {
+    const std::vector<Outcome> outcomes = spool.outcomes(first, count);
+    std::vector<ReadSample> samples;
+    std::vector<Finished> finished;
+    int64_t done = 0;
+    const auto keep = [&](int64_t end) {  // the samples that were read since the last call
+      for (const ReadSample& sample : samples) finished.push_back(sample.finished);
+      if (!finished.empty()) spool.keep(end - static_cast<int64_t>(finished.size()), finished);
+      done += static_cast<int64_t>(finished.size());
+      samples.clear();
+      finished.clear();
+    };
+    for (int64_t sample = first; sample < first + count; ++sample) {
+      const bool wanted = outcomes[static_cast<size_t>(sample - first)].kind == Outcome::Kind::kOpen &&
+                          split_of(sample) != Split::kNone;
+      if (!wanted) keep(sample);
+      if (wanted) read_one(set, sample, options.source, samples.emplace_back());
+    }
+    keep(first + count);
+    return done;
+  };
+  for_runs(spool.samples(), samples_in_run(set), options.threads, read_run, open, report,
+           {.stage = "reading", .done = resumed, .resumed = resumed});
 }
 
-// Counts the samples of other splits that are identical to a training sample.
-int64_t count_repeated(const std::vector<std::string>& splits, const Spool& spool) {
-  std::set<std::pair<uint64_t, int64_t>> trained;
+// Counts the samples of other splits that are identical to a training sample. Holds a part of the keys at a time.
+int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int64_t trained, int64_t others) {
+  constexpr int64_t kMostKeys = int64_t{16} << 20;
+  const auto parts = static_cast<uint64_t>(others > 0 ? (trained + kMostKeys - 1) / kMostKeys : 0);
   int64_t repeated = 0;
-  for (const bool training : {true, false}) {
-    for (size_t i = 0; i < splits.size(); ++i) {
-      const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
-      if (outcome.kind != Outcome::Kind::kKept || (splits[i] == "train") != training) continue;
-      const std::pair key(outcome.checksum, outcome.input_bytes);
-      if (training)
-        trained.insert(key);
-      else
-        repeated += static_cast<int64_t>(trained.count(key));
-    }
+  for (uint64_t part = 0; part < parts; ++part) {
+    std::vector<uint64_t> keys;
+    const auto for_keys = [&](bool training, const std::function<void(uint64_t)>& use) {
+      spool.for_each([&](int64_t sample, const Outcome& outcome) {
+        const Split split = splits[static_cast<size_t>(sample)];
+        if (outcome.kind != Outcome::Kind::kKept || (split == Split::kTrain) != training) return;
+        const uint64_t key = keyed(outcome.checksum, static_cast<uint64_t>(outcome.input_bytes));
+        if (key % parts == part) use(key);
+      });
+    };
+    for_keys(true, [&](uint64_t key) { keys.push_back(key); });
+    std::sort(keys.begin(), keys.end());
+    for_keys(false, [&](uint64_t key) { repeated += std::binary_search(keys.begin(), keys.end(), key) ? 1 : 0; });
   }
   return repeated;
 }
 
-ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool) {
+struct ClassCounts {
+  int64_t listed = 0;   // samples in a split, also those that are not kept
+  int64_t trained = 0;  // kept samples in the training split
+};
+
+// What was made of the samples, and of those of each class.
+ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, const Spool& spool,
+                         std::vector<ClassCounts>& counts) {
   ConvertSummary summary;
   summary.found = static_cast<int64_t>(set.samples().size());
   summary.resumed = spool.resumed();
-  summary.straddling_groups = straddling_groups(set.samples(), splits);
-  summary.repeated = count_repeated(splits, spool);
+  summary.straddling = straddling_groups(set.samples(), splits);
   for (const std::string& name : set.classes()) summary.classes.emplace_back(name, 0);
+  counts.assign(summary.classes.size(), {});
   int64_t bytes = 0;
-  for (size_t i = 0; i < splits.size(); ++i) {
-    const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
-    if (splits[i].empty()) {
+  std::array<int64_t, names_of(Split{}).size()> kept{};
+  spool.for_each([&](int64_t sample, const Outcome& outcome) {
+    const auto at = static_cast<size_t>(sample);
+    const int64_t label = set.samples().label(at);
+    if (label >= 0 && splits[at] != Split::kNone) ++counts[static_cast<size_t>(label)].listed;
+    if (splits[at] == Split::kNone) {
       ++summary.unlisted;
     } else if (outcome.kind == Outcome::Kind::kKept) {
       ++summary.kept;
-      ++summary.splits[splits[i]];
+      ++kept[static_cast<size_t>(splits[at])];
       bytes += outcome.input_bytes;
-      const int64_t label = set.samples()[i].label;
-      if (label >= 0) ++summary.classes[static_cast<size_t>(label)].second;
+      if (label < 0) return;
+      ++summary.classes[static_cast<size_t>(label)].second;
+      if (splits[at] == Split::kTrain) ++counts[static_cast<size_t>(label)].trained;
     } else if (outcome.kind == Outcome::Kind::kBeyondRange) {
       ++summary.beyond_range;
-    } else {
-      summary.quarantined.push_back({set.samples()[i].name, outcome.reason});
+    } else if (summary.damaged++ < static_cast<int64_t>(kMostQuarantined)) {
+      summary.quarantined.push_back({set.samples().name(at), spool.reason(outcome)});
     }
+  });
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    const int64_t count = kept[static_cast<size_t>(split)];
+    if (count > 0) summary.splits[std::string(name_of(split))] = count;
   }
+  const int64_t of_training = kept[static_cast<size_t>(Split::kTrain)];
+  summary.repeated = count_repeated(splits, spool, of_training, summary.kept - of_training);
   summary.schema = set.schema();
   summary.schema.samples = summary.kept;
   if (summary.kept > 0) {
@@ -226,19 +301,55 @@ ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& spli
   return summary;
 }
 
-void write_quarantine(const fs::path& out, ConvertSummary& summary) {
+std::string json_of(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Writes the list of damaged samples piece by piece, as write_atomically() does with a whole text.
+void write_list_of_damaged(const fs::path& file, const fs::path& out, const RawSet& set,
+                           const std::vector<Split>& splits, const Spool& spool) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const fs::path temporary = temporary_name(file);
+  const auto check = [&](const char* operation, int code) {
+    if (code != 0) fail_to_write(operation, temporary, code);
+  };
+  FileDescriptor list;
+  check("create", list.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+  std::string text = str("{\n  \"file\": ", json_of(out.filename().string()), ",\n  \"quarantined\": [");
+  const auto flush = [&] {
+    check("write", list.write_all(std::as_bytes(std::span(text))));
+    text.clear();
+  };
+  const char* separator = "";
+  spool.for_each([&](int64_t sample, const Outcome& outcome) {
+    if (outcome.kind != Outcome::Kind::kDamaged || splits[static_cast<size_t>(sample)] == Split::kNone) return;
+    text += str(separator, "\n    {\n      \"name\": ", json_of(set.samples().name(static_cast<size_t>(sample))),
+                ",\n      \"reason\": ", json_of(spool.reason(outcome)), "\n    }");
+    separator = ",";
+    if (text.size() >= kPiece) flush();
+  });
+  text += "\n  ]\n}\n";
+  flush();
+  check("fsync", list.sync());
+  check("close", list.close());
+  put_in_place(real_file_system(), temporary, file);
+}
+
+void write_quarantine(const fs::path& out, const RawSet& set, const std::vector<Split>& splits, const Spool& spool,
+                      ConvertSummary& summary) {
   const fs::path file = quarantine_file(out);
-  if (summary.quarantined.empty()) {
+  if (summary.damaged == 0) {
     std::error_code ignored;
     fs::remove(file, ignored);  // the list of an earlier conversion
     return;
   }
-  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
-  for (const Quarantined& entry : summary.quarantined)
-    samples.push_back({{"name", entry.name}, {"reason", entry.reason}});
-  const nlohmann::ordered_json json{{"file", out.filename().string()}, {"quarantined", samples}};
-  write_atomically(real_file_system(), file,
-                   json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  try {
+    write_list_of_damaged(file, out, set, splits, spool);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary_name(file), ignored);
+    throw;
+  }
   summary.quarantine_file = file;
 }
 
@@ -251,84 +362,180 @@ std::string first_damage(const ConvertSummary& summary) {
 
 std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
   std::string message = str("none of the ", summary.found, " samples in ", source.string(),
-                            " can be used: ", summary.quarantined.size(), " damaged, ");
+                            " can be used: ", summary.damaged, " damaged, ");
   if (summary.beyond_range > 0) message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
   return message + str(summary.unlisted, " in no list.") + first_damage(summary);
 }
 
 // Why the samples do not make a data set; "" if they do. This is known only after all samples are read, because all
 // samples, or all samples of a class, may be damaged.
-std::string defect(const ConvertOptions& options, const RawSet& set, const std::vector<std::string>& splits,
-                   const Spool& spool, const ConvertSummary& summary) {
+std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
+                   const std::vector<ClassCounts>& counts) {
   const bool all_given = !options.classes.empty();  // then a data set for evaluation may lack some of them
   if (summary.kept == 0) return nothing_left(options.source, summary);
-  std::vector<int64_t> trained(summary.classes.size());
-  std::vector<bool> found(summary.classes.size());
-  for (size_t i = 0; i < splits.size(); ++i) {
-    const int64_t label = set.samples()[i].label;
-    if (label >= 0 && !splits[i].empty()) found[static_cast<size_t>(label)] = true;
-    if (label < 0 || spool.outcome(static_cast<int64_t>(i)).kind != Outcome::Kind::kKept) continue;
-    if (splits[i] == "train") ++trained[static_cast<size_t>(label)];
-  }
   const bool training = summary.splits.contains("train");
-  for (size_t label = 0; label < trained.size(); ++label) {
+  for (size_t label = 0; label < counts.size(); ++label) {
     const auto& [name, kept] = summary.classes[label];
-    if (kept > 0 && (trained[label] > 0 || !training || all_given)) continue;
-    if (all_given && !found[label]) continue;
+    if (kept > 0 && (counts[label].trained > 0 || !training || all_given)) continue;
+    if (all_given && counts[label].listed == 0) continue;
     return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
                first_damage(summary));
   }
   return "";
 }
 
-std::string protocol_of(const RawSet& set, const SplitOptions& options, const data::Writer::Extras& extras) {
+// The samples that are stored: their ids are their places in order.
+class Stored {
+ public:
+  Stored(const std::vector<Split>& splits, const Spool& spool, int64_t count) : spool_(spool), count_(count) {
+    if (count == spool.samples()) return;
+    samples_.reserve(static_cast<size_t>(count));
+    spool.for_each([&](int64_t sample, const Outcome& outcome) {
+      if (outcome.kind != Outcome::Kind::kKept || splits[static_cast<size_t>(sample)] == Split::kNone) return;
+      samples_.push_back(static_cast<uint32_t>(sample));
+    });
+  }
+  int64_t count() const { return count_; }
+  size_t sample(int64_t id) const {
+    const auto at = static_cast<size_t>(id);
+    return samples_.empty() ? at : samples_[at];
+  }
+  // The outcome of each sample, for one that asks for them in order.
+  std::function<Outcome(int64_t id)> outcomes() const {
+    return [this, first = int64_t{0}, piece = std::vector<Outcome>()](int64_t id) mutable {
+      constexpr int64_t kPiece = 4096;
+      const auto sample = static_cast<int64_t>(this->sample(id));
+      if (sample < first || sample >= first + static_cast<int64_t>(piece.size())) {
+        first = sample;
+        piece = spool_.outcomes(first, std::min(kPiece, spool_.samples() - first));
+      }
+      return piece[static_cast<size_t>(sample - first)];
+    };
+  }
+
+ private:
+  const Spool& spool_;
+  int64_t count_;
+  std::vector<uint32_t> samples_;  // empty: all
+};
+
+// What each sample of the file belongs to.
+struct Belonging {
+  std::map<std::string, std::vector<uint32_t>> splits{};  // ids
+  std::vector<uint32_t> group_ids{};                      // by group, counted as they appear; empty: each sample's own
+  int64_t groups = 0;
+};
+
+// `counts`: samples by split.
+Belonging belonging(const SampleList& samples, const std::vector<Split>& splits, const Stored& stored,
+                    const std::map<std::string, int64_t>& counts) {
+  constexpr auto kNone = std::numeric_limits<uint32_t>::max();
+  Belonging result{.groups = stored.count()};
+  std::array<std::vector<uint32_t>, names_of(Split{}).size()> ids;
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    const auto found = counts.find(std::string(name_of(split)));
+    if (found != counts.end()) ids[static_cast<size_t>(split)].reserve(static_cast<size_t>(found->second));
+  }
+  for (int64_t id = 0; id < stored.count(); ++id) {
+    ids[static_cast<size_t>(splits[stored.sample(id)])].push_back(static_cast<uint32_t>(id));
+  }
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    auto& of_split = ids[static_cast<size_t>(split)];
+    if (!of_split.empty()) result.splits[std::string(name_of(split))] = std::move(of_split);
+  }
+  if (samples.own_groups()) return result;
+  result.groups = 0;
+  result.group_ids.assign(samples.groups(), kNone);
+  for (int64_t id = 0; id < stored.count(); ++id) {
+    uint32_t& group = result.group_ids[samples.group(stored.sample(id))];
+    if (group == kNone) group = static_cast<uint32_t>(result.groups++);
+  }
+  return result;
+}
+
+std::string protocol_of(const RawSet& set, const SplitOptions& options, const Stored& stored,
+                        const Belonging& belonging) {
   if (options.by_list()) return "splits by the lists given";
-  std::vector<std::string> tested;
-  const auto test = extras.splits.find("test");
-  if (test != extras.splits.end()) {
-    for (const int64_t id : test->second) tested.push_back(extras.source[static_cast<size_t>(id)]);
+  std::vector<uint32_t> tested;
+  const auto test = belonging.splits.find("test");
+  if (test != belonging.splits.end()) {
+    for (const uint32_t id : test->second) tested.push_back(static_cast<uint32_t>(stored.sample(id)));
   }
   return set.protocol(tested);
 }
 
+// Copies samples from id `first` to the file. Those that follow each other in the spool are read together.
+void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t count, data::Writer& writer) {
+  const auto outcome_of = stored.outcomes();
+  std::vector<Outcome> run;
+  std::vector<data::Writer::Sample> samples;
+  const auto copy = [&](int64_t end) {
+    if (run.empty()) return;
+    const std::vector<std::byte> bytes = spool.read(run);
+    for (const Outcome& outcome : run) {
+      const auto input = std::span(bytes).subspan(static_cast<size_t>(outcome.offset - run.front().offset),
+                                                  static_cast<size_t>(outcome.input_bytes));
+      samples.push_back({input, {input.data() + input.size(), static_cast<size_t>(outcome.target_bytes)}});
+    }
+    writer.write(end - static_cast<int64_t>(run.size()), samples);
+    run.clear();
+    samples.clear();
+  };
+  for (int64_t id = first; id < first + count; ++id) {
+    const Outcome outcome = outcome_of(id);
+    if (!run.empty()) {
+      const Outcome& last = run.back();
+      if (outcome.offset != last.offset + last.input_bytes + last.target_bytes) copy(id);
+    }
+    run.push_back(outcome);
+  }
+  copy(first + count);
+}
+
 void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
-              const std::vector<std::string>& splits, const Spool& spool, const ReportProgress& report,
+              const std::vector<Split>& splits, const Spool& spool, const ReportProgress& report,
               ConvertSummary& summary) {
-  std::vector<int64_t> kept, input_rows, target_rows;
   const data::Schema& schema = summary.schema;
-  for (size_t i = 0; i < splits.size(); ++i) {
-    const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
-    if (splits[i].empty() || outcome.kind != Outcome::Kind::kKept) continue;
-    kept.push_back(static_cast<int64_t>(i));
-    if (schema.input.variable()) input_rows.push_back(outcome.input_bytes / schema.input.row_bytes());
-    if (schema.target.variable()) target_rows.push_back(outcome.target_bytes / schema.target.row_bytes());
+  const Stored stored(splits, spool, summary.kept);
+  data::Writer::RowCounts rows;
+  if (schema.input.variable()) {
+    rows.input = [&, outcome = stored.outcomes()](int64_t id) {
+      return outcome(id).input_bytes / schema.input.row_bytes();
+    };
   }
-  const auto writer = data::Writer::create(options.out, schema, input_rows, target_rows);
-  data::Writer::Extras extras;
-  extras.attributes = set.attributes();
-  extras.attributes["source"] = name;
-  extras.attributes["samples_quarantined"] = static_cast<int64_t>(summary.quarantined.size());
-  if (schema.task == "headpose") extras.attributes["samples_beyond_range"] = summary.beyond_range;
-  if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
-  std::map<std::string, int64_t> group_ids;
-  for (const int64_t i : kept) {
-    const RawSample& sample = set.samples()[static_cast<size_t>(i)];
-    extras.splits[splits[static_cast<size_t>(i)]].push_back(static_cast<int64_t>(extras.source.size()));
-    extras.source.push_back(sample.name);
-    extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
+  if (schema.target.variable()) {
+    rows.target = [&, outcome = stored.outcomes()](int64_t id) {
+      return outcome(id).target_bytes / schema.target.row_bytes();
+    };
   }
-  summary.groups = static_cast<int64_t>(group_ids.size());
-  const std::string protocol = protocol_of(set, options.split, extras);
-  if (!protocol.empty()) extras.attributes["protocol"] = protocol;
-  parallel_for(summary.kept, options.threads,
-               [&](int64_t id) {
-                 const int64_t sample = kept[static_cast<size_t>(id)];
-                 const std::vector<std::byte> bytes = spool.read(sample);
-                 const auto input = static_cast<size_t>(spool.outcome(sample).input_bytes);
-                 writer->write(id, std::span(bytes).first(input), std::span(bytes).subspan(input));
-               },
-               report, {.stage = "writing"});
-  writer->finish(extras);
+  const auto writer = data::Writer::create(options.out, schema, rows);
+  const SampleList& samples = set.samples();
+  const Belonging parts = belonging(samples, splits, stored, summary.splits);
+  summary.groups = parts.groups;
+  data::Writer::Index index;
+  index.source = {summary.kept, [&](int64_t id) { return samples.name(stored.sample(id)); }};
+  index.group = {summary.kept, [&](int64_t id) {
+                   if (parts.group_ids.empty()) return id;
+                   return int64_t{parts.group_ids[samples.group(stored.sample(id))]};
+                 }};
+  for (const auto& [split, ids] : parts.splits) {
+    index.splits[split] = {static_cast<int64_t>(ids.size()),
+                           [&ids](int64_t i) { return int64_t{ids[static_cast<size_t>(i)]}; }};
+  }
+  index.attributes = set.attributes();
+  index.attributes["source"] = name;
+  index.attributes["samples_quarantined"] = summary.damaged;
+  if (schema.task == "headpose") index.attributes["samples_beyond_range"] = summary.beyond_range;
+  if (!set.classes().empty()) index.attributes["class_names"] = join(set.classes(), "\n");
+  const std::string protocol = protocol_of(set, options.split, stored, parts);
+  if (!protocol.empty()) index.attributes["protocol"] = protocol;
+  for_runs(summary.kept, samples_in_run(set), options.threads,
+           [&](int64_t first, int64_t count) {
+             copy_run(stored, spool, first, count, *writer);
+             return count;
+           },
+           summary.kept, report, {.stage = "writing"});
+  writer->finish(index);
 }
 
 }  // namespace
@@ -343,20 +550,21 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
   check_new_file(options.out, options.force);
   const int size = options.size > 0 ? options.size : catalog::data_set_named(name)->size;
   const auto set = open_raw_set(name, options, size, progress);
-  const std::vector<std::string> splits = assign_splits(*set, options.split);
+  const std::vector<Split> splits = assign_splits(*set, options.split);
   const fs::path partial = partial_folder(options.out);
   const ConvertPlan planned = plan(options.out, partial, *set);
   if (begin) begin(planned);
   refuse_if_it_does_not_fit(planned, options.out);
 
   Spool spool(partial, fingerprint(name, options, *set), planned.samples,
-              [&](int64_t sample) { return version_of(options.source, set->samples()[static_cast<size_t>(sample)]); });
+              [&](int64_t sample) { return version_of(options.source, *set, sample); });
   remove_abandoned(options.out);  // before the new one needs the space
   read_all(*set, splits, options, spool, progress);
 
-  ConvertSummary summary = summarise(*set, splits, spool);
-  write_quarantine(options.out, summary);
-  if (const std::string why = defect(options, *set, splits, spool, summary); !why.empty()) {
+  std::vector<ClassCounts> counts;
+  ConvertSummary summary = summarise(*set, splits, spool, counts);
+  write_quarantine(options.out, *set, splits, spool, summary);
+  if (const std::string why = defect(options, summary, counts); !why.empty()) {
     spool.remove();
     throw DataError(why);
   }

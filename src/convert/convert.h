@@ -51,6 +51,8 @@ struct Quarantined {
   std::string name, reason;
 };
 
+inline constexpr size_t kMostQuarantined = 1000;
+
 struct ConvertSummary {
   int64_t found = 0, kept = 0, beyond_range = 0, unlisted = 0, resumed = 0;
   int64_t groups = 0;
@@ -58,10 +60,11 @@ struct ConvertSummary {
   double mean_rows = 0;                                  // mean rows of the inputs if their size varies
   std::map<std::string, int64_t> splits;                 // samples by split
   std::vector<std::pair<std::string, int64_t>> classes;  // samples by class
-  int64_t repeated = 0;                        // samples of other splits that are identical to a training sample
-  std::vector<Quarantined> quarantined;        // sorted by name
-  std::vector<std::string> straddling_groups;  // groups that are in more than one of the given lists
-  std::filesystem::path quarantine_file;       // empty if nothing was quarantined
+  int64_t repeated = 0;  // samples of other splits that are identical to a training sample
+  int64_t damaged = 0;
+  std::vector<Quarantined> quarantined;   // the first of the damaged samples, at most kMostQuarantined, in order
+  Straddling straddling;                  // groups that are in more than one of the given lists
+  std::filesystem::path quarantine_file;  // empty if nothing was quarantined
   double seconds = 0;
 };
 

@@ -20,7 +20,7 @@ struct LabeledImage {
 class HeadPoseSet : public RawSet {
  public:
   explicit HeadPoseSet(int size) : size_(size) {}
-  const std::vector<RawSample>& samples() const override { return samples_; }
+  const SampleList& samples() const override { return samples_; }
   data::Schema schema() const override;
   Record read(size_t sample) const override;
   data::Attributes attributes() const override;
@@ -29,7 +29,7 @@ class HeadPoseSet : public RawSet {
  protected:
   // The result's pose may be out of range, but is finite.
   virtual LabeledImage read_picture(const RawSample&, int size) const = 0;
-  std::vector<RawSample> samples_;
+  SampleList samples_;
 
  private:
   int size_;

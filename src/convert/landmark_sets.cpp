@@ -138,10 +138,10 @@ class ThreeHundredWLp : public LandmarkSet {
         }
       }
     }
-    std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    samples_.sort_by_name();
     formats::log_left_out(left_out_);
   }
-  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+  std::string protocol(const std::vector<uint32_t>& /*tested*/) const override {
     return "300W-LP: split by source photo, its views and mirror images together";
   }
 };
@@ -153,7 +153,7 @@ class Aflw2000 : public LandmarkSet {
     formats::log_left_out(left_out_);
   }
   bool all_test() const override { return true; }
-  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+  std::string protocol(const std::vector<uint32_t>& /*tested*/) const override {
     return str("AFLW2000: all samples within ±", kLargestAngle, " degrees are the test");
   }
 };

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <span>
 
-#include "convert/npz_columns.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
+#include "formats/npz.h"
 
 namespace dtrain::convert {
 namespace {
@@ -18,102 +18,96 @@ constexpr const char* kExpected =
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError(what + ". " + kExpected); }
 
-void check_width(const formats::NpyArray& array, const char* name, size_t rank) {
-  const std::vector<int64_t>& shape = array.header.shape;
+void check_width(const formats::NpzArray& array, const char* name, size_t rank) {
+  const std::vector<int64_t>& shape = array.header().shape;
   if (shape.size() == rank && (shape.back() == kPointerFeatures || shape.back() == kPointerFeatures - 1)) return;
-  refuse(str("its array ", name, " has the shape ", array.header.shape_text()));
+  refuse(str("its array ", name, " has the shape ", array.header().shape_text()));
 }
 
 }  // namespace
 
-PointerFile::PointerFile(const std::filesystem::path& path, bool with_order) {
-  const formats::NpzFile file(path);
-  const std::optional<formats::NpyArray> features = file.read("features");
-  const std::optional<formats::NpyArray> values = file.read("values");
-  if (features && values) refuse("it has both features and values");
-  if (!features && !values) refuse(str("its arrays are ", join(file.names(), ", ")));
-  if (features)
-    read_padded(file, *features);
+PointerFile::PointerFile(const std::filesystem::path& file, bool with_order) {
+  const formats::NpzFile archive(file);
+  const bool padded = archive.has("features"), has_order = archive.has("order");
+  if (padded && archive.has("values")) refuse("it has both features and values");
+  if (!padded && !archive.has("values")) refuse(str("its arrays are ", join(archive.names(), ", ")));
+  if (padded)
+    read_padded(file);
   else
-    read_ragged(file, *values);
-  const bool no_lengths = features && length_.empty();
-  const bool order_is_there = std::count(file.names().begin(), file.names().end(), "order") > 0;
-  if (with_order || (no_lengths && order_is_there)) read_order(file, features.has_value());
-  if (no_lengths) {  // a set ends at the first -1 of its order
-    for (int64_t set = 0; set < sets(); ++set) {
-      const auto at = static_cast<size_t>(set);
-      int64_t length = room_[at];
-      if (order_is_there) {
-        const auto begin = order_.begin() + first_order_[at], end = begin + order_room_[at];
-        length = std::find(begin, end, -1) - begin;
-      }
-      length_.push_back(length);
-    }
-  }
-  split_ = split_names(file, sets());
+    read_ragged(file);
+  if (with_order || (padded && !lengths_ && has_order)) read_order(file);
+  splits_ = splits_in(file, sets());
 }
 
-void PointerFile::read_padded(const formats::NpzFile& file, const formats::NpyArray& features) {
-  check_width(features, "features", 3);
-  const std::vector<int64_t>& shape = features.header.shape;
-  if (shape[1] == 0) refuse(str("its array features has the shape ", features.header.shape_text()));
+void PointerFile::read_padded(const std::filesystem::path& file) {
+  values_ = formats::NpzArray::open(file, "features");
+  check_width(*values_, "features", 3);
+  const std::vector<int64_t>& shape = values_->header().shape;
+  if (shape[1] == 0) refuse(str("its array features has the shape ", values_->header().shape_text()));
+  sets_ = shape[0];
+  padded_room_ = shape[1];
   width_ = shape[2];
-  values_ = features.to_float32();
-  for (int64_t set = 0; set < shape[0]; ++set) {
-    first_row_.push_back(set * shape[1]);
-    room_.push_back(shape[1]);
-  }
-  if (auto lengths = whole_numbers(file, "lengths", shape[0])) length_ = std::move(*lengths);
+  lengths_ = NpzColumn::open(file, "lengths", sets_);
 }
 
-void PointerFile::read_ragged(const formats::NpzFile& file, const formats::NpyArray& values) {
-  check_width(values, "values", 2);
-  width_ = values.header.shape[1];
-  values_ = values.to_float32();
-  const int64_t rows = values.header.shape[0];
-  const auto offsets = whole_numbers(file, "offsets", -1);
-  if (!offsets || offsets->empty()) refuse("it has values but no offsets");
-  if (offsets->front() != 0 || offsets->back() != rows || !std::is_sorted(offsets->begin(), offsets->end())) {
-    refuse(str("its offsets do not rise from 0 to ", rows, ", the number of rows of values"));
-  }
-  for (size_t i = 0; i + 1 < offsets->size(); ++i) {
-    first_row_.push_back((*offsets)[i]);
-    room_.push_back((*offsets)[i + 1] - (*offsets)[i]);
-  }
-  length_ = room_;
+void PointerFile::read_ragged(const std::filesystem::path& file) {
+  values_ = formats::NpzArray::open(file, "values");
+  check_width(*values_, "values", 2);
+  width_ = values_->header().shape[1];
+  const int64_t rows = values_->header().shape[0];
+  offsets_ = NpzColumn::open(file, "offsets", -1);
+  if (!offsets_ || offsets_->size() == 0) refuse("it has values but no offsets");
+  int64_t last = 0;
+  bool rises = (*offsets_)[0] == 0;
+  offsets_->for_each([&](int64_t offset) {
+    rises = rises && offset >= last;
+    last = offset;
+  });
+  if (!rises || last != rows) refuse(str("its offsets do not rise from 0 to ", rows, ", the number of rows of values"));
+  sets_ = offsets_->size() - 1;
 }
 
-void PointerFile::read_order(const formats::NpzFile& file, bool padded) {
-  if (!padded) {
-    auto order = whole_numbers(file, "order", static_cast<int64_t>(values_.size()) / width_);
-    if (!order) refuse("it has no order");
-    order_ = std::move(*order);
-    first_order_ = first_row_;
-    order_room_ = room_;
+void PointerFile::read_order(const std::filesystem::path& file) {
+  order_ = formats::NpzArray::open(file, "order");
+  if (!order_) refuse("it has no order");
+  const std::vector<int64_t>& shape = order_->header().shape;
+  if (offsets_) {
+    static_cast<void>(NpzColumn::open(file, "order", values_->header().shape[0]));
     return;
   }
-  const std::optional<formats::NpyArray> order = file.read("order");
-  if (!order) refuse("it has no order");
-  const std::vector<int64_t>& shape = order->header.shape;
   if (shape.size() != 2 || shape[0] != sets()) {
-    refuse(str("its array order has the shape ", order->header.shape_text(), ", expected [", sets(), ", L]"));
+    refuse(str("its array order has the shape ", order_->header().shape_text(), ", expected [", sets(), ", L]"));
   }
   try {
-    order_ = order->to_int64();
+    for_each_int64(*order_, [](int64_t) {});  // throws if one is not a whole number
   } catch (const DataError& error) {
     throw DataError(str("its array order: ", error.what()));
   }
-  for (int64_t set = 0; set < sets(); ++set) first_order_.push_back(set * shape[1]);
-  order_room_.assign(static_cast<size_t>(sets()), shape[1]);
+  padded_order_room_ = shape[1];
+}
+
+int64_t PointerFile::first_row(int64_t set) const {
+  return offsets_ ? (*offsets_)[static_cast<size_t>(set)] : set * padded_room_;
+}
+
+int64_t PointerFile::room(int64_t set) const {
+  return offsets_ ? (*offsets_)[static_cast<size_t>(set) + 1] - first_row(set) : padded_room_;
+}
+
+int64_t PointerFile::stated_length(int64_t set) const {
+  if (offsets_ || (!lengths_ && !order_)) return room(set);
+  if (lengths_) return (*lengths_)[static_cast<size_t>(set)];
+  const std::vector<int64_t> order = order_->to_int64(set * padded_order_room_, padded_order_room_);
+  return std::find(order.begin(), order.end(), -1) - order.begin();  // it ends at the first -1
 }
 
 int64_t PointerFile::length(int64_t set) const {
-  const int64_t n = length_[static_cast<size_t>(set)];
-  return n > 0 && n <= room_[static_cast<size_t>(set)] ? n : 0;
+  const int64_t n = stated_length(set);
+  return n > 0 && n <= room(set) ? n : 0;
 }
 
 void PointerFile::check_length(int64_t set) const {
-  const int64_t n = length_[static_cast<size_t>(set)], room = room_[static_cast<size_t>(set)];
+  const int64_t n = stated_length(set), room = this->room(set);
   if (n == 0) throw DataError("a set with no elements");
   if (n < 0 || n > room) throw DataError(str("its length is ", n, ", the array has room for ", room, " elements"));
 }
@@ -122,10 +116,10 @@ std::vector<float> PointerFile::features(int64_t set) const {
   check_length(set);
   const int64_t n = length(set);
   std::vector<float> result(static_cast<size_t>(n * kPointerFeatures));
-  const float* from = values_.data() + first_row_[static_cast<size_t>(set)] * width_;
+  const std::vector<float> from = values_->to_float32(first_row(set) * width_, n * width_);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t f = 0; f < width_; ++f) {
-      const float value = from[i * width_ + f];
+      const float value = from[static_cast<size_t>(i * width_ + f)];
       if (!std::isfinite(value)) {
         throw DataError(str(std::isnan(value) ? "NaN" : "infinity (or a value beyond float32)", " in element ", i,
                             ", feature ", f));
@@ -138,11 +132,11 @@ std::vector<float> PointerFile::features(int64_t set) const {
 
 std::vector<int64_t> PointerFile::order(int64_t set) const {
   check_length(set);
-  const auto at = static_cast<size_t>(set);
-  const int64_t n = length(set);
-  if (n > order_room_[at]) throw DataError(str("has ", n, " elements, but order has room for ", order_room_[at]));
-  const auto begin = order_.begin() + first_order_[at];
-  std::vector<int64_t> result(begin, begin + n);
+  const int64_t n = length(set), order_room = offsets_ ? room(set) : padded_order_room_;
+  if (n > order_room) throw DataError(str("has ", n, " elements, but order has room for ", order_room));
+  std::vector<int64_t> result = order_->to_int64(offsets_ ? first_row(set) : set * order_room, order_room);
+  const std::vector<int64_t> padding(result.begin() + n, result.end());
+  result.resize(static_cast<size_t>(n));
   std::vector<bool> seen(static_cast<size_t>(n));
   for (const int64_t element : result) {
     if (element < 0 || element >= n || seen[static_cast<size_t>(element)]) {
@@ -151,20 +145,18 @@ std::vector<int64_t> PointerFile::order(int64_t set) const {
     }
     seen[static_cast<size_t>(element)] = true;
   }
-  for (int64_t k = n; k < order_room_[at]; ++k) {
-    if (begin[k] != -1) {
-      throw DataError(str("has ", n, " elements, but its order continues after them with ", begin[k], "; expected -1"));
+  for (const int64_t beyond : padding) {
+    if (beyond != -1) {
+      throw DataError(str("has ", n, " elements, but its order continues after them with ", beyond, "; expected -1"));
     }
   }
   return result;
 }
 
-std::string PointerFile::split(int64_t set) const { return split_.empty() ? "" : split_[static_cast<size_t>(set)]; }
-
 uint64_t PointerFile::checksum() const {
-  uint64_t sum = xxh64(std::as_bytes(std::span(values_)), static_cast<uint64_t>(width_));
-  for (const auto* part : {&first_row_, &length_, &order_}) sum = xxh64(std::as_bytes(std::span(*part)), sum);
-  return sum;
+  const uint64_t sums[] = {values_->checksum(), offsets_ ? offsets_->checksum() : 0,
+                           lengths_ ? lengths_->checksum() : 0, order_ ? order_->checksum() : 0};
+  return xxh64(std::as_bytes(std::span(sums)));
 }
 
 }  // namespace dtrain::convert

@@ -12,11 +12,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "formats/npz.h"
+#include "convert/npz_columns.h"
+#include "convert/sample_list.h"
+#include "formats/npz_array.h"
 
 namespace dtrain::convert {
 
@@ -27,24 +30,28 @@ class PointerFile {
   // Without `with_order`, `order` may be missing, and is used only if the lengths are not known otherwise.
   PointerFile(const std::filesystem::path& file, bool with_order);
 
-  int64_t sets() const { return static_cast<int64_t>(first_row_.size()); }
+  int64_t sets() const { return sets_; }
   // Throws if the set is empty or longer than the array, or if a feature is NaN or infinite.
-  std::vector<float> features(int64_t set) const;  // n × kPointerFeatures
-  std::vector<int64_t> order(int64_t set) const;   // throws if it is not a permutation of 0 to n - 1
-  int64_t length(int64_t set) const;               // 0 if the file's value is impossible
-  std::string split(int64_t set) const;            // "train", "val", "test", or "" if the file has no splits
-  uint64_t checksum() const;                       // of all arrays used, without the splits
+  std::vector<float> features(int64_t set) const;                  // n × kPointerFeatures
+  std::vector<int64_t> order(int64_t set) const;                   // throws if it is not a permutation of 0 to n - 1
+  int64_t length(int64_t set) const;                               // 0 if the file's value is impossible
+  std::vector<Split> take_splits() { return std::move(splits_); }  // empty if the file has no splits
+  uint64_t checksum() const;                                       // of all arrays used, without the splits
 
  private:
-  void read_padded(const formats::NpzFile&, const formats::NpyArray& features);
-  void read_ragged(const formats::NpzFile&, const formats::NpyArray& values);
-  void read_order(const formats::NpzFile&, bool padded);
+  void read_padded(const std::filesystem::path&);
+  void read_ragged(const std::filesystem::path&);
+  void read_order(const std::filesystem::path&);
+  int64_t first_row(int64_t set) const;
+  int64_t room(int64_t set) const;           // rows that the array has for the set
+  int64_t stated_length(int64_t set) const;  // as the file says, which may be impossible
   void check_length(int64_t set) const;
 
-  std::vector<float> values_;  // rows × width_
-  std::vector<int64_t> first_row_, length_, room_, order_, first_order_, order_room_;
-  std::vector<std::string> split_;
-  int64_t width_ = 0;
+  std::unique_ptr<const formats::NpzArray> values_, order_;
+  std::optional<NpzColumn> offsets_, lengths_;  // offsets: of ragged files
+  std::vector<Split> splits_;
+  int64_t sets_ = 0, width_ = 0;
+  int64_t padded_room_ = 0, padded_order_room_ = 0;
 };
 
 }  // namespace dtrain::convert

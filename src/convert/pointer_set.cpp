@@ -22,14 +22,14 @@ PointerFile opened(const fs::path& file) {
 class PointerSets : public RawSet {
  public:
   explicit PointerSets(const fs::path& file) : file_(opened(file)) {
-    for (int64_t i = 0; i < file_.sets(); ++i) {
-      const std::string name = str(file.filename().string(), '#', i);
-      samples_.push_back({.name = name, .group = name, .label = -1, .split = file_.split(i)});
-      bytes_ += file_.length(i) * (schema().input.row_bytes() + schema().target.row_bytes());
-    }
+    samples_ = SampleList::elements_of(file.filename().string(), static_cast<size_t>(file_.sets()));
+    samples_.set_splits(file_.take_splits());
+    const int64_t bytes_of_row = schema().input.row_bytes() + schema().target.row_bytes();
+    for (int64_t i = 0; i < file_.sets(); ++i) bytes_ += file_.length(i) * bytes_of_row;
   }
 
-  const std::vector<RawSample>& samples() const override { return samples_; }
+  const SampleList& samples() const override { return samples_; }
+  bool samples_are_files() const override { return false; }
   data::Schema schema() const override { return pointer_schema(); }
   int64_t expected_bytes() const override { return bytes_; }
   std::string content_key() const override { return std::to_string(file_.checksum()); }
@@ -41,7 +41,7 @@ class PointerSets : public RawSet {
 
  private:
   PointerFile file_;
-  std::vector<RawSample> samples_;
+  SampleList samples_;
   int64_t bytes_ = 0;
 };
 

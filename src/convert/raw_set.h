@@ -13,18 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "convert/sample_list.h"
 #include "core/parallel.h"
 #include "data/attributes.h"
 #include "data/store.h"
 
 namespace dtrain::convert {
-
-struct RawSample {
-  std::string name;     // where it comes from: file relative to the folder, or FILE.npz#index
-  std::string group;    // source photo or person: its samples must not be in different splits
-  int64_t label = -1;   // its class, or -1; splits are stratified by class
-  std::string split{};  // "train", "val" or "test" if the data set assigns it, otherwise ""
-};
 
 // One sample as stored: whole rows of the schema's input and target.
 struct Record {
@@ -35,8 +29,11 @@ struct Record {
 class RawSet {
  public:
   virtual ~RawSet() = default;
-  virtual const std::vector<RawSample>& samples() const = 0;  // sorted by name, or in the order of their file
-  virtual data::Schema schema() const = 0;                    // without samples and checksum, which are 0
+  virtual const SampleList& samples() const = 0;  // sorted by name, or in the order of their file
+  virtual data::Schema schema() const = 0;        // without samples and checksum, which are 0
+  // Whether each sample is a file of the folder. Otherwise samples are parts of one file, and many
+  // small ones are read at a time.
+  virtual bool samples_are_files() const { return true; }
   // Throws DataError with the reason; callers add the sample's name.
   virtual Record read(size_t sample) const = 0;
   virtual data::Attributes attributes() const { return {}; }       // root attributes of the file
@@ -45,8 +42,8 @@ class RawSet {
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // whether the set is used for testing only
   // One line for evaluation reports: which samples are tested, and what is never in two splits. Empty if there is
-  // nothing to report. `tested`: names of the stored samples of the test split.
-  virtual std::string protocol(const std::vector<std::string>& /*tested*/) const { return ""; }
+  // nothing to report. `tested`: the stored samples of the test split.
+  virtual std::string protocol(const std::vector<uint32_t>& /*tested*/) const { return ""; }
   // Default share of the validation split. 0 if the trainer should take it from the training split instead.
   virtual double usual_val_share() const { return 0.1; }
   // Size of all samples as stored, including those left out later. By default 0 (unknown) if their size varies.

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <system_error>
-#include <utility>
+#include <type_traits>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -16,6 +14,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/number_text.h"
+#include "core/random.h"
 #include "core/strings.h"
 #include "data/store.h"
 
@@ -33,55 +32,40 @@ void check(int code, std::string_view operation, const std::filesystem::path& pa
   fail_to_write(operation, path, code, "the finished samples are kept; free some space and run the same command again");
 }
 
-// Changes the size of the file to `bytes`, and moves the position for write() to its end.
-void truncate(const FileDescriptor& file, off_t bytes, const std::filesystem::path& path) {
-  const bool done = ::ftruncate(file.get(), bytes) == 0 && ::lseek(file.get(), bytes, SEEK_SET) == bytes;
-  if (!done) check(errno, "truncate", path);
+void empty(const FileDescriptor& file, const std::filesystem::path& path) {
+  if (::ftruncate(file.get(), 0) != 0) check(errno, "truncate", path);
 }
 
-// Reads a kept sample; false if its bytes are missing or changed. Its sizes can be trusted, because the checksum of its
-// journal line was right.
-bool read_kept(const FileDescriptor& file, const Outcome& kept, std::vector<std::byte>& bytes) {
-  bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
-  if (file.read_all_at(bytes, kept.offset) != 0) return false;
-  const auto target = bytes.begin() + kept.input_bytes;
-  return data::sample_checksum({bytes.begin(), target}, {target, bytes.end()}) == kept.checksum;
+int64_t size_of(const FileDescriptor& file) { return ::lseek(file.get(), 0, SEEK_END); }
+
+constexpr int64_t kHeaderBytes = 512;
+constexpr int64_t kPiece = 4096;  // records that are in memory at once
+
+// A record: the outcome, and a checksum that detects what was not written completely.
+struct Record {
+  Outcome outcome;
+  uint64_t checksum = 0;
+};
+static_assert(sizeof(Record) == 56 && std::is_trivially_copyable_v<Record>);
+
+int64_t place_of(int64_t sample) { return kHeaderBytes + sample * static_cast<int64_t>(sizeof(Record)); }
+
+uint64_t checksum(const Outcome& outcome, int64_t sample, uint64_t fingerprint) {
+  return xxh64(std::as_bytes(std::span(&outcome, 1)), keyed(fingerprint, static_cast<uint64_t>(sample)));
 }
 
-uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
-
-// One journal line: its own checksum, which detects incomplete and damaged lines, and then the outcome of the sample.
-std::string to_line(int64_t sample, const Outcome& outcome) {
-  char text[160];
-  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " ",
-                sample, static_cast<char>(outcome.kind), outcome.checksum, outcome.offset, outcome.input_bytes,
-                outcome.target_bytes, outcome.version);
-  std::string body = text;
-  for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  return hex(checksum(body)) + " " + body + "\n";
+bool matches(ByteSpan bytes, const Outcome& kept) {
+  const auto input = static_cast<size_t>(kept.input_bytes);
+  return data::sample_checksum(bytes.first(input), bytes.subspan(input)) == kept.checksum;
 }
 
-bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
-  constexpr size_t kSum = 17;
-  if (line.size() < kSum || parse_hex(line.substr(0, kSum - 1)) != checksum(line.substr(kSum))) return false;
-  char kind = 0;
-  int reason = 0;
-  const std::string body = line.substr(kSum);
-  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %n",
-                  &sample, &kind, &outcome.checksum, &outcome.offset, &outcome.input_bytes, &outcome.target_bytes,
-                  &outcome.version, &reason) != 7) {
-    return false;
-  }
-  outcome.kind = static_cast<Outcome::Kind>(kind);
-  outcome.reason = body.substr(static_cast<size_t>(reason));
-  return true;
-}
+int64_t bytes_of(const Outcome& outcome) { return outcome.input_bytes + outcome.target_bytes; }
 
 }  // namespace
 
 Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples,
              const std::function<int64_t(int64_t)>& version_of)
-    : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
+    : folder_(folder), fingerprint_(fingerprint), samples_(samples) {
   real_file_system().create_folders(folder_);
   for (const char* name : {"lock", "journal", "samples"}) check_own_file(folder_ / name);
   in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
@@ -89,9 +73,9 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
   journal_ = open_own_file(folder_ / "journal", "open");
   bool fresh = false;
   try {
-    fresh = ::lseek(journal_.get(), 0, SEEK_END) == 0;
+    fresh = size_of(journal_) == 0;
     bytes_ = open_own_file(folder_ / "samples", "open");
-    const std::string header = str("dtrain conversion 3, settings ", hex(fingerprint), ", ", samples, " samples");
+    const std::string header = str("dtrain conversion 4, settings ", hex(fingerprint), ", ", samples, " samples");
     if (!resume(header, version_of)) start_again(header);
   } catch (...) {
     if (fresh) discard();
@@ -100,11 +84,7 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
 }
 
 Spool::~Spool() {
-  if (!journal_.is_open()) return;
-  const bool useful = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
-    return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
-  });
-  if (!useful) discard();
+  if (journal_.is_open() && !is_useful_) discard();
 }
 
 // Nothing but its own files, and the folder if it is empty then: others may have put theirs there.
@@ -115,83 +95,115 @@ void Spool::discard() noexcept {
 }
 
 void Spool::start_again(const std::string& header) {
-  truncate(journal_, 0, folder_ / "journal");
-  truncate(bytes_, 0, folder_ / "samples");
-  const std::string line = header + "\n";
-  check(journal_.write_all(std::as_bytes(std::span(line))), "write", folder_ / "journal");
+  empty(journal_, folder_ / "journal");
+  empty(bytes_, folder_ / "samples");
+  check(journal_.write_all_at(std::as_bytes(std::span(header)), 0), "write", folder_ / "journal");
 }
 
 bool Spool::resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of) {
-  std::string text(static_cast<size_t>(::lseek(journal_.get(), 0, SEEK_END)), '\0');
+  std::string text(static_cast<size_t>(std::min<int64_t>(size_of(journal_), kHeaderBytes)), '\0');
   if (text.empty()) return false;
   if (journal_.read_all_at(std::as_writable_bytes(std::span(text)), 0) != 0) check(EIO, "read", folder_ / "journal");
-  if (!text.starts_with(header + "\n")) {
+  if (!text.starts_with(header) || text.find_first_not_of('\0', header.size()) != std::string::npos) {
     log::info(str(folder_.string(), " is from another folder or other settings: starting again"));
     return false;
   }
-  size_t good = header.size() + 1;  // the journal is valid up to here
-  while (true) {
-    const size_t end = text.find('\n', good);
-    int64_t sample = -1;
-    Outcome outcome;
-    if (end == std::string::npos || !from_line(text.substr(good, end - good), sample, outcome)) break;
-    if (sample < 0 || sample >= static_cast<int64_t>(outcomes_.size())) break;
-    outcomes_[static_cast<size_t>(sample)] = outcome;
-    good = end + 1;
-  }
-  truncate(journal_, static_cast<off_t>(good), folder_ / "journal");
-
   // After a system crash, the journal may list samples whose bytes are missing. A damaged file may have been fixed.
   std::vector<std::byte> bytes;
-  for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
-    Outcome& outcome = outcomes_[sample];
-    if (outcome.kind == Outcome::Kind::kOpen) continue;
-    const bool same = !version_of || version_of(static_cast<int64_t>(sample)) == outcome.version;
-    if (same && (outcome.kind == Outcome::Kind::kKept ? read_kept(bytes_, outcome, bytes)
-                                                      : outcome.kind == Outcome::Kind::kBeyondRange)) {
-      ++resumed_;
-      end_ = std::max<int64_t>(end_, outcome.offset + outcome.input_bytes + outcome.target_bytes);
-    } else {
-      outcome = Outcome{};
+  for_each([&](int64_t sample, const Outcome& outcome) {
+    if (outcome.kind == Outcome::Kind::kOpen) return;
+    bool good = !version_of || version_of(sample) == outcome.version;
+    if (good && outcome.kind == Outcome::Kind::kKept) {
+      bytes.resize(static_cast<size_t>(bytes_of(outcome)));
+      good = bytes_.read_all_at(bytes, outcome.offset) == 0 && matches(bytes, outcome);
     }
-  }
+    if (!good || outcome.kind == Outcome::Kind::kDamaged) return write_records(sample, std::vector<Outcome>(1));
+    ++resumed_;
+    end_ = std::max<int64_t>(end_, outcome.offset + bytes_of(outcome));
+  });
+  is_useful_ = resumed_ > 0;
   return true;
 }
 
-void Spool::record(int64_t sample, Outcome outcome) {
-  const std::string line = to_line(sample, outcome);
-  const std::lock_guard guard(lock_);
-  check(journal_.write_all(std::as_bytes(std::span(line))), "write", folder_ / "journal");
-  outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
+std::vector<Outcome> Spool::outcomes(int64_t first, int64_t count) const {
+  std::vector<Record> records(static_cast<size_t>(count));
+  const int64_t there = size_of(journal_) - place_of(first);
+  const auto bytes = std::as_writable_bytes(std::span(records));
+  const auto readable = static_cast<size_t>(std::clamp<int64_t>(there, 0, static_cast<int64_t>(bytes.size())));
+  if (const int code = journal_.read_all_at(bytes.first(readable), place_of(first))) {
+    check(code > 0 ? code : EIO, "read", folder_ / "journal");
+  }
+  std::vector<Outcome> outcomes;
+  outcomes.reserve(records.size());
+  for (const Record& record : records) {
+    const bool whole = record.checksum == checksum(record.outcome, first++, fingerprint_);
+    outcomes.push_back(whole ? record.outcome : Outcome{});
+  }
+  return outcomes;
 }
 
-void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target, int64_t version) {
-  Outcome outcome{.kind = Outcome::Kind::kKept,
-                  .checksum = data::sample_checksum(input, target),
-                  .offset = end_.fetch_add(static_cast<int64_t>(input.size() + target.size())),
-                  .input_bytes = static_cast<int64_t>(input.size()),
-                  .target_bytes = static_cast<int64_t>(target.size()),
-                  .version = version};
-  check(bytes_.write_all_at(input, outcome.offset), "write", folder_ / "samples");
-  check(bytes_.write_all_at(target, outcome.offset + outcome.input_bytes), "write", folder_ / "samples");
-  record(sample, std::move(outcome));
+void Spool::for_each(const std::function<void(int64_t, const Outcome&)>& visit) const {
+  for (int64_t sample = 0; sample < samples_;) {
+    for (const Outcome& outcome : outcomes(sample, std::min(kPiece, samples_ - sample))) visit(sample++, outcome);
+  }
 }
 
-void Spool::beyond_range(int64_t sample, int64_t version) {
-  record(sample, {.kind = Outcome::Kind::kBeyondRange, .version = version});
+void Spool::write_records(int64_t first, std::span<const Outcome> outcomes) const {
+  std::vector<Record> records;
+  int64_t sample = first;
+  for (const Outcome& outcome : outcomes) records.push_back({outcome, checksum(outcome, sample++, fingerprint_)});
+  check(journal_.write_all_at(std::as_bytes(std::span(records)), place_of(first)), "write", folder_ / "journal");
 }
 
-void Spool::damaged(int64_t sample, const std::string& reason) {
-  record(sample, {.kind = Outcome::Kind::kDamaged, .reason = reason});
-}
-
-std::vector<std::byte> Spool::read(int64_t sample) const {
+void Spool::keep(int64_t first, std::span<const Finished> samples) {
+  std::vector<Outcome> outcomes;
   std::vector<std::byte> bytes;
-  if (!read_kept(bytes_, outcome(sample), bytes)) {
-    throw OutputError(str("cannot read sample ", sample, " back from ", (folder_ / "samples").string(),
+  const auto add = [&](ByteSpan part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+    return static_cast<int64_t>(part.size());
+  };
+  for (const Finished& sample : samples) {
+    Outcome outcome{.kind = sample.kind, .offset = static_cast<int64_t>(bytes.size()), .version = sample.version};
+    if (sample.kind == Outcome::Kind::kKept) {
+      outcome.checksum = data::sample_checksum(sample.input, sample.target);
+      outcome.input_bytes = add(sample.input);
+      outcome.target_bytes = add(sample.target);
+    } else if (sample.kind == Outcome::Kind::kDamaged) {
+      outcome.input_bytes = add(std::as_bytes(std::span(sample.reason)));
+    }
+    outcomes.push_back(outcome);
+  }
+  const int64_t begin = end_.fetch_add(static_cast<int64_t>(bytes.size()));
+  for (Outcome& outcome : outcomes) {
+    outcome.offset += begin;
+    if (outcome.kind != Outcome::Kind::kDamaged) is_useful_ = true;
+  }
+  check(bytes_.write_all_at(bytes, begin), "write", folder_ / "samples");
+  write_records(first, outcomes);
+}
+
+std::vector<std::byte> Spool::read(std::span<const Outcome> kept) const {
+  const int64_t begin = kept.front().offset;
+  std::vector<std::byte> bytes(static_cast<size_t>(kept.back().offset + bytes_of(kept.back()) - begin));
+  bool good = bytes_.read_all_at(bytes, begin) == 0;
+  for (const Outcome& outcome : kept) {
+    good = good && matches(std::span(bytes).subspan(static_cast<size_t>(outcome.offset - begin),
+                                                    static_cast<size_t>(bytes_of(outcome))),
+                           outcome);
+  }
+  if (!good) {
+    throw OutputError(str("cannot read samples back from ", (folder_ / "samples").string(),
                           ": it was changed while in use. Remove the folder and convert again"));
   }
   return bytes;
+}
+
+std::string Spool::reason(const Outcome& damaged) const {
+  std::string text(static_cast<size_t>(damaged.input_bytes), '\0');
+  if (bytes_.read_all_at(std::as_writable_bytes(std::span(text)), damaged.offset) != 0) {
+    check(EIO, "read", folder_ / "samples");
+  }
+  return text;
 }
 
 void Spool::remove() {

@@ -1,12 +1,13 @@
 #pragma once
 
-// The finished samples of a conversion on disk, so that an interrupted conversion can be resumed. The spool is a folder
-// with two files: `samples` has the input and target of each sample, in the order in which they were finished;
-// `journal` has one line per sample with the place of its bytes, appended after they are written. An incomplete last
-// line is ignored.
+// The finished samples of a conversion on disk, so that an interrupted conversion can be resumed, and so that memory
+// does not grow with them. The spool is a folder with two files: `samples` has the input and target of each sample, in
+// the order in which they were finished; `journal` has a header and then one record per sample, at a place that follows
+// from its number, with the place of its bytes. A record is written after the bytes. Records that were not written, or
+// not completely, count as open: each has its own checksum.
 //
 // The spool starts again empty if the settings or the list of samples differ. Samples are converted again if their
-// bytes do not match their journal line, if they were damaged, or if their source has changed. The destructor keeps the
+// bytes do not match their record, if they were damaged, or if their source has changed. The destructor keeps the
 // folder only if it has samples that need not be converted again.
 //
 // Errors: OutputError (full disk, not writable, used by another conversion, a link among its files). Thread-safety: all
@@ -17,7 +18,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,12 +30,19 @@ namespace dtrain::convert {
 using ByteSpan = std::span<const std::byte>;
 
 struct Outcome {
-  enum class Kind : char { kOpen = 'o', kKept = 'k', kBeyondRange = 'r', kDamaged = 'd' };
+  enum class Kind : int64_t { kOpen, kKept, kBeyondRange, kDamaged };
   Kind kind = Kind::kOpen;
-  uint64_t checksum = 0;  // of the stored bytes: input, then target
-  int64_t offset = 0, input_bytes = 0, target_bytes = 0;
-  int64_t version = 0;   // version of the source
-  std::string reason{};  // of the damage
+  uint64_t checksum = 0;                                  // of the stored bytes: input, then target
+  int64_t offset = 0, input_bytes = 0, target_bytes = 0;  // damaged: the reason is the input
+  int64_t version = 0;                                    // version of the source
+};
+
+// A sample that was read, or why it could not be.
+struct Finished {
+  Outcome::Kind kind = Outcome::Kind::kKept;
+  ByteSpan input{}, target{};  // of a kept sample
+  int64_t version = 0;         // of its source before it was read
+  std::string reason{};        // of the damage
 };
 
 class Spool {
@@ -48,30 +55,32 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  const Outcome& outcome(int64_t sample) const { return outcomes_[static_cast<size_t>(sample)]; }
+  int64_t samples() const { return samples_; }
   int64_t resumed() const { return resumed_; }  // number of finished samples found at construction
+  std::vector<Outcome> outcomes(int64_t first, int64_t count) const;
+  // Calls `visit` with each sample and its outcome, in order.
+  void for_each(const std::function<void(int64_t, const Outcome&)>& visit) const;
 
-  // Record the outcome of a sample. `version` is that of its source before it was read.
-  void keep(int64_t sample, ByteSpan input, ByteSpan target, int64_t version = 0);
-  void beyond_range(int64_t sample, int64_t version = 0);
-  void damaged(int64_t sample, const std::string& reason);
+  void keep(int64_t first, std::span<const Finished> samples);  // records samples that follow each other
 
-  std::vector<std::byte> read(int64_t sample) const;  // input, then target, of a kept sample
-  void remove();                                      // removes the folder; call nothing after it
+  // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then target, of each.
+  std::vector<std::byte> read(std::span<const Outcome>) const;
+  std::string reason(const Outcome&) const;  // of a damaged sample
+  void remove();                             // removes the folder; call nothing after it
 
  private:
-  void record(int64_t sample, Outcome);
   void discard() noexcept;
   void start_again(const std::string& header);
   bool resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of);
+  void write_records(int64_t first, std::span<const Outcome>) const;
 
   std::filesystem::path folder_;
-  std::vector<Outcome> outcomes_;
-  int64_t resumed_ = 0;
+  uint64_t fingerprint_;
+  int64_t samples_, resumed_ = 0;
   FileLock in_use_;
   FileDescriptor journal_, bytes_;
-  std::atomic<int64_t> end_{0};  // end of the data in `samples`
-  std::mutex lock_;              // guards the journal
+  std::atomic<int64_t> end_{0};          // end of the data in `samples`
+  std::atomic<bool> is_useful_ = false;  // has samples that need not be converted again
 };
 
 }  // namespace dtrain::convert

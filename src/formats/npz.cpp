@@ -87,19 +87,47 @@ std::optional<std::vector<std::string>> NpzFile::read_text(const std::string& na
   return naming(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
 }
 
-std::vector<std::byte> NpzFile::bytes_of(const std::string& name, NpyElements wanted) const {
+struct NpzFile::Member::Open {
+  std::unique_ptr<zip_file_t, MemberCloser> file;
+  bool is_stored = false;  // without compression
+};
+
+NpzFile::Member::Member(const NpzFile& archive, const std::string& name) : open_(std::make_unique<Open>()) {
   const std::string entry = name + std::string(kSuffix);
-  const std::unique_ptr<zip_file_t, MemberCloser> member(zip_fopen(archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
-  if (!member) throw DataError(str("cannot be read: ", zip_strerror(archive_->zip)));
+  open_->file.reset(zip_fopen(archive.archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
+  if (!open_->file) throw DataError(str("cannot be read: ", zip_strerror(archive.archive_->zip)));
+  zip_stat_t info;
+  open_->is_stored = zip_stat(archive.archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW, &info) == 0 &&
+                     (info.valid & ZIP_STAT_COMP_METHOD) != 0 && info.comp_method == ZIP_CM_STORE;
+}
+
+NpzFile::Member::~Member() = default;
+
+size_t NpzFile::Member::read(std::span<std::byte> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const zip_int64_t got = zip_fread(open_->file.get(), out.data() + done, out.size() - done);
+    if (got < 0) throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(open_->file.get()))));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+bool NpzFile::Member::seek(uint64_t position) {
+  return open_->is_stored && zip_fseek(open_->file.get(), static_cast<zip_int64_t>(position), SEEK_SET) == 0;
+}
+
+std::vector<std::byte> NpzFile::bytes_of(const std::string& name, NpyElements wanted) const {
+  Member member(*this, name);
   std::vector<std::byte> bytes;
-  const auto decompress = [&](uint64_t until) {  // false at the end of the member, where libzip checks the checksum
+  const auto decompress = [&](uint64_t until) {  // false at the end of the member
     while (bytes.size() < until) {
       const size_t had = bytes.size(), piece = std::min<uint64_t>(until - had, kPiece);
       bytes.resize(had + piece);
-      const zip_int64_t got = zip_fread(member.get(), bytes.data() + had, piece);
-      if (got < 0) throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(member.get()))));
-      bytes.resize(had + static_cast<size_t>(got));
-      if (got == 0) return false;
+      const size_t got = member.read(std::span(bytes).subspan(had));
+      bytes.resize(had + got);
+      if (got < piece) return false;
     }
     return true;
   };

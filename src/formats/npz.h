@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,25 @@ class NpzFile {
   const std::vector<std::string>& names() const { return names_; }
   std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
   std::optional<std::vector<std::string>> read_text(const std::string& name) const;  // of parse_npy_text(); likewise
+  bool has(const std::string& name) const;
+
+  // Reads the .npy file of an array from its beginning to its end. Errors do not name the array. Requires: the NpzFile
+  // outlives it.
+  class Member {
+   public:
+    Member(const NpzFile&, const std::string& name);
+    ~Member();
+    // Fills `out`, or less of it at the end, where the archive's checksum is compared. Returns the number of bytes.
+    size_t read(std::span<std::byte> out);
+    bool seek(uint64_t position);  // false, and nothing changes, if the array is compressed
+
+   private:
+    struct Open;
+    std::unique_ptr<Open> open_;
+  };
 
  private:
   struct Archive;
-  bool has(const std::string& name) const;
   std::vector<std::byte> bytes_of(const std::string& name, NpyElements) const;  // of the array's .npy file
   std::unique_ptr<Archive> archive_;
   std::vector<std::string> names_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "convert/assign_splits.h"
@@ -23,43 +24,38 @@ class GeneratedSet : public convert::RawSet {
   GeneratedSet(data::Schema schema, uint64_t seed, Draw draw)
       : schema_(std::move(schema)), seed_(seed), draw_(std::move(draw)) {}
 
-  const std::vector<convert::RawSample>& samples() const override { return samples_; }
+  const convert::SampleList& samples() const override { return samples_; }
   data::Schema schema() const override { return schema_; }
   std::vector<std::string> classes() const override { return classes_; }
   data::Attributes attributes() const override {
     return schema_.task == "headpose" ? convert::head_pose_attributes() : data::Attributes{};
   }
   double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
-  convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_[sample].label); }
-
-  // Assigns a split to each sample. Requires: the samples have their groups and labels.
-  void assign() {
-    convert::SplitOptions options;
-    options.seed = seed_;
-    const std::vector<std::string> splits = convert::assign_splits(*this, options);
-    for (size_t i = 0; i < samples_.size(); ++i) samples_[i].split = splits[i];
-  }
+  convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_.label(sample)); }
 
   // Adds samples of each class alternately, in folders by split and class, sorted by name.
   void fill_class_folders(int64_t samples, std::vector<std::string> classes, const std::string& suffix) {
     classes_ = std::move(classes);
+    const auto label_of = [&](int64_t i) { return i % static_cast<int64_t>(classes_.size()); };
     for (int64_t i = 0; i < samples; ++i) {
-      samples_.push_back({.name = "", .group = digits(i, 6), .label = i % static_cast<int64_t>(classes_.size())});
+      samples_.push_back({.name = digits(i, 6), .group = digits(i, 6), .label = label_of(i)});
     }
-    assign();
-    std::vector<std::pair<std::string, int64_t>> order;
+    const std::vector<convert::Split> splits = assigned();
+    std::vector<std::tuple<std::string, int64_t, convert::Split>> order;  // name, index, split
     for (int64_t i = 0; i < samples; ++i) {
-      const convert::RawSample& sample = samples_[static_cast<size_t>(i)];
-      const std::string& folder = classes_[static_cast<size_t>(sample.label)];
-      order.emplace_back(str(sample.split, '/', folder, '/', sample.group, suffix), i);
+      const convert::Split split = splits[static_cast<size_t>(i)];
+      const std::string& folder = classes_[static_cast<size_t>(label_of(i))];
+      order.emplace_back(str(split, '/', folder, '/', digits(i, 6), suffix), i, split);
     }
     std::sort(order.begin(), order.end());
-    const std::vector<convert::RawSample> drawn = std::exchange(samples_, {});
-    for (const auto& [name, i] : order) {
-      samples_.push_back(drawn[static_cast<size_t>(i)]);
-      samples_.back().name = samples_.back().group = name;
+    samples_ = {};
+    std::vector<convert::Split> sorted;
+    for (const auto& [name, i, split] : order) {
+      samples_.push_back({.name = name, .group = name, .label = label_of(i)});
+      sorted.push_back(split);
       index_.push_back(i);
     }
+    samples_.set_splits(std::move(sorted));
   }
 
   void fill(int64_t samples, const std::function<convert::RawSample(int64_t)>& name) {
@@ -67,15 +63,22 @@ class GeneratedSet : public convert::RawSet {
       samples_.push_back(name(i));
       index_.push_back(i);
     }
-    assign();
+    samples_.set_splits(assigned());
   }
 
  private:
+  // The split of each sample. Requires: the samples have their groups and labels.
+  std::vector<convert::Split> assigned() const {
+    convert::SplitOptions options;
+    options.seed = seed_;
+    return convert::assign_splits(*this, options);
+  }
+
   data::Schema schema_;
   uint64_t seed_;
   Draw draw_;
   std::vector<std::string> classes_;
-  std::vector<convert::RawSample> samples_;
+  convert::SampleList samples_;
   std::vector<int64_t> index_;  // for each sample, the index with which it is drawn
 };
 

@@ -148,7 +148,7 @@ void write_class_folders(const convert::RawSet& set, const fs::path& folder, int
       [&](int64_t i) {
         const auto at = static_cast<size_t>(i);
         const convert::Record record = set.read(at);
-        const fs::path file = folder / set.samples()[at].name;
+        const fs::path file = folder / set.samples().name(at);
         if (schema.input.variable()) {
           const std::vector<float> values = values_of<float>(record.input);
           const int64_t features = schema.input.row_elements();
@@ -180,8 +180,7 @@ void write_pointer_npz(const convert::RawSet& set, const fs::path& file, int64_t
       std::copy(element, element + kGiven, features.begin() + (i * max_length + k) * kGiven);
     }
     std::copy(right.begin(), right.end(), order.begin() + i * max_length);
-    const std::string& name = set.samples()[at].split;
-    split[at] = name == "train" ? 0 : name == "val" ? 1 : 2;
+    split[at] = static_cast<int64_t>(set.samples().split(at)) - 1;  // 0 train, 1 val, 2 test
   };
   parallel_for(sets, threads, draw, report, kDrawing);
   if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());

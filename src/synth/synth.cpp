@@ -124,7 +124,8 @@ void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const R
   extras.attributes["seed"] = options.seed;
   if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
   std::map<std::string, int64_t> group_ids;
-  for (const convert::RawSample& sample : set.samples()) {
+  for (size_t i = 0; i < set.samples().size(); ++i) {
+    const convert::RawSample sample = set.samples()[i];
     extras.splits[sample.split].push_back(static_cast<int64_t>(extras.source.size()));
     extras.source.push_back(sample.name);
     extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
@@ -197,7 +198,7 @@ SynthSummary synth(const std::string& name, const SynthOptions& options, const R
     summary.groups = write_published_heads(options, summary.samples, summary.size, progress);
   } else {
     const auto set = generated(name, options, summary.samples, summary.size);
-    for (const convert::RawSample& sample : set->samples()) ++summary.splits[sample.split];
+    for (size_t i = 0; i < set->samples().size(); ++i) ++summary.splits[set->samples()[i].split];
     if (options.layout == "hdf5")
       write_hdf5(*set, options, progress, summary);
     else if (options.layout == "npz")

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "convert/assign_splits.h"
@@ -19,7 +20,9 @@ namespace {
 
 class Fixed : public HeadPoseSet {
  public:
-  explicit Fixed(std::vector<RawSample> samples) : HeadPoseSet(8) { samples_ = std::move(samples); }
+  explicit Fixed(const std::vector<RawSample>& samples) : HeadPoseSet(8) {
+    for (const RawSample& sample : samples) samples_.push_back(sample);
+  }
   LabeledImage read_picture(const RawSample&, int) const override { throw DataError("not to be read"); }
 };
 
@@ -32,17 +35,23 @@ Fixed photos(int groups, int views) {
 }
 
 TEST(ChooseGroups, ChoosesTheShareAndLeavesSomeOnBothSides) {
-  std::vector<std::string> groups;
-  for (int i = 0; i < 200; ++i) groups.push_back(str("g", i / 2));
-  EXPECT_EQ(choose_groups(groups, 0.1, 1).size(), 10u);
-  EXPECT_EQ(choose_groups(groups, 0, 1).size(), 0u);
-  EXPECT_EQ(choose_groups({"a", "b"}, 0.01, 1).size(), 1u);
-  EXPECT_EQ(choose_groups({"a", "b"}, 0.99, 1).size(), 1u);
-  EXPECT_EQ(choose_groups({"a", "a"}, 0.1, 1).size(), 0u);
-  EXPECT_NE(choose_groups(groups, 0.1, 1), choose_groups(groups, 0.1, 2));
-  const auto chosen = choose_groups(groups, 0.1, 1);
+  const auto name = [](uint32_t group) { return str("g", group); };
+  const auto choose = [&](std::vector<uint32_t> groups, double share, uint64_t seed) {
+    return choose_groups(groups, name, share, seed);
+  };
+  std::vector<uint32_t> groups(100);
+  std::iota(groups.begin(), groups.end(), 0);
+  EXPECT_EQ(choose(groups, 0.1, 1), (std::vector<uint32_t>{5, 14, 30, 43, 55, 57, 81, 85, 88, 90}));
+  EXPECT_EQ(choose(groups, 0, 1).size(), 0u);
+  EXPECT_EQ(choose({0, 1}, 0.01, 1).size(), 1u);
+  EXPECT_EQ(choose({0, 1}, 0.99, 1).size(), 1u);
+  EXPECT_EQ(choose({0}, 0.1, 1).size(), 0u);
+  EXPECT_NE(choose(groups, 0.1, 1), choose(groups, 0.1, 2));
+  const auto chosen = choose(groups, 0.1, 1);
   std::reverse(groups.begin(), groups.end());
-  EXPECT_EQ(choose_groups(groups, 0.1, 1), chosen);
+  EXPECT_EQ(choose(groups, 0.1, 1), chosen);
+  const auto same = [](uint32_t group) { return str("same", group / 200); };  // equal keys
+  EXPECT_EQ(choose_groups(groups, same, 0.1, 1).size(), 10u);
 }
 
 TEST(AssignSplits, NoPhotoIsInTwoSplits) {
@@ -50,9 +59,9 @@ TEST(AssignSplits, NoPhotoIsInTwoSplits) {
   SplitOptions options;
   options.test_share = 0.2;
   const auto splits = assign_splits(set, options);
-  EXPECT_EQ(std::count(splits.begin(), splits.end(), "test"), 10 * 7);
-  EXPECT_EQ(std::count(splits.begin(), splits.end(), "train"), 40 * 7);
-  EXPECT_TRUE(straddling_groups(set.samples(), splits).empty());
+  EXPECT_EQ(std::count(splits.begin(), splits.end(), Split::kTest), 10 * 7);
+  EXPECT_EQ(std::count(splits.begin(), splits.end(), Split::kTrain), 40 * 7);
+  EXPECT_EQ(straddling_groups(set.samples(), splits).groups, 0);
 }
 
 TEST(AssignSplits, UsesAndChecksLists) {
@@ -64,8 +73,11 @@ TEST(AssignSplits, UsesAndChecksLists) {
   options.train_list = folder / "train";
   options.test_list = folder / "test";
   const auto splits = assign_splits(set, options);
-  EXPECT_EQ(splits, (std::vector<std::string>{"train", "", "train", "test", "", ""}));
-  EXPECT_EQ(straddling_groups(set.samples(), splits), std::vector<std::string>{"AFW/p1"});
+  EXPECT_EQ(splits,
+            (std::vector{Split::kTrain, Split::kNone, Split::kTrain, Split::kTest, Split::kNone, Split::kNone}));
+  const Straddling straddling = straddling_groups(set.samples(), splits);
+  EXPECT_EQ(straddling.groups, 1);
+  EXPECT_EQ(straddling.first, "AFW/p1");
 
   std::ofstream(folder / "test") << "AFW/p0_1\nAFW/p0_0\n";
   testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"test:2", "AFW/p0_0", "train list"});
@@ -82,11 +94,11 @@ TEST(AssignSplits, FindsNamesInAnotherUnicodeForm) {
   options.train_list = folder / "train";
   std::ofstream(folder / "train") << composed << "/0.png\n" << composed << "/1\n" << decomposed << "/2.png\n";
   const Fixed set({{decomposed + "/0.png", "0"}, {decomposed + "/1.png", "1"}, {composed + "/2.png", "2"}});
-  EXPECT_EQ(assign_splits(set, options), (std::vector<std::string>{"train", "train", "train"}));
+  EXPECT_EQ(assign_splits(set, options), (std::vector{Split::kTrain, Split::kTrain, Split::kTrain}));
   // With both forms in one set, the bytes decide.
   std::ofstream(folder / "train") << composed << "/0\n" << composed << "/0.png\n";
   const Fixed both({{decomposed + "/0.png", "0"}, {composed + "/0.png", "1"}});
-  EXPECT_EQ(assign_splits(both, options), (std::vector<std::string>{"", "train"}));
+  EXPECT_EQ(assign_splits(both, options), (std::vector{Split::kNone, Split::kTrain}));
 }
 
 // The list of Caffe: a name and the number of its class.
@@ -98,7 +110,7 @@ TEST(AssignSplits, TakesNumbersAfterNamesOnlyWhereTheyAreTheClassesOfTheFolders)
   options.val_list = folder / "val";
   std::ofstream(folder / "train") << "photos/a/0.png 5\nphotos/b/0.png 2\n";
   std::ofstream(folder / "val") << "a/1.png 5\n";
-  EXPECT_EQ(assign_splits(set, options), (std::vector<std::string>{"train", "val", "train", ""}));
+  EXPECT_EQ(assign_splits(set, options), (std::vector{Split::kTrain, Split::kVal, Split::kTrain, Split::kNone}));
 
   std::ofstream(folder / "val") << "a/1.png 2\n";  // in another list
   testing::expect_error<DataError>([&] { assign_splits(set, options); },
@@ -106,6 +118,23 @@ TEST(AssignSplits, TakesNumbersAfterNamesOnlyWhereTheyAreTheClassesOfTheFolders)
   options.val_list.clear();
   std::ofstream(folder / "train") << "AFW/p0_0.jpg 0\n";
   testing::expect_error<DataError>([&] { assign_splits(photos(1, 1), options); }, {"train:1", "no classes"});
+}
+
+TEST(AssignSplits, AClassKeepsAGroupForTraining) {
+  std::vector<RawSample> samples;
+  for (int i = 0; i < 8; ++i) samples.push_back({.name = str("a", i), .group = str("a", i), .label = 0});
+  samples.push_back({.name = "b", .group = "b", .label = 1});
+  samples.push_back({.name = "c", .group = "c0", .label = 2});
+  samples.push_back({.name = "d", .group = "c1", .label = 2});
+  SplitOptions options;
+  options.test_share = 0.3;
+  options.val_share = 0.6;  // of what the test leaves: 86 %, which takes the last group of a small class
+  const auto splits = assign_splits(Fixed(samples), options);
+  EXPECT_EQ(splits[8], Split::kTrain) << "the only group of its class";
+  EXPECT_EQ(std::count(splits.begin() + 9, splits.end(), Split::kTest), 1);
+  EXPECT_EQ(std::count(splits.begin() + 9, splits.end(), Split::kTrain), 1);
+  EXPECT_EQ(std::count(splits.begin(), splits.begin() + 8, Split::kTest), 2);
+  EXPECT_EQ(std::count(splits.begin(), splits.begin() + 8, Split::kVal), 5);
 }
 
 TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {

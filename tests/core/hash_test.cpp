@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/running_hash.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {
@@ -13,6 +14,15 @@ namespace {
 TEST(Hash, KnownValues) {
   EXPECT_EQ(xxh64({}), 0xef46db3751d8e999ULL);  // of the xxHash specification
   EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST(Hash, OfPiecesIsThatOfTheWhole) {
+  const std::string text(1000, 'x');
+  const auto bytes = std::as_bytes(std::span(text));
+  RunningHash running(7);
+  for (const size_t piece : {0u, 1u, 31u, 968u}) running.add(bytes.first(piece));
+  EXPECT_EQ(running.value(), xxh64(bytes, 7));
+  EXPECT_EQ(RunningHash().value(), xxh64({}));
 }
 
 TEST(Hash, OfAFileIsThatOfItsBytes) {

@@ -12,6 +12,7 @@
 #include "core/file_descriptor.h"
 #include "core/hash.h"
 #include "core/parallel.h"
+#include "core/running_hash.h"
 #include "data/hdf5/layout.h"
 
 namespace dtrain::data {
@@ -94,9 +95,7 @@ class FileStore : public Store {
       throw DataError(
           str(path().string(), ": /checksums does not match the root attribute `checksum`: the file is damaged"));
     }
-    const uint64_t index =
-        index_checksum(read_text(layout_.source_bytes), read_all<int64_t>(layout_.source_offsets, "/source/offsets"),
-                       read_all<int64_t>(layout_.group, "/group"), splits_, input_offsets_, target_offsets_);
+    const uint64_t index = index_checksum();
     if (index != layout_.index_checksum) {
       throw DataError(str(path().string(),
                           ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
@@ -188,10 +187,30 @@ class FileStore : public Store {
     return values;
   }
 
-  std::string read_text(const Extent& extent) const {
-    std::string text(static_cast<size_t>(extent.bytes), '\0');
-    read(extent, 0, std::as_writable_bytes(std::span(text)), "/source/bytes", 0);
-    return text;
+  // As Layout::index_checksum says.
+  uint64_t index_checksum() const {
+    uint64_t hash = hash_of(layout_.source_bytes, "/source/bytes", 0);
+    hash = hash_of(layout_.source_offsets, "/source/offsets", hash);
+    hash = hash_of(layout_.group, "/group", hash);
+    for (const auto& [name, ids] : splits_) {
+      hash = xxh64(std::as_bytes(std::span(ids)), xxh64(std::as_bytes(std::span(name)), hash));
+    }
+    for (const auto* offsets : {&input_offsets_, &target_offsets_}) {
+      if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
+    }
+    return hash;
+  }
+
+  uint64_t hash_of(const Extent& extent, const char* dataset, uint64_t seed) const {
+    constexpr int64_t kPiece = 1 << 20;
+    RunningHash hash(seed);
+    std::vector<std::byte> piece;
+    for (int64_t at = 0; at < extent.bytes; at += kPiece) {
+      piece.resize(static_cast<size_t>(std::min(kPiece, extent.bytes - at)));
+      read(extent, at, piece, dataset, 0);
+      hash.add(piece);
+    }
+    return hash.value();
   }
 
   void check_splits() const {

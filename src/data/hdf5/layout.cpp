@@ -393,20 +393,4 @@ Layout probe(const std::filesystem::path& file) {
   return Prober(file).run();
 }
 
-uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64_t>& source_offsets,
-                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits,
-                        const std::vector<int64_t>& input_offsets, const std::vector<int64_t>& target_offsets) {
-  uint64_t hash = xxh64(std::as_bytes(std::span(source_bytes)));
-  hash = xxh64(std::as_bytes(std::span(source_offsets)), hash);
-  hash = xxh64(std::as_bytes(std::span(group)), hash);
-  for (const auto& [name, ids] : splits) {
-    hash = xxh64(std::as_bytes(std::span(name)), hash);
-    hash = xxh64(std::as_bytes(std::span(ids)), hash);
-  }
-  for (const auto* offsets : {&input_offsets, &target_offsets}) {
-    if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
-  }
-  return hash;
-}
-
 }  // namespace dtrain::data

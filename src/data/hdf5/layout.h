@@ -40,7 +40,10 @@ struct Layout {
   std::map<std::string, Extent> splits;
   Attributes attributes;                      // of the root group
   std::vector<std::string> other_attributes;  // names of those that are neither text nor a single number
-  uint64_t index_checksum = 0;                // see index_checksum() below
+  // Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source offsets; groups; name and
+  // ids of each split, sorted by name; offsets of the inputs and of the targets (skipped if they have a fixed size).
+  // Integers are int64, little endian.
+  uint64_t index_checksum = 0;
 };
 
 // Opens the file with the HDF5 library, finds everything that a Layout holds, and closes it. Throws DataError if the
@@ -53,13 +56,6 @@ Layout probe(const std::filesystem::path& file);
 // the schema says, and the attributes are valid and match their checksum. Pure: it holds for a layout of any origin,
 // and what passes is safe to read samples with.
 void check(const Layout&);
-
-// Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source offsets; groups; name and
-// ids of each split, sorted by name; offsets of the inputs and of the targets (empty, and skipped, if they have a fixed
-// size). Integers are int64, little endian.
-uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64_t>& source_offsets,
-                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits,
-                        const std::vector<int64_t>& input_offsets, const std::vector<int64_t>& target_offsets);
 
 std::string hdf5_version();  // version of the HDF5 library, such as "1.10.8"
 

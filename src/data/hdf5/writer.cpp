@@ -14,6 +14,7 @@
 #include "core/file_descriptor.h"
 #include "core/file_system.h"
 #include "core/hash.h"
+#include "core/running_hash.h"
 #include "data/hdf5/h5_handles.h"
 #include "data/hdf5/layout.h"
 
@@ -26,20 +27,20 @@ constexpr unsigned kAttributesInHeader = 64;  // with more, the library moves th
 
 class FileWriter : public Writer {
  public:
-  FileWriter(const std::filesystem::path& file, const Schema& schema, const std::vector<int64_t>& input_rows,
-             const std::vector<int64_t>& target_rows)
+  FileWriter(const std::filesystem::path& file, const Schema& schema, const RowCounts& rows)
       : file_(file),
         temporary_(temporary_name(file)),
         schema_(schema),
-        checksums_(static_cast<size_t>(schema.samples)),
         written_(static_cast<size_t>(schema.samples)),
-        inputs_{schema.input, offsets_of(schema.input, input_rows)},
-        targets_{schema.target, offsets_of(schema.target, target_rows)} {
+        inputs_{schema.input, rows_in(schema.input, rows.input)},
+        targets_{schema.target, rows_in(schema.target, rows.target)} {
     DTRAIN_CHECK(schema.samples > 0 && storable_input(schema.input) && storable_target(schema.target));
     if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
     try {
       create_datasets();
       open_and_reserve();
+      write_offsets(inputs_, rows.input);
+      write_offsets(targets_, rows.target);
     } catch (...) {
       remove_temporary();
       throw;
@@ -50,22 +51,20 @@ class FileWriter : public Writer {
     if (!finished_) remove_temporary();
   }
 
-  void write(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) override {
-    DTRAIN_CHECK(id >= 0 && id < schema_.samples);
-    write_rows(inputs_, id, input);
-    write_rows(targets_, id, target);
-    checksums_[static_cast<size_t>(id)] = sample_checksum(input, target);
-    written_[static_cast<size_t>(id)] = 1;
+  void write(int64_t first, std::span<const Sample> samples) override {
+    const auto count = static_cast<int64_t>(samples.size());
+    DTRAIN_CHECK(first >= 0 && count <= schema_.samples - first);
+    write_rows(inputs_, first, samples, &Sample::input);
+    write_rows(targets_, first, samples, &Sample::target);
+    std::vector<uint64_t> checksums;
+    for (const Sample& sample : samples) checksums.push_back(sample_checksum(sample.input, sample.target));
+    write_at(checksums_at_ + first * kWord, std::as_bytes(std::span(checksums)));
+    std::fill_n(written_.begin() + first, count, 1);
   }
 
-  void finish(const Extras& extras) override {
-    check(extras);
-    for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
-      write_at(stored.offsets_at, std::as_bytes(std::span(stored.offsets)));
-    }
-    write_at(checksums_at_, std::as_bytes(std::span(checksums_)));
-    write_at(group_, std::as_bytes(std::span(extras.group)));
-    write_index(extras);
+  void finish(const Index& index) override {
+    check(index);
+    write_index(index);
     if (const int code = out_.sync()) fail_to_write("fsync", temporary_, code);
     if (const int code = out_.close()) fail_to_write("close", temporary_, code);
     put_in_place(real_file_system(), temporary_, file_);
@@ -76,31 +75,89 @@ class FileWriter : public Writer {
   // Inputs or targets, and their place in the file.
   struct Stored {
     Field field;
-    std::vector<int64_t> offsets;  // in rows; empty: fixed size
+    int64_t rows = 0;  // of all samples
     int64_t values_at = 0, offsets_at = 0;
   };
 
-  std::vector<int64_t> offsets_of(const Field& field, const std::vector<int64_t>& rows) const {
-    DTRAIN_CHECK(rows.size() == (field.variable() ? static_cast<size_t>(schema_.samples) : 0));
-    std::vector<int64_t> offsets;
-    if (!field.variable()) return offsets;
-    offsets.push_back(0);
-    for (const int64_t count : rows) {
-      DTRAIN_CHECK(count >= 0);
-      offsets.push_back(offsets.back() + count);
+  static constexpr int64_t kWord = 8;      // bytes of an offset, a group, an id or a checksum
+  static constexpr int64_t kPiece = 8192;  // values that are in memory at once
+
+  int64_t rows_in(const Field& field, const std::function<int64_t(int64_t)>& rows_of) const {
+    DTRAIN_CHECK(field.variable() == static_cast<bool>(rows_of));
+    if (!field.variable()) return schema_.samples;
+    int64_t rows = 0;
+    for (int64_t id = 0; id < schema_.samples; ++id) {
+      const int64_t more = rows_of(id);
+      DTRAIN_CHECK(more >= 0);
+      rows += more;
     }
-    DTRAIN_CHECK(offsets.back() > 0, "no sample has a row");
-    return offsets;
+    DTRAIN_CHECK(rows > 0, "no sample has a row");
+    return rows;
   }
 
-  void write_rows(const Stored& stored, int64_t id, std::span<const std::byte> bytes) const {
-    const auto at = static_cast<size_t>(id);
-    const int64_t first = stored.offsets.empty() ? id : stored.offsets[at];
-    const int64_t rows = stored.offsets.empty() ? 1 : stored.offsets[at + 1] - first;
+  // They are kept in the file alone: write() reads those that it needs.
+  void write_offsets(const Stored& stored, const std::function<int64_t(int64_t)>& rows_of) const {
+    if (!stored.field.variable()) return;
+    int64_t offset = 0;
+    const auto next = [&](int64_t id) { return id == 0 ? 0 : offset += rows_of(id - 1); };
+    write_words(stored.offsets_at, {schema_.samples + 1, next}, 0);
+  }
+
+  // Writes the values and returns their hash.
+  uint64_t write_words(int64_t place, const Column<int64_t>& column, uint64_t seed) const {
+    RunningHash hash(seed);
+    in_pieces(column, [&](int64_t first, std::span<const int64_t> values) {
+      write_at(place + first * kWord, std::as_bytes(values));
+      hash.add(std::as_bytes(values));
+    });
+    return hash.value();
+  }
+
+  static void in_pieces(const Column<int64_t>& column,
+                        const std::function<void(int64_t, std::span<const int64_t>)>& use) {
+    std::vector<int64_t> values;
+    for (int64_t first = 0; first < column.size; first += kPiece) {
+      values.clear();
+      for (int64_t i = first; i < std::min(column.size, first + kPiece); ++i) values.push_back(column.at(i));
+      use(first, values);
+    }
+  }
+
+  // The hash of `words` words that are in the file.
+  uint64_t hash_of(int64_t place, int64_t words, uint64_t seed) const {
+    RunningHash hash(seed);
+    for (int64_t first = 0; first < words; first += kPiece) {
+      const std::vector<int64_t> piece = read_words(place + first * kWord, std::min(kPiece, words - first));
+      hash.add(std::as_bytes(std::span(piece)));
+    }
+    return hash.value();
+  }
+
+  std::vector<int64_t> read_words(int64_t place, int64_t count) const {
+    std::vector<int64_t> words(static_cast<size_t>(count));
+    const int code = out_.read_all_at(std::as_writable_bytes(std::span(words)), place);
+    if (code != 0) throw OutputError(str("cannot read ", temporary_.string(), " back: it was changed while in use"));
+    return words;
+  }
+
+  void write_rows(const Stored& stored, int64_t first, std::span<const Sample> samples,
+                  std::span<const std::byte> Sample::*part) const {
     const int64_t row_bytes = stored.field.row_bytes();
-    DTRAIN_CHECK(static_cast<int64_t>(bytes.size()) == rows * row_bytes, "sample ", id, " of ", bytes.size(),
-                 " bytes, not ", rows * row_bytes);
-    write_at(stored.values_at + first * row_bytes, bytes);
+    std::vector<int64_t> offsets;
+    if (stored.field.variable()) {
+      offsets = read_words(stored.offsets_at + first * kWord, static_cast<int64_t>(samples.size()) + 1);
+    }
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const int64_t rows = offsets.empty() ? 1 : offsets[i + 1] - offsets[i];
+      DTRAIN_CHECK(static_cast<int64_t>((samples[i].*part).size()) == rows * row_bytes, "sample ",
+                   first + static_cast<int64_t>(i), " of ", (samples[i].*part).size(), " bytes, not ",
+                   rows * row_bytes);
+    }
+    const int64_t place = stored.values_at + (offsets.empty() ? first : offsets.front()) * row_bytes;
+    if (samples.size() == 1) return write_at(place, samples[0].*part);
+    std::vector<std::byte> bytes;
+    for (const Sample& sample : samples) bytes.insert(bytes.end(), (sample.*part).begin(), (sample.*part).end());
+    write_at(place, bytes);
   }
 
   [[noreturn]] void fail_hdf5(const std::string& operation) const {
@@ -131,13 +188,14 @@ class FileWriter : public Writer {
 
   void create_stored(const h5::Handle& file, const std::string& name, Stored& stored) const {
     const bool variable = stored.field.variable();
-    Shape shape{static_cast<hsize_t>(variable ? stored.offsets.back() : schema_.samples)};
+    Shape shape{static_cast<hsize_t>(stored.rows)};
     shape.insert(shape.end(), stored.field.shape.begin() + (variable ? 1 : 0), stored.field.shape.end());
     if (variable) create_group(file, name.c_str());
     stored.values_at =
         offset_of(create_dataset(file, variable ? name + "/values" : name, type_of(stored.field.element), shape));
     if (variable) {
-      stored.offsets_at = offset_of(create_dataset(file, name + "/offsets", H5T_STD_I64LE, {stored.offsets.size()}));
+      stored.offsets_at = offset_of(
+          create_dataset(file, name + "/offsets", H5T_STD_I64LE, {static_cast<hsize_t>(schema_.samples) + 1}));
     }
   }
 
@@ -184,15 +242,16 @@ class FileWriter : public Writer {
     if (const int code = out_.write_all_at(bytes, offset)) fail_to_write("write", temporary_, code);
   }
 
-  void check(const Extras& extras) const {
+  void check(const Index& index) const {
     const auto samples = static_cast<size_t>(schema_.samples);
-    DTRAIN_CHECK(extras.source.size() == samples && extras.group.size() == samples);
+    DTRAIN_CHECK(index.source.size == schema_.samples && index.group.size == schema_.samples);
     for (size_t id = 0; id < samples; ++id) DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
     std::vector<bool> in_split(samples);
-    for (const auto& [name, ids] : extras.splits) {
+    for (const auto& [name, ids] : index.splits) {
       const bool known = std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
       DTRAIN_CHECK(known, "split ", name);
-      for (const int64_t id : ids) {
+      for (int64_t i = 0; i < ids.size; ++i) {
+        const int64_t id = ids.at(i);
         DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)], "sample ", id, " in ",
                      name);
         in_split[static_cast<size_t>(id)] = true;
@@ -200,37 +259,34 @@ class FileWriter : public Writer {
     }
     for (const char* name :
          {"format", "version", "task", "num_samples", "checksum", "index_checksum", kAttributesChecksum}) {
-      DTRAIN_CHECK(extras.attributes.count(name) == 0, "attribute ", name);
+      DTRAIN_CHECK(index.attributes.count(name) == 0, "attribute ", name);
     }
   }
 
-  // Writes what is known only at the end: splits, sources and attributes.
-  void write_index(const Extras& extras) const {
+  // Writes what is known only at the end: splits, sources, groups and attributes. The hash of all of them is chained as
+  // index_checksum() says (layout.h).
+  void write_index(const Index& index) const {
     const h5::SilentErrors silent;
     const h5::Handle access = h5::file_access();
     h5::Handle file(H5Fopen(temporary_.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose);
     if (!file) fail_hdf5("open");
-    std::string source_bytes;
-    std::vector<int64_t> source_offsets{0};
-    for (const std::string& source : extras.source) {
-      source_bytes += source;
-      source_offsets.push_back(static_cast<int64_t>(source_bytes.size()));
-    }
     create_group(file, "/source");
-    write_dataset(file, "/source/bytes", H5T_STD_U8LE, std::as_bytes(std::span(source_bytes)));
-    write_dataset(file, "/source/offsets", H5T_STD_I64LE, std::as_bytes(std::span(source_offsets)));
+    uint64_t hash = write_texts(file, "/source", index.source);
+    hash = write_words(group_, index.group, hash);
     create_group(file, "/splits");
-    for (const auto& [name, ids] : extras.splits) {
-      write_dataset(file, "/splits/" + name, H5T_STD_I64LE, std::as_bytes(std::span(ids)));
+    for (const auto& [name, ids] : index.splits) {
+      hash = write_column(file, "/splits/" + name, ids, xxh64(std::as_bytes(std::span(name)), hash));
     }
-    Attributes attributes = extras.attributes;
+    for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
+      if (stored.field.variable()) hash = hash_of(stored.offsets_at, schema_.samples + 1, hash);
+    }
+    Attributes attributes = index.attributes;
     attributes["format"] = "dtrain";
     attributes["task"] = schema_.task;
     attributes["version"] = kFormatVersion;
     attributes["num_samples"] = schema_.samples;
-    attributes["checksum"] = xxh64(std::as_bytes(std::span(checksums_)));
-    attributes["index_checksum"] =
-        index_checksum(source_bytes, source_offsets, extras.group, extras.splits, inputs_.offsets, targets_.offsets);
+    attributes["checksum"] = hash_of(checksums_at_, schema_.samples, 0);
+    attributes["index_checksum"] = hash;
     attributes[kAttributesChecksum] = attributes_checksum(attributes);
     for (const auto& [name, value] : attributes) write_attribute(file, name, value);
     if (!file.close()) fail_hdf5("close");
@@ -242,13 +298,52 @@ class FileWriter : public Writer {
     if (!group) fail_hdf5(str("create ", name, " in"));
   }
 
-  void write_dataset(const h5::Handle& file, const std::string& name, hid_t type,
-                     std::span<const std::byte> bytes) const {
-    h5::Handle dataset = create_dataset(file, name, type, {bytes.size() / H5Tget_size(type)});
-    if (!bytes.empty() && H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
+  // Writes `bytes` and `offsets` of the texts; returns the chained hash of both.
+  uint64_t write_texts(const h5::Handle& file, const std::string& group, const Column<std::string>& texts) const {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < texts.size; ++i) bytes += static_cast<int64_t>(texts.at(i).size());
+    h5::Handle dataset = create_dataset(file, group + "/bytes", H5T_STD_U8LE, {static_cast<hsize_t>(bytes)});
+    RunningHash hash;
+    std::string piece;
+    int64_t place = 0;
+    for (int64_t i = 0; i < texts.size; ++i) {
+      piece += texts.at(i);
+      if (static_cast<int64_t>(piece.size()) < kPiece * kWord && i + 1 < texts.size) continue;
+      write_part(dataset, group + "/bytes", H5T_STD_U8LE, place, std::as_bytes(std::span(piece)));
+      hash.add(std::as_bytes(std::span(piece)));
+      place += static_cast<int64_t>(piece.size());
+      piece.clear();
+    }
+    if (!dataset.close()) fail_hdf5(str("close ", group, "/bytes in"));
+    int64_t offset = 0;
+    const auto next = [&](int64_t i) { return i == 0 ? 0 : offset += static_cast<int64_t>(texts.at(i - 1).size()); };
+    return write_column(file, group + "/offsets", {texts.size + 1, next}, hash.value());
+  }
+
+  // Returns the hash of the values.
+  uint64_t write_column(const h5::Handle& file, const std::string& name, const Column<int64_t>& column,
+                        uint64_t seed) const {
+    h5::Handle dataset = create_dataset(file, name, H5T_STD_I64LE, {static_cast<hsize_t>(column.size)});
+    RunningHash hash(seed);
+    in_pieces(column, [&](int64_t first, std::span<const int64_t> values) {
+      write_part(dataset, name, H5T_STD_I64LE, first, std::as_bytes(values));
+      hash.add(std::as_bytes(values));
+    });
+    if (!dataset.close()) fail_hdf5(str("close ", name, " in"));
+    return hash.value();
+  }
+
+  // Writes elements from element `first`.
+  void write_part(const h5::Handle& dataset, const std::string& name, hid_t type, int64_t first,
+                  std::span<const std::byte> bytes) const {
+    if (bytes.empty()) return;
+    const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
+    const auto start = static_cast<hsize_t>(first), count = static_cast<hsize_t>(bytes.size() / H5Tget_size(type));
+    const h5::Handle memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
+    if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &count, nullptr) < 0 ||
+        H5Dwrite(dataset.get(), type, memory.get(), space.get(), H5P_DEFAULT, bytes.data()) < 0) {
       fail_hdf5(str("write ", name, " to"));
     }
-    if (!dataset.close()) fail_hdf5(str("close ", name, " in"));
   }
 
   void write_attribute(const h5::Handle& file, const std::string& name, const Attribute& value) const {
@@ -277,7 +372,6 @@ class FileWriter : public Writer {
 
   const std::filesystem::path file_, temporary_;
   const Schema schema_;
-  std::vector<uint64_t> checksums_;
   std::vector<unsigned char> written_;
   Stored inputs_, targets_;
   int64_t checksums_at_ = 0, group_ = 0;  // offsets in the file
@@ -287,10 +381,28 @@ class FileWriter : public Writer {
 
 }  // namespace
 
+std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema, const RowCounts& rows) {
+  return std::make_unique<FileWriter>(file, schema, rows);
+}
+
 std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema,
                                        const std::vector<int64_t>& input_rows,
                                        const std::vector<int64_t>& target_rows) {
-  return std::make_unique<FileWriter>(file, schema, input_rows, target_rows);
+  const auto counts = [&](const Field& field, const std::vector<int64_t>& rows) -> std::function<int64_t(int64_t)> {
+    DTRAIN_CHECK(rows.size() == (field.variable() ? static_cast<size_t>(schema.samples) : 0));
+    if (!field.variable()) return {};
+    return [&](int64_t id) { return rows[static_cast<size_t>(id)]; };
+  };
+  return create(file, schema, RowCounts{counts(schema.input, input_rows), counts(schema.target, target_rows)});
+}
+
+void Writer::finish(const Extras& extras) {
+  const auto column = []<typename T>(const std::vector<T>& values) {
+    return Column<T>{static_cast<int64_t>(values.size()), [&](int64_t i) { return values[static_cast<size_t>(i)]; }};
+  };
+  Index index{.source = column(extras.source), .group = column(extras.group), .attributes = extras.attributes};
+  for (const auto& [name, ids] : extras.splits) index.splits[name] = column(ids);
+  finish(index);
 }
 
 }  // namespace dtrain::data

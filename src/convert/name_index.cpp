@@ -1,0 +1,62 @@
+#include "convert/name_index.h"
+
+#include <filesystem>
+#include <span>
+
+#include "core/hash.h"
+#include "core/unicode.h"
+
+namespace dtrain::convert {
+namespace {
+
+uint64_t hash_of(const std::string& text) { return xxh64(std::as_bytes(std::span(text))); }
+
+}  // namespace
+
+std::string without_extension(const std::string& name) {
+  return std::filesystem::path(name).replace_extension().generic_string();
+}
+
+NameIndex::NameIndex(const SampleList& samples) : samples_(samples), ambiguous_(samples.size()) {
+  const auto stem_of = [&](uint32_t sample) { return without_extension(samples.name(sample)); };
+  for (uint32_t sample = 0; sample < samples.size(); ++sample) {
+    const std::string stem = stem_of(sample);
+    if (const auto other = by_stem_.find(hash_of(stem), [&](uint32_t known) { return stem_of(known) == stem; }))
+      ambiguous_[*other] = true;
+    else
+      by_stem_.insert(sample, [&](uint32_t known) { return hash_of(stem_of(known)); });
+    if (!samples.are_elements()) by_name_.insert(sample, [&](uint32_t known) { return hash_of(samples.name(known)); });
+  }
+  for (uint32_t sample = 0; sample < samples.size(); ++sample) add_composed(sample);
+}
+
+// Names as they are come before those in NFC.
+void NameIndex::add_composed(uint32_t sample) {
+  const std::string name = samples_.name(sample), composed = nfc(name);
+  if (composed == name) return;  // most names, which are ASCII
+  for (const std::string& one : {composed, without_extension(composed)}) {
+    if (find_as_it_is(one)) continue;
+    const auto [found, fresh] = composed_.emplace(one, Found{.sample = sample});
+    if (!fresh && found->second.sample != sample) found->second.ambiguous = true;
+  }
+}
+
+std::optional<NameIndex::Found> NameIndex::find(const std::string& name) const {
+  const std::optional<Found> found = find_as_it_is(name);
+  if (found) return found;
+  const auto composed = composed_.find(name);
+  return composed == composed_.end() ? std::nullopt : std::optional(composed->second);
+}
+
+std::optional<NameIndex::Found> NameIndex::find_as_it_is(const std::string& name) const {
+  const std::optional<uint32_t> exact =
+      samples_.are_elements() ? samples_.element_named(name)
+                              : by_name_.find(hash_of(name), [&](uint32_t i) { return samples_.name(i) == name; });
+  if (exact) return Found{.sample = *exact};
+  const auto has_stem = [&](uint32_t sample) { return without_extension(samples_.name(sample)) == name; };
+  const std::optional<uint32_t> stem = by_stem_.find(hash_of(name), has_stem);
+  if (!stem) return std::nullopt;
+  return Found{.sample = *stem, .ambiguous = ambiguous_[*stem]};
+}
+
+}  // namespace dtrain::convert

@@ -1,0 +1,200 @@
+#include "formats/npz_array.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/check.h"
+#include "core/machine.h"
+#include "core/running_hash.h"
+#include "core/strings.h"
+#include "formats/npz.h"
+
+namespace dtrain::formats {
+namespace {
+
+constexpr size_t kBlockBytes = size_t{1} << 18;
+
+// What tells a file from itself before a change.
+using Identity = std::tuple<ino_t, off_t, int64_t, int64_t>;
+
+Identity identity_of(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return {};
+  return {status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
+// Blocks of an equal number of elements, of which the last ones that were used are kept.
+class NpzArray::Reader {
+ public:
+  Reader(const std::filesystem::path& path, const std::string& name)
+      : path_(path), name_(name), identity_(identity_of(path)), file_(std::make_unique<NpzFile>(path)) {}
+
+  // Compares the array's size with its header, and libzip its checksum.
+  void read_once() {
+    std::vector<std::byte> beginning(kNpyHeaderBytes);
+    restart();
+    beginning.resize(member_->read(beginning));
+    header_ = parse_npy_header(beginning);
+    const uint64_t declared = header_.file_bytes();
+    const bool whole = declared <= static_cast<uint64_t>(kMostBytes) || (header_.fortran && header_.shape.size() > 1);
+    std::vector<std::byte> all, piece = beginning;
+    RunningHash hash;
+    uint64_t bytes = 0;
+    while (!piece.empty() && bytes <= declared) {
+      hash.add(piece);
+      bytes += piece.size();
+      if (whole) all.insert(all.end(), piece.begin(), piece.end());
+      piece.resize(kBlockBytes);
+      piece.resize(member_->read(piece));
+    }
+    if (bytes > declared) {
+      throw DataError(str("damaged: the header declares ", header_.type(), " ", header_.shape_text(), " (",
+                          declared - header_.data_offset, " bytes), but more follow"));
+    }
+    static_cast<void>(parse_npy_header(beginning, bytes));
+    // Each thread uses the blocks of a sample; those of the others must not be gone before it has read them all.
+    const int64_t samples = header_.shape.empty() ? 1 : std::max<int64_t>(header_.shape[0], 1);
+    const size_t in_sample = static_cast<size_t>(header_.elements() / samples * header_.item_bytes) / kBlockBytes + 2;
+    most_blocks_ =
+        std::max(static_cast<size_t>(kMostBytes) / kBlockBytes, 2 * static_cast<size_t>(usable_cores()) * in_sample);
+    checksum_ = hash.value();
+    if (whole) whole_.emplace(parse_npy(std::move(all)));
+    member_.reset();
+  }
+
+  const NpyHeader& header() const { return header_; }
+  uint64_t checksum() const { return checksum_; }
+
+  template <typename Convert>
+  auto elements(int64_t first, int64_t count, const Convert& convert) {
+    if (whole_) return convert(*whole_, first, count);
+    DTRAIN_CHECK(first >= 0 && count >= 0 && count <= header_.elements() - first, first, " + ", count);
+    const int64_t in_block = block_elements(), index = first / in_block;
+    const std::shared_ptr<const NpyArray> block = this->block(index);
+    if (first + count <= (index + 1) * in_block) return convert(*block, first - index * in_block, count);
+    auto result = convert(*block, first - index * in_block, (index + 1) * in_block - first);
+    const auto rest = elements((index + 1) * in_block, first + count - (index + 1) * in_block, convert);
+    result.insert(result.end(), rest.begin(), rest.end());
+    return result;
+  }
+
+ private:
+  int64_t block_elements() const { return static_cast<int64_t>(kBlockBytes) / header_.item_bytes; }
+
+  std::shared_ptr<const NpyArray> block(int64_t index) {
+    const std::lock_guard guard(lock_);
+    const auto found = blocks_.find(index);
+    if (found != blocks_.end()) return found->second;
+    try {
+      return read(index);
+    } catch (const DataError& error) {
+      fail(error.what());
+    }
+  }
+
+  std::shared_ptr<const NpyArray> read(int64_t index) {
+    const int64_t first = index * block_elements();
+    const uint64_t begin = header_.data_offset + static_cast<uint64_t>(first * header_.item_bytes);
+    move_to(begin);
+    NpyArray block{.header = header_, .file = {}};
+    block.header.data_offset = 0;
+    block.header.shape = {std::min(block_elements(), header_.elements() - first)};
+    block.file.resize(static_cast<size_t>(block.header.elements() * header_.item_bytes));
+    read_fully(block.file);
+    if (identity_of(path_) != identity_) fail("it was changed");
+    if (blocks_.size() >= most_blocks_) blocks_.erase(blocks_.begin());
+    return blocks_.emplace(index, std::make_shared<const NpyArray>(std::move(block))).first->second;
+  }
+
+  void restart() {
+    member_.emplace(*file_, name_);
+    position_ = 0;
+  }
+
+  void move_to(uint64_t position) {
+    if (!member_) restart();
+    if (position_ == position) return;
+    if (member_->seek(position)) {
+      position_ = position;
+      return;
+    }
+    if (position < position_) restart();
+    std::vector<std::byte> passed;
+    while (position_ < position) {
+      passed.resize(std::min<uint64_t>(position - position_, kBlockBytes));
+      read_fully(passed);
+    }
+  }
+
+  void read_fully(std::span<std::byte> out) {
+    const size_t got = member_->read(out);
+    position_ += got;
+    if (got < out.size()) throw DataError("it ends early");
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(str(path_.string(), " cannot be read again: its array ", name_, ": ", why,
+                    ". Leave the file as it is until it is converted"),
+                DataError("").exit_code());
+  }
+
+  const std::filesystem::path path_;
+  const std::string name_;
+  const Identity identity_;
+  NpyHeader header_;
+  uint64_t checksum_ = 0;
+  size_t most_blocks_ = 1;
+  std::optional<NpyArray> whole_;
+
+  std::mutex lock_;  // guards what follows
+  std::unique_ptr<NpzFile> file_;
+  std::optional<NpzFile::Member> member_;
+  uint64_t position_ = 0;  // of the member
+  std::map<int64_t, std::shared_ptr<const NpyArray>> blocks_;
+};
+
+NpzArray::NpzArray(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
+NpzArray::~NpzArray() = default;
+
+std::unique_ptr<NpzArray> NpzArray::open(const std::filesystem::path& file, const std::string& name) {
+  if (!NpzFile(file).has(name)) return nullptr;
+  auto reader = std::make_unique<Reader>(file, name);
+  try {
+    reader->read_once();
+  } catch (const DataError& error) {
+    throw DataError(str("its array ", name, ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    throw DataError(str("its array ", name, " does not fit into memory"));
+  }
+  return std::unique_ptr<NpzArray>(new NpzArray(std::move(reader)));
+}
+
+const NpyHeader& NpzArray::header() const { return reader_->header(); }
+uint64_t NpzArray::checksum() const { return reader_->checksum(); }
+
+std::vector<float> NpzArray::to_float32(int64_t first, int64_t count) const {
+  return reader_->elements(first, count,
+                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_float32(at, n); });
+}
+
+std::vector<int64_t> NpzArray::to_int64(int64_t first, int64_t count) const {
+  return reader_->elements(first, count,
+                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_int64(at, n); });
+}
+
+std::vector<uint8_t> NpzArray::to_uint8(int64_t first, int64_t count) const {
+  return reader_->elements(first, count,
+                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_uint8(at, n); });
+}
+
+}  // namespace dtrain::formats
