@@ -3,28 +3,21 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/row_set.h"
 #include "data/loader/loader.h"
+#include "data/loader/sample_check.h"
+#include "data/order/splits.h"
 #include "support/count_allocations.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
 namespace {
-
-int64_t read_calls() {
-  std::ifstream file("/proc/self/io");
-  std::string name;
-  for (int64_t value = 0; file >> name >> value;) {
-    if (name == "syscr:") return value;
-  }
-  return -1;
-}
 
 struct Cost {
   double allocations, reads;
@@ -41,12 +34,12 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
   Loader loader(store, ids, spec, options, {0, 1});
   while (!loader.done()) loader.next();
   // Count from before the seek: here the readers are idle, and during the seek they begin to read ahead.
-  const int64_t allocations_before = testing::allocations_of_process(), reads_before = read_calls();
+  const int64_t allocations_before = testing::allocations_of_process(), reads_before = testing::file_calls_of_process();
   loader.seek(0);
   while (!loader.done()) loader.next();
   const auto samples = static_cast<double>(batch_size * batches);
   return {static_cast<double>(testing::allocations_of_process() - allocations_before) / samples,
-          static_cast<double>(read_calls() - reads_before) / samples};
+          static_cast<double>(testing::file_calls_of_process() - reads_before) / samples};
 }
 
 void expect_cheap(const Store& store, const SampleSpec& spec) {
@@ -83,6 +76,45 @@ TEST(Cost, ASequenceNeedsTwoReadsAndNoAllocation) {
   SampleSpec spec;
   spec.kind = SampleSpec::Kind::kRows;
   expect_cheap(*open_file(folder / "d.h5"), spec);
+}
+
+// What a start of training holds for each sample of a large file: ids of the splits, and their order in an epoch.
+TEST(Cost, AMillionSamplesStartWithFewBytesAndOneReadEach) {
+  constexpr int64_t kSamples = 1'000'000, kBatch = 256;
+  const testing::TempDir folder;
+  const Schema schema{"module", {Element::kFloat32, {8}}, {Element::kFloat32, {}}, kSamples, 0};
+  const std::vector<std::byte> input(32), target(4);
+  const std::vector<Writer::Sample> run(1000, {input, target});
+  const auto writer = Writer::create(folder / "d.h5", schema);
+  for (int64_t first = 0; first < kSamples; first += 1000) writer->write(first, run);
+  Writer::Index index;
+  index.source = {kSamples, [](int64_t id) { return std::to_string(id); }};
+  index.group = {kSamples, [](int64_t id) { return id; }};
+  index.splits["train"] = {kSamples / 10 * 9, [](int64_t i) { return i; }};
+  index.splits["val"] = {kSamples / 10, [](int64_t i) { return kSamples / 10 * 9 + i; }};
+  writer->finish(index);
+
+  SampleSpec spec;
+  spec.kind = SampleSpec::Kind::kRows;
+  LoaderOptions options;
+  options.batch_size = options.global_batch = kBatch;
+  options.steps = 20;
+  options.threads = 2;
+  const int64_t allocations = testing::allocations_of_process(), calls = testing::file_calls_of_process();
+  const int64_t bytes = testing::peak_bytes_of([&] {
+    const std::unique_ptr<Store> store = open_file(folder / "d.h5");
+    const Splits split = splits(*store, 0.1, 1);
+    check_samples(*store, spec);
+    Loader loader(*store, split.train, spec, options, {0, 1});
+    while (!loader.done()) loader.next();
+  });
+  const auto per_sample = [](int64_t count) { return static_cast<double>(count) / kSamples; };
+  const int64_t new_allocations = testing::allocations_of_process() - allocations;
+  std::cout << "bytes a sample: " << per_sample(bytes) << ", allocations: " << new_allocations
+            << ", reads a sample: " << per_sample(testing::file_calls_of_process() - calls) << "\n";
+  EXPECT_LT(per_sample(bytes), 40);
+  EXPECT_LT(new_allocations, 20'000);
+  EXPECT_LT(per_sample(testing::file_calls_of_process() - calls), 1.1);  // targets are checked; inputs only as used
 }
 
 }  // namespace
