@@ -121,6 +121,7 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
+  options.inference.add_verify(app);
   app.add_option("--data.on_bad_sample", options.on_bad_sample,
                  "stop at a sample that cannot be read, or skip it and say how many; default: as in training")
       ->check(CLI::IsMember({"stop", "skip"}));

@@ -198,6 +198,15 @@ void add_dataset_option(CLI::App& app, std::string* file, const std::string& tex
   app.add_option_function<std::string>("--dataset", set_file, text);
 }
 
+void InferenceOptions::add_verify(CLI::App& app) {
+  const auto set_verify = [this](const std::string& value) { verify = value == "true"; };
+  app.add_option_function<std::string>(
+         "--data.verify", set_verify,
+         "compare the samples of a data file with their checksums while they are read: true or false")
+      ->check(CLI::IsMember({"true", "false"}))
+      ->default_str("true");
+}
+
 void InferenceOptions::add_batch_size(CLI::App& app, const std::string& text) {
   app.add_option("--batch-size", batch_size, text)->check(whole_number(1, 1 << 20))->capture_default_str();
 }

@@ -72,8 +72,10 @@ struct InferenceOptions {
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
   int64_t threads = 0;      // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
+  bool verify = true;       // compares the samples of a data file with their checksums
 
-  void add_to(CLI::App&);  // all of them, in the order of the functions below
+  void add_to(CLI::App&);      // all of them, in the order of the functions below
+  void add_verify(CLI::App&);  // not among them: it is of the data
   void add_batch_size(CLI::App&, const std::string& text);
   void add_workers(CLI::App&);
   void add_threads(CLI::App&);

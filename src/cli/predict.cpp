@@ -327,6 +327,7 @@ int run_predict(const Arguments& arguments) {
                      ") they are from; its annotations beside the pictures give the crop. Default: each picture is the "
                      "crop of one head"))
       ->check(CLI::IsMember(convert::head_layouts()));
+  options.inference.add_verify(app);
   options.inference.add_to(app);
   app.add_option("--format", options.format, "csv or jsonl")
       ->check(CLI::IsMember({"csv", "jsonl"}))
