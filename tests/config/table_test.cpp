@@ -216,7 +216,7 @@ TEST(Table, TheShortNamesExist) {
 TEST(Table, NumbersRefuseWhatIsNone) {
   Config config;
   for (const Option& option : describe(config)) {
-    if (is_text(option) || is_bool(option) || is_interval(option)) continue;
+    if (is_text(option) || is_bool(option) || is_interval(option) || is_warm_up(option)) continue;
     for (const char* text : {"", " ", "1x", "nan", "inf", "-inf", "0xff", "010", "+1", " 1", "1 ", "1_000", "8,9", "8,",
                              ",8", "1e999", "-99999999999999999999999"}) {
       EXPECT_NE(assign(option, text), "") << option.path << " takes '" << text << "'";

@@ -26,8 +26,9 @@ TEST(WarmUp, ReadsStepsAndShares) {
 }
 
 TEST(WarmUp, RefusesEverythingElse) {
-  for (const char* text : {"", "-1", "1e3", "05", "5 epochs", "2epochs", "101%", "-5%", "%", "5%,5%", "5,6", "5%,",
-                           "0,5%", "1.5", "steps", "5%%", "9999999999", "nan%"}) {
+  for (const char* text : {"",      "-1",  "1e3",  "05",  "5 epochs", "2epochs", "101%",       "-5%",  "%",   "5%,5%",
+                           "5,6",   "5%,", "0,5%", "1x",  "nan",      "inf",     "-inf",       "0xff", "010", "+1",
+                           "1_000", "8,9", ",8",   "1.5", "steps",    "5%%",     "9999999999", "nan%"}) {
     WarmUp warm_up{.steps = 7};
     EXPECT_THAT(parse_warm_up(text, warm_up), HasSubstr("is not a warm-up; expected: 500 or 500steps, 5%")) << text;
     EXPECT_EQ(warm_up, (WarmUp{.steps = 7})) << text << " changed the value";

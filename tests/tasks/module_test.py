@@ -484,7 +484,9 @@ def a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step(folder)
     runner.train(folder, **options, train__batch_size=16).expect(0, "finished: all 4 steps")
     runner.train(folder, **options, train__batch_size=5, run__name="two", np=2).expect(0, "finished: all 6 steps")
     save(Mlp, folder / "net.pt")
-    runner.train(folder, **options, train__batch_size=17, run__name="any").expect(0, "finished: all 4 steps")
+    runner.train(folder, **options, train__batch_size=17, run__name="any", schedule__warmup_steps=500).expect(
+        0, "the learning rate rises for 500 steps (schedule.warmup_steps 500), and the run has 4, and reaches 1 % of --lr",
+        "use --schedule.warmup_steps 5%, which is 1 step", "finished: all 4 steps")
 
 
 def orders_of_sets_longer_than_the_trial(folder):
