@@ -171,6 +171,16 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
   return 0;
 }
 
+// --threads is the former name of --worker-counts. Threads of the network, which --threads means
+// elsewhere, do nothing here.
+Arguments with_worker_counts(Arguments arguments) {
+  const std::string former = "--threads";
+  for (std::string& word : arguments) {
+    if (word == former || word.starts_with(former + "=")) word.replace(0, former.size(), "--worker-counts");
+  }
+  return arguments;
+}
+
 }  // namespace
 
 int run_bench_data(const Arguments& arguments) {
@@ -181,15 +191,11 @@ int run_bench_data(const Arguments& arguments) {
   Options options;
   std::vector<std::string> names;
   for (const job::Accelerator& one : job::accelerators()) names.push_back(one.name);
-  const auto add_counts = [&](const char* name, const char* text) {
-    return app.add_option(name, options.bench.threads, text)
-        ->allow_extra_args(false)
-        ->delimiter(',')
-        ->check(whole_number(1, 1024));
-  };
-  CLI::Option* counts = add_counts(
-      "--worker-counts", "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)");
-  add_counts("--threads", "")->group("")->excludes(counts);  // its former name: those of the network are not used here
+  app.add_option("--worker-counts", options.bench.threads,
+                 "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->check(whole_number(1, 1024));
   app.add_option("--rounds", options.bench.rounds, "how often each is measured")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
@@ -199,7 +205,7 @@ int run_bench_data(const Arguments& arguments) {
   app.add_option("--emulate", options.accelerator,
                  "how many accelerators of MLPerf Storage this machine feeds (one process): " + join(names, ", "));
   options.output.add_to(app);
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
+  const std::optional<config::Loaded> loaded = parse_with_config(app, with_worker_counts(arguments));
   if (!loaded) return 0;
   if (!options.accelerator.empty()) {
     job::accelerator_named(options.accelerator);  // before anything is measured

@@ -35,13 +35,10 @@ std::vector<std::string> members(const std::string& type) {
   return split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
-// An option that is accepted and that no help lists: it has no group.
-bool is_hidden(const CLI::Option& option) { return option.get_group().empty(); }
-
 ListedFlags listed(const CLI::App& app) {
   ListedFlags listed;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || is_hidden(*option)) continue;  // no names: a positional argument
+    if (option->get_lnames().empty()) continue;  // a positional argument
     ManualFlag flag{{}, "", {}, option->get_description(), ""};
     for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
     if (option->get_items_expected_max() > 0) {
@@ -95,7 +92,7 @@ std::vector<std::string> in_own_words(const CLI::App& app, const std::vector<std
   for (const config::Option& option : config::describe(scratch)) {
     const std::vector<std::string> names = option.names();
     const auto own = std::ranges::find_if(names, has);
-    if (own == names.end() || is_hidden(*app.get_option("--" + *own))) continue;
+    if (own == names.end()) continue;
     for (const std::string& name : names) {
       if (!has(name)) own_words["--" + name] = "--" + *own;
     }

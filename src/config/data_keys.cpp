@@ -26,7 +26,7 @@ std::vector<Option> data_keys(Data& data) {
       {.path = "data.workers",
        .alias = "workers",
        .target = &data.workers,
-       .text = "reader threads per rank; 0: derived from the cores of the rank",
+       .text = "reader threads per rank; 0: from the cores of the rank",
        .range = between(0, 1024)},
       {.path = "data.prefetch",
        .target = &data.prefetch,

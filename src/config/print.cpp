@@ -118,7 +118,9 @@ std::string alias_help_text() {
   std::vector<const Option*> named;
   for (const char* alias : kCommonFirst) named.push_back(find_flag(table, alias));
   for (const Option& option : table) {
-    if (!option.alias.empty() && std::ranges::find(named, &option) == named.end()) named.push_back(&option);
+    const bool is_of_all_runs = *option.scope.text == '\0';
+    const bool is_named = std::ranges::find(named, &option) != named.end();
+    if (!option.alias.empty() && is_of_all_runs && !is_named) named.push_back(&option);
   }
   std::string out;
   for (const Option* option : named) {

@@ -22,8 +22,9 @@ std::string to_yaml(const Config&, const std::vector<std::string>& keys,
 // of what it trains.
 std::string hash(const Config&);
 
-std::string help_text();           // the keys by section, with alias, default, range, text
-std::string alias_help_text();     // the keys that have a short name, the most common first: --alias, text, default
+std::string help_text();  // the keys by section, with alias, default, range, text
+// The keys of all runs that have a short name, the most common first: --alias, text, default.
+std::string alias_help_text();
 std::string reference_markdown();  // docs/configuration.md
 
 }  // namespace dtrain::config

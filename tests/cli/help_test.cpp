@@ -110,7 +110,6 @@ TEST(Flags, OfOtherNamesAreTheAppsOwn) {
   for (const char* name : {"--dataset", "--device", "--threads", "--batch-size", "--amp", "--module", "--out"}) {
     app.add_option(name, text);
   }
-  app.add_option("--seed", text)->group("");  // hidden: of another meaning
   const auto own = [&](const std::vector<std::string>& words) { return in_own_words(app, words); };
   EXPECT_THAT(own({"run", "--data", "a.h5", "--data.file=--data", "--device.type", "cpu", "--device.threads=2"}),
               ElementsAre("run", "--dataset", "a.h5", "--dataset=--data", "--device", "cpu", "--threads=2"));
