@@ -37,9 +37,6 @@ class Task {
   // DataError if the file is not for this task. Call it before samples() is used with this file: what samples() asks of
   // a target may depend on the file.
   virtual void check(const data::Store&) = 0;
-  // Why a training step on a micro-batch of so many samples fails where others do not, as check() found by a trial: one
-  // sample is too few for batch norm over one value of each channel. "": it did not fail, or was not tried.
-  virtual std::string fails_to_train_on(int64_t /*samples*/) const { return ""; }
 
   virtual Loss loss(const data::Batch&) = 0;
   // Weight that `samples` samples will have. Need not be exact, but must be equal on all ranks.

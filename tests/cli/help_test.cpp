@@ -41,9 +41,9 @@ std::vector<std::string> listed_flags(const std::string& help) {
 }
 
 Page page_of(const std::string& command, int (*run)(const Arguments&)) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   EXPECT_EQ(run({"--help"}), 0);
-  return {command, run, listed_flags(testing::internal::GetCapturedStdout())};
+  return {command, run, listed_flags(::testing::internal::GetCapturedStdout())};
 }
 
 std::vector<Page> pages() {

@@ -10,7 +10,8 @@ RULES = {
     "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/world\.cpp|src/config/|src/core/vector_set\.cpp)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
     # A forked process must not run the destructors of its parent.
-    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/main|src/data/hdf5/probe_process)\.cpp", "throw; only abort_job() (dist/world.h), main() and the forks of probe_process.cpp exit immediately"),
+    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/main|src/data/hdf5/probe_process|src/job/signals)\.cpp",
+              "throw; only abort_job() (dist/world.h), main(), the forks of probe_process.cpp and the handler of an early signal exit immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
     "at::parallel_for": (r"\bat::parallel_(for|reduce)\b", CODE, r"^src/layers/intra_op\.cpp", "it runs on one thread here: intra_op_for() in layers/intra_op.h"),
     # What a launch returns may be the error of any earlier kernel, which handlers know as LibTorch's.

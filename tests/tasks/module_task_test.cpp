@@ -170,10 +170,9 @@ TEST_F(ModuleTest, WithoutDataItIsTriedOnMoreKindsOfInputs) {
 }
 
 TEST_F(ModuleTest, SaysThatOneSampleIsTooFewForATrainingStep) {
-  const TokenStore store({10}, 9);
   const std::string normalized = "  x = x.matmul(self.weight)\n";
   const std::string good = normalized + "  return x - x.mean(1, True)\n";
-  EXPECT_EQ(checked(with_code(good), store)->fails_to_train_on(1), "");
+  EXPECT_THAT(examine(with_code(good), {made_up({.input = {10}})}, kMse).untrainable, IsEmpty());
   // As a script of torch.nn.BatchNorm1d does, and as a traced one, which sets running_var to 0 / 0.
   const std::string scripted =
       normalized +
@@ -183,11 +182,10 @@ TEST_F(ModuleTest, SaysThatOneSampleIsTooFewForATrainingStep) {
                              "self.training, 0.1, 0.00001, False)\n";
   for (const auto& [code, why] : {std::pair{scripted, "Expected more than 1 value per channel"},
                                   std::pair{traced, "running_var becomes nan at [0]"}}) {
-    const std::unique_ptr<Task> task = checked(with_code(code), store);
-    EXPECT_THAT(task->fails_to_train_on(1), HasSubstr(why));
-    EXPECT_EQ(task->fails_to_train_on(3), "");
-    EXPECT_THAT(to_text(examine(with_code(code), {made_up({.input = {10}})}, kMse)),
-                HasSubstr("warning     cannot be trained on 1 sample: "));
+    const Contract contract = examine(with_code(code), {made_up({.input = {10}})}, kMse);
+    ASSERT_EQ(contract.untrainable.size(), 1u);
+    EXPECT_THAT(contract.untrainable.at(1), HasSubstr(why));
+    EXPECT_THAT(to_text(contract), HasSubstr("warning     cannot be trained on 1 sample: "));
   }
 }
 

@@ -55,18 +55,12 @@ class ModuleTask : public Task {
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
-    untrainable_ = contract.untrainable;
     // Where the number of targets differs, the number of classes may differ as well (positions in a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
     spec_.class_numbers.clear();
     if (loss_.classifies() && !facts_.classes.empty() && !data::class_names(store).empty()) {
       spec_.class_numbers = class_numbers(store, facts_.classes);
     }
-  }
-
-  std::string fails_to_train_on(int64_t samples) const override {
-    const auto found = untrainable_.find(samples);
-    return found == untrainable_.end() ? "" : found->second;
   }
 
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
@@ -181,7 +175,6 @@ class ModuleTask : public Task {
   std::string sha256_;
   bool said_ = false;  // the message about random numbers
   data::SampleSpec spec_;
-  std::map<int64_t, std::string> untrainable_;  // as of Contract
 };
 
 }  // namespace
