@@ -33,7 +33,7 @@ namespace {
 using dtrain::cli::Arguments;
 
 // If a standard descriptor is closed, the next file that is opened gets its number, and output would go into that file.
-// A closed standard output remains one that cannot be written: its results would be lost without a word.
+// A closed standard output remains one that cannot be written: its results would be lost silently.
 void occupy_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
