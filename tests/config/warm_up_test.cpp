@@ -8,21 +8,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
-WarmUp parsed(const std::string& text) {
+WarmUp parsed_warm_up(const std::string& text) {
   WarmUp warm_up{.steps = 7};
   EXPECT_EQ(parse_warm_up(text, warm_up), "") << text;
   return warm_up;
 }
 
 TEST(WarmUp, ReadsStepsAndShares) {
-  EXPECT_EQ(parsed("500"), (WarmUp{.steps = 500}));
-  EXPECT_EQ(parsed("500steps"), (WarmUp{.steps = 500}));
-  EXPECT_EQ(parsed("1step"), (WarmUp{.steps = 1}));
-  EXPECT_EQ(parsed("5%"), (WarmUp{.percent = 5}));
-  EXPECT_EQ(parsed("0.25%"), (WarmUp{.percent = 0.25}));
-  EXPECT_EQ(parsed("500steps,5%"), (WarmUp{.steps = 500, .percent = 5}));
-  EXPECT_EQ(parsed("5%, 500"), (WarmUp{.steps = 500, .percent = 5}));
-  for (const char* none : {"0", "0steps", "0%"}) EXPECT_EQ(parsed(none), WarmUp{}) << none;
+  EXPECT_EQ(parsed_warm_up("500"), (WarmUp{.steps = 500}));
+  EXPECT_EQ(parsed_warm_up("500steps"), (WarmUp{.steps = 500}));
+  EXPECT_EQ(parsed_warm_up("1step"), (WarmUp{.steps = 1}));
+  EXPECT_EQ(parsed_warm_up("5%"), (WarmUp{.percent = 5}));
+  EXPECT_EQ(parsed_warm_up("0.25%"), (WarmUp{.percent = 0.25}));
+  EXPECT_EQ(parsed_warm_up("500steps,5%"), (WarmUp{.steps = 500, .percent = 5}));
+  EXPECT_EQ(parsed_warm_up("5%, 500"), (WarmUp{.steps = 500, .percent = 5}));
+  for (const char* none : {"0", "0steps", "0%"}) EXPECT_EQ(parsed_warm_up(none), WarmUp{}) << none;
 }
 
 TEST(WarmUp, RefusesEverythingElse) {
@@ -42,7 +42,7 @@ TEST(WarmUp, ItsTextIsReadBackAsTheSame) {
   EXPECT_EQ(to_string({.steps = 500, .percent = 12.5}), "500steps,12.5%");
   for (const WarmUp warm_up :
        {WarmUp{}, WarmUp{.steps = 3}, WarmUp{.percent = 1e-7}, WarmUp{.steps = 1, .percent = 0.1}}) {
-    EXPECT_EQ(parsed(to_string(warm_up)), warm_up);
+    EXPECT_EQ(parsed_warm_up(to_string(warm_up)), warm_up);
   }
 }
 
