@@ -13,7 +13,7 @@
 namespace dtrain::layers {
 namespace {
 
-class IntraOp : public testing::Test {
+class IntraOp : public ::testing::Test {
  protected:
   IntraOp() { at::set_num_threads(2); }
   ~IntraOp() override { at::set_num_threads(threads_); }
