@@ -36,10 +36,10 @@ TEST(WarmUp, RefusesEverythingElse) {
 }
 
 TEST(WarmUp, ItsTextIsReadBackAsTheSame) {
-  EXPECT_EQ(to_string({.steps = 500}), "500") << "as runs of earlier versions have it";
-  EXPECT_EQ(to_string({}), "0");
-  EXPECT_EQ(to_string({.percent = 5}), "5%");
-  EXPECT_EQ(to_string({.steps = 500, .percent = 12.5}), "500steps,12.5%");
+  EXPECT_EQ(to_string(WarmUp{.steps = 500}), "500") << "as runs of earlier versions have it";
+  EXPECT_EQ(to_string(WarmUp{}), "0");
+  EXPECT_EQ(to_string(WarmUp{.percent = 5}), "5%");
+  EXPECT_EQ(to_string(WarmUp{.steps = 500, .percent = 12.5}), "500steps,12.5%");
   for (const WarmUp warm_up :
        {WarmUp{}, WarmUp{.steps = 3}, WarmUp{.percent = 1e-7}, WarmUp{.steps = 1, .percent = 0.1}}) {
     EXPECT_EQ(parsed_warm_up(to_string(warm_up)), warm_up);
