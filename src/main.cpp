@@ -13,6 +13,7 @@
 #include <iostream>
 #include <thread>
 
+#include "before_main.h"
 #include "cli/command_list.h"
 #include "cli/commands.h"
 #include "core/error.h"
@@ -24,7 +25,6 @@
 #include "dist/failure.h"
 #include "dist/process_limits.h"
 #include "dist/world.h"
-#include "early_signals.h"
 #include "job/signals.h"
 #include "job/version.h"
 
@@ -56,15 +56,9 @@ void refuse_several_processes(const dtrain::cli::Command& command) {
                                        " were started: give it without mpirun or srun"));
 }
 
-// Paths are relative to the current folder, and oneMKL, which looks for it when it loads, ends the process without it.
 void refuse_removed_folder() {
-  std::error_code error;
-  static_cast<void>(std::filesystem::current_path(error));
-  if (!error) return;
-  const bool is_removed = error == std::errc::no_such_file_or_directory;
-  throw dtrain::UsageError(dtrain::str(
-      "the current folder ", is_removed ? "was removed" : "cannot be used: ", is_removed ? "" : error.message(),
-      ": change to one that exists (cd) and start dtrain there"));
+  if (!dtrain::current_folder_was_removed()) return;
+  throw dtrain::UsageError("the current folder was removed: change to one that exists (cd) and start dtrain there");
 }
 
 // A path in the place of a command: what the user can do with it.

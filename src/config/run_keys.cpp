@@ -11,8 +11,7 @@ std::vector<Option> run_keys(Run& run) {
       {.path = "run.name",
        .alias = "name",
        .target = &run.name,
-       .text = "name of the run and of its folder; empty: task-date-time, and -2, -3, ... "
-               "behind it where that is taken. An existing name needs --resume"},
+       .text = "name of the run and of its folder; empty: a new one, task-date-time. An existing name needs --resume"},
       {.path = "run.folder", .target = &run.folder, .text = "where run folders are created"},
       {.path = "run.log_every",
        .target = &run.log_every,

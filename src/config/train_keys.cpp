@@ -25,7 +25,7 @@ std::vector<Option> train_keys(Train& train) {
       {.path = "train.accumulate",
        .alias = "accumulate",
        .target = &train.accumulate,
-       .text = "micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)",
+       .text = "micro-steps per optimizer step; 0: as global_batch needs",
        .range = between(0, 1 << 24)},
       {.path = "train.global_batch",
        .target = &train.global_batch,

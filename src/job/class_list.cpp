@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "checkpoint/safetensors_header.h"
+#include "convert/name_list.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/unicode.h"
@@ -27,13 +28,10 @@ std::vector<std::string> of_weights(const fs::path& file) {
 }
 
 std::vector<std::string> of_text(const fs::path& file) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  const std::vector<std::byte> bytes = formats::read_file(file);
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!is_utf8(text) || text.find('\0') != std::string_view::npos) {
-    throw DataError("is neither UTF-8 text with a class name on each line, nor a dtrain data file");
+  const std::string text = convert::utf8_of_list(formats::read_file(file));
+  if (!is_utf8(text) || text.find('\0') != std::string::npos) {
+    throw DataError("is neither text with a class name on each line, nor a dtrain data file");
   }
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::string> names;
   for (const std::string& line : split(text, '\n')) {
     const std::string_view name = trimmed(line);

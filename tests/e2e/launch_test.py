@@ -578,7 +578,7 @@ def mistakes_on_the_command_line_are_named(folder):
     (folder / "small").write_text("a slots=2\n")
     for arguments, text in [
         (["--", "train"], "--np"),
-        (["-np=x", "--", "train"], "--np: Value x"),
+        (["-np=x", "--", "train"], "--np: x is not in 1 - 1048576"),
         (["-np", 0], "--np"),
         (["-np", 2, "--max-restart", 3, "--", "train"], "did you mean '--max-restarts'?"),
         (["-np", 2, "train"], "put -- before it"),

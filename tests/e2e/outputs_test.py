@@ -102,7 +102,7 @@ def predict_and_eval_keep_what_they_read(folder):
         refused(folder, ["predict", "runs/r", "z.jpg", "--out", "z.jpg"], "z.jpg is an input", force=force)
         refused(folder, ["predict", "runs/r", "d.h5", "--out", "d.h5"], "d.h5 is an input", force=force)
         refused(folder, ["eval", "runs/r", "--data", "d.h5", "--json", "d.h5"], "d.h5 is an input", force=force)
-    refused(folder, ["eval", "runs/r", "--json", "d.h5"], "d.h5 is an input")  # the data that it finds by itself
+    refused(folder, ["eval", "runs/r", "--json", "d.h5"], "d.h5 is an HDF5 file")  # the data that it finds by itself
     refused(folder, ["predict", "runs/r", "z*.jpg", "--out", "z.jpg"], "z.jpg is an input")
     for words in [["predict", "runs/r", "photos", "--out", "photos/b/2.jpg"], ["predict", "runs/r", "photos/b", "photos/a", "--out", "photos/b/2.jpg"]]:
         refused(folder, words, "2.jpg is a")

@@ -355,6 +355,7 @@ TEST(Loader, NumbersClassesAsTheNetworkDoes) {
   MemoryStore store(10, 4, 4);
   store.use_classes();
   SampleSpec spec = full_spec(4);
+  spec.target_flip_sign = {};
   spec.classes = 20;
   spec.class_numbers = {13, 11, 0, 7, 19};  // of the classes 0 to 4 of the file
   LoaderOptions options = options_of(5, 5, 2);
