@@ -314,7 +314,7 @@ def bad_input_is_explained(folder):
     runner.run(["bench", "data", "--data.file", "d.h5", "--emulate", "resnet50"], cwd=folder).expect(64, "resnet50-h100")
     runner.run(["bench", "data", "--data.file", "d.h5", "--emulate", "resnet50-h100"], np=2, cwd=folder).expect(
         64, "without mpirun")
-    runner.run(["bench", "data", "--data.file", "d.h5", "--threads", 0], cwd=folder).expect(64, "--threads")
+    runner.run(["bench", "data", "--data.file", "d.h5", "--threads", 0], cwd=folder).expect(64, "--worker-counts: 0")
     runner.run(["bench", "comm", "--max-bytes", 8, "--min-bytes", 64], cwd=folder).expect(64, "--max-bytes")
     (folder / "out.json").write_text("mine")
     result = runner.run(["bench", "comm", "--json", "out.json"], cwd=folder)
