@@ -44,8 +44,8 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
     if (place == places.front()) why_not_first = reasons.back();
   }
   if (reasons.empty()) {
-    throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
-                        ". Name the file with --dataset"));
+    throw DataError(
+        str("the data of the run is not there. Looked for: ", join(places, ", "), ". Name the file with --dataset"));
   }
   throw DataError(str(join(reasons, "; "), ". Name the right file with --dataset"));
 }

@@ -153,8 +153,11 @@ TEST_F(ArraysTest, ClassesAreNumberedLikeThoseGiven) {
   EXPECT_EQ(data::class_names(*opened()), given);
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 0), Numbers{2});
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{1});
-  expect_error<DataError>([&] { converted(arrays, "module", {"ant", "dog"}); },
-                          {"class_names holds cat, which is none of the classes that --classes gives: ant, dog"});
+  expect_error<DataError>(
+      [&] {
+        converted(arrays, "module", {"ant", "dog"});
+      },
+      {"class_names holds cat, which is none of the classes that --classes gives: ant, dog"});
   arrays.erase("class_names");  // the targets are numbers of the classes given
   converted(arrays, "module", given);
   EXPECT_EQ(data::class_names(*opened()), given);

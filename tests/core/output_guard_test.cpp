@@ -113,7 +113,8 @@ TEST_F(Protect, ADataFileFromAnotherFormat) {
   const auto is_earlier = [](const fs::path&) { return true; };
   for (const fs::path& out : {data, by_content, folder / "link", folder / "hard.onnx"}) {
     refused(out, {}, {out.filename().string() + " is an HDF5 file, as data sets are", "not even --force"});
-    expect_error<OutputError>([&] { protect(out, {.files = {}, .folders = {folder.path()}}, is_earlier); }, {"HDF5 file"});
+    expect_error<OutputError>([&] { protect(out, {.files = {}, .folders = {folder.path()}}, is_earlier); },
+                              {"HDF5 file"});
     protect_data_file(out, {});
     protect_data_file(out, {.files = {}, .folders = {folder.path()}}, is_earlier);
     expect_error<OutputError>(

@@ -127,7 +127,7 @@ def int8_warns_where_it_is_measured_on_what_it_was_calibrated_on(folder):
     shutil.copy(SHARED / "d.h5", folder / "d.h5")
     with h5py.File(folder / "d.h5", "r+") as f:
         del f["splits/test"]
-    export(run, "onnx-int8", folder / "c.onnx", "--data", folder / "d.h5").expect(0, "samples of the val split", warning + "val", "a test split (--data)")
+    export(run, "onnx-int8", folder / "c.onnx", "--data", folder / "d.h5").expect(0, "samples of the val split", warning + "val", "a test split (--dataset)")
 
 
 def predicted(run, file):

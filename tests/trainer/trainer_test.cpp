@@ -468,7 +468,7 @@ TEST(Trainer, TellsTheWatchdogOfEachCollectiveThatItWaits) {
   for (const RankRun& r : run(setup)) EXPECT_EQ(r.places, expected);
 }
 
-// Seven samples are three and two of one rank, and two of the other, which has none in the last micro-step; the three of
+// Of seven samples one rank has three and two, and the other two, and none in its last micro-step. The three samples of
 // the tail are one rank's.
 TEST(Trainer, NoRankTrainsOnASingleSample) {
   Scenario setup{.config = small(7), .precision = Precision::kFp64};

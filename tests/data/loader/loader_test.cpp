@@ -363,7 +363,8 @@ TEST(Loader, NumbersClassesAsTheNetworkDoes) {
   Loader loader(store, all_ids(10), spec, options, {0, 1});
   for (int64_t batch = 0; batch < 2; ++batch) {
     const Batch& got = loader.next();
-    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(got.targets[i].item<int64_t>(), spec.class_numbers[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < 5; ++i)
+      EXPECT_EQ(got.targets[i].item<int64_t>(), spec.class_numbers[static_cast<size_t>(i)]);
   }
 }
 
