@@ -188,7 +188,7 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
             "the run folder or an output file cannot be written, is gone, or would replace an input or a file of "
             "another run; or another process trains this run"},
            {74, "no valid checkpoint, none of that step, or no best one; or a checkpoint of another network"},
-           {75, "stopped on request after saving: run it again"},
+           {75, "stopped on request after saving, or before training began: run it again"},
            {76, "a rank died or hung, or the network failed"},
            {78, "configuration: unknown keys, wrong values"},
            {79, "the loss is not finite"},

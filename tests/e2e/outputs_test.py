@@ -123,7 +123,7 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run(["eval", ".", "--data", folder / "d.h5", "--json", "-"], cwd=checkpoint).expect(0)
     runner.run(["predict", ".", folder / "z.jpg", "--out", "-"], cwd=checkpoint).expect(0)
     assert not (checkpoint / "-").exists()
-    runner.run(["eval", "runs/r", "--device.type", "cpu"], cwd=folder).expect(64, "not expected: --device.type cpu; did you mean '--device'?")
+    runner.run(["eval", "runs/r", "--devise", "cpu"], cwd=folder).expect(64, "not expected: --devise cpu; did you mean '--device'?")
     runner.run(["predict", "runs/r", "d.h5", "--spit=val"], cwd=folder).expect(64, "did you mean '--split'? (dtrain predict --help)")
     runner.run(["export", "runs/r", "--format", "onnx", "--zzz", "8"], cwd=folder).expect(64, "not expected: --zzz 8 (dtrain export --help)")
     refused(folder, ["eval", "runs/r", "--json", "nodir/x.json"], "nodir/x.json", "No such file or directory")
