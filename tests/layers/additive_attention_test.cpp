@@ -173,15 +173,16 @@ TEST(PointerLosses, OfAnInvalidOrderHaveTheGradientsOfTheStepsBefore) {
         gradients(whole, pointer_losses(whole.keys, whole.queries, whole.v, whole.order, whole.lengths));
     const at::Tensor scores =
         at::matmul((cut.keys.unsqueeze(0) + cut.queries.unsqueeze(1)).tanh(), cut.v).permute({2, 0, 1});
-    at::Tensor losses = at::zeros({2}, cut.v.options());
+    std::vector<at::Tensor> losses;
     for (int64_t b = 0; b < 2; ++b) {
+      at::Tensor loss = at::zeros({}, cut.v.options());
       for (int64_t t = 0; t < (b == 0 ? 6 : step); ++t) {
-        const at::Tensor left = cut.order[b].slice(0, t);
-        losses = losses + at::one_hot(at::tensor(b), 2) *
-                              (scores[b][t].index({left}).logsumexp(0) - scores[b][t][cut.order[b][t].item<int64_t>()]);
+        const at::Tensor left = scores[b][t].index_select(0, cut.order[b].slice(0, t));
+        loss = loss + left.logsumexp(0) - left[0];
       }
+      losses.push_back(loss);
     }
-    const std::vector<at::Tensor> expected = gradients(cut, losses);
+    const std::vector<at::Tensor> expected = gradients(cut, at::stack(losses));
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_LE(worst(found[i], expected[i]), 1e-13) << i << " of step " << step;
     }
