@@ -8,8 +8,9 @@
 
 namespace dtrain {
 
-// For the content of an element and for an attribute in double or single quotes. Control characters and bytes that are
-// not UTF-8 are shown as escapes, as by printable(); invisible marks that change the direction of text as U+FFFD.
+// For the content of an element and for an attribute in double or single quotes. Control characters,
+// bytes that are not UTF-8, and marks that change the direction of text are shown as escapes, as by
+// printable().
 std::string html_text(std::string_view text);
 
 }  // namespace dtrain
