@@ -261,7 +261,7 @@ def data_that_evaluate_a_network_take_its_classes(folder):
 
     (folder / "d/b").rename(folder / "b")
     convert("sequence", folder / "d", folder / "two.h5", "--test-share", 0.5)  # the classes a and c
-    convert("sequence", folder / "d", folder / "all.h5", "--test-share", 0.5, "--classes", "runs/r")
+    convert("sequence", folder / "d", folder / "all.h5", "--test-share", 0.5, "--classes", folder / "runs/r")
     assert samples(folder / "all.h5")[2]["class_names"] == "a\nb\nc"
     metrics, by_class, confusion = evaluated("two.h5")
     assert evaluated("all.h5") == (metrics, by_class, confusion)
@@ -276,7 +276,7 @@ def data_that_evaluate_a_network_take_its_classes(folder):
     convert("sequence", folder / "d", folder / "one.h5", "--test-share", 1, "--classes", folder / "d.h5").expect(0, "test 12")
     evaluated("one.h5")
     (folder / "d/a").rename(folder / "d/x")
-    convert("sequence", folder / "d", folder / "one.h5", "--classes", "runs/r", code=65).expect(65, "d/x is none of the classes")
+    convert("sequence", folder / "d", folder / "one.h5", "--classes", folder / "runs/r", code=65).expect(65, "d/x is none of the classes")
     convert("sequence", folder / "d", folder / "d.h5", "--classes", folder / "d.h5", code=73).expect(73, "is an input")
 
 
