@@ -196,7 +196,9 @@ void add_dataset_option(CLI::App& app, std::string* file, const std::string& tex
 }
 
 void InferenceOptions::add_verify(CLI::App& app) {
-  const auto set_verify = [this](const std::string& value) { verify = value == "true"; };
+  const auto set_verify = [this](const std::string& value) {
+    verify = value == "true" ? data::Verify::kAlways : data::Verify::kNever;
+  };
   app.add_option_function<std::string>(
          "--data.verify", set_verify,
          "compare the samples of a data file with their checksums while they are read: true or false")

@@ -13,6 +13,7 @@
 #include "config/choices.h"
 #include "config/load.h"
 #include "core/output_guard.h"
+#include "data/loader/checksum_budget.h"
 
 namespace CLI {
 class App;
@@ -72,7 +73,7 @@ struct InferenceOptions {
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
   int64_t threads = 0;      // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
-  bool verify = true;       // compares the samples of a data file with their checksums
+  data::Verify verify = data::Verify::kAlways;  // of the samples of a data file
 
   void add_to(CLI::App&);      // all of them, in the order of the functions below
   void add_verify(CLI::App&);  // not among them: it is of the data

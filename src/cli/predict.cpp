@@ -252,7 +252,7 @@ int predict(job::ProcessContext& process, const Options& options) {
     if (own_ids.empty()) return;
     data::LoaderOptions pass = data::one_pass(static_cast<int64_t>(own_ids.size()), how.batch_size);
     pass.threads = job::reader_threads(how.workers, process.cores);
-    pass.verify = how.verify && samples.converted;  // raw files have none
+    if (samples.converted) pass.verify = how.verify;  // raw files have no checksums
     pass.skip_bad = true;
     pass.check_targets = false;
     pass.device = process.device;

@@ -16,6 +16,9 @@ constexpr auto names_of(ModuleInputs) { return names("image", "rows", "rows+leng
 enum class Progress { kAuto, kBar, kLines };
 constexpr auto names_of(Progress) { return names("auto", "bar", "lines"); }
 
+enum class Verify { kFirstEpoch, kTrue, kFalse };  // which samples are compared with their checksums
+constexpr auto names_of(Verify) { return names("first_epoch", "true", "false"); }
+
 enum class OnBadSample { kStop, kSkip };
 constexpr auto names_of(OnBadSample) { return names("stop", "skip"); }
 

@@ -34,7 +34,7 @@ struct Data {
   int64_t prefetch = 4;    // micro-batches read ahead
   double val_share = 0.1;  // of the training split, by group, where the file has no validation split
   double share = 1;        // of the training groups that are left, drawn by train.seed
-  bool verify = false;     // check every sample's checksum while reading
+  Verify verify = Verify::kFirstEpoch;
   OnBadSample on_bad_sample = OnBadSample::kStop;
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
   int64_t length_window =

@@ -45,7 +45,10 @@ std::vector<Option> data_keys(Data& data) {
                "least of each class",
        .range = up_to(0, 1),
        .fixed = true},
-      {.path = "data.verify", .target = &data.verify, .text = "check every sample's checksum while reading"},
+      {.path = "data.verify",
+       .target = &data.verify,
+       .text = "compare samples with their checksums while reading; first_epoch: those of the first epoch, in at most "
+               "1 % of the readers' time, and none with on_bad_sample skip"},
       {.path = "data.on_bad_sample",
        .target = &data.on_bad_sample,
        .text = "for a sample that cannot be read: stop and name it, or skip it and continue"},

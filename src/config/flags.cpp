@@ -72,7 +72,7 @@ class Splitter {
       has_value = true;
     }
     if (option == nullptr) return problem(spelling, unknown_flag(spelling.substr(2), options_, other_flags_));
-    if (!has_value && !is_bool(*option))
+    if (!has_value && !is_switch(*option))
       return problem(spelling, "a value is missing; expected: " + value_kind(*option));
     for (const Flag& earlier : line_.flags) {
       if (earlier.path != option->path) continue;
@@ -86,7 +86,7 @@ class Splitter {
   // that is unknown.
   static bool takes(const Option* option, const std::string& argument) {
     if (is_flag(argument)) return false;
-    return option != nullptr && !is_bool(*option) ? true : !names_yaml(argument);
+    return option != nullptr && !is_switch(*option) ? true : !names_yaml(argument);
   }
 
   void problem(const std::string& where, const std::string& what) { line_.problems.push_back({where, what}); }

@@ -22,7 +22,7 @@ struct CommandLine {
   std::vector<Problem> problems;
 };
 
-// `--key VALUE` or `--key=VALUE`; `--key` alone means true if the value is true | false. `other_flags` ("--dry-run")
+// `--key VALUE` or `--key=VALUE`; `--key` alone means true if true is one of its values. `other_flags` ("--dry-run")
 // are those of the caller, for suggestions only. Errors: UsageError for a second config file.
 CommandLine split_command_line(const std::vector<std::string>& arguments, const std::vector<Option>& options,
                                const std::vector<std::string>& other_flags);

@@ -92,6 +92,7 @@ std::string value_kind(
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
 bool is_text(const Option&);            // free text or a name
 bool is_bool(const Option&);
+bool is_switch(const Option&);  // true is one of its values: `--key` alone means it
 bool is_interval(const Option&);
 bool is_warm_up(const Option&);
 

@@ -184,6 +184,10 @@ bool is_text(const Option& option) {
 bool is_interval(const Option& option) { return std::holds_alternative<Interval*>(option.target); }
 bool is_warm_up(const Option& option) { return std::holds_alternative<WarmUp*>(option.target); }
 bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option.target); }
+bool is_switch(const Option& option) {
+  const auto* choice = std::get_if<Choice>(&option.target);
+  return choice == nullptr ? is_bool(option) : std::ranges::count(choice->names(), "true") > 0;
+}
 
 std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 60;

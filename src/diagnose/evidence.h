@@ -118,7 +118,7 @@ struct Settings {
   bool images = true;           // false: samples are rows
   bool can_checkpoint = false;  // model.checkpointing could be turned on
   bool augments_hue = false;
-  bool verifies = false;  // data.verify
+  bool verifies = false;  // data.verify true
   double steps_per_epoch = 1;
   bool saves_by_steps = false;   // checkpoint.every counts steps or epochs
   bool keeps_best = true;        // checkpoint.keep_best

@@ -102,7 +102,7 @@ void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& st
   check_same_meaning(saved, store);
   if (saved.data_modified_ns != 0 && saved.data_modified_ns != store.modified_ns()) {
     log::info(str(file, " was written after the checkpoint was saved, or is a copy. Its checksums are those of the ",
-                  "checkpoint's data; data.verify also compares each sample with its own while it is read"));
+                  "checkpoint's data; data.verify true also compares each sample with its own while it is read"));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "core/parallel.h"
+#include "data/loader/checksum_budget.h"
 #include "data/store.h"
 #include "dist/communicator.h"
 #include "monitoring/step_stats.h"
@@ -22,7 +23,7 @@ struct EvaluateOptions {
   int64_t batch_size = 32;
   int threads = 1;
   int prefetch = 4;
-  bool verify = false;
+  data::Verify verify = data::Verify::kNever;
   bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;

@@ -13,10 +13,16 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
           .seed = config.train.seed,
           .threads = threads,
           .prefetch = static_cast<int>(config.data.prefetch),
-          .verify = config.data.verify,
+          .verify = verify_of(config.data, /*in_first_epoch=*/true),
           .skip_bad = config.data.skips_bad_samples(),
           .device = device,
           .length_classes = config.data.length_classes};
+}
+
+data::Verify verify_of(const config::Data& data, bool in_first_epoch) {
+  if (data.verify == config::Verify::kTrue) return data::Verify::kAlways;
+  const bool first = data.verify == config::Verify::kFirstEpoch && in_first_epoch;
+  return first ? data::Verify::kFirstEpoch : data::Verify::kNever;
 }
 
 }  // namespace dtrain::train

@@ -319,7 +319,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
       .can_checkpoint = config::kConvolutions.holds(config) && !config.model.checkpointing,
       .augments_hue = config.augment.hue > 0,
-      .verifies = config.data.verify,
+      .verifies = config.data.verify == config::Verify::kTrue,
       .steps_per_epoch = static_cast<double>(per_epoch),
       .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
       .keeps_best = config.checkpoint.keep_best,

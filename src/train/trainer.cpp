@@ -118,6 +118,7 @@ TrainResult Trainer::train() {
     const Requests requests = exchange_requests();
     const bool last = step_ == context_.batches.total_steps;
     if (last || step_ % context_.batches.steps_per_epoch == 0) context_.store.check_unchanged();
+    say_what_was_compared();
     watched_.evaluation_owed = last || requests.evaluate || triggers_.evaluate.due(step_);
     // Also before and in an evaluation, which may take long: the resumed run makes it up.
     if ((requests.stop && !last) || (watched_.evaluation_owed && !evaluate_and_watch())) {

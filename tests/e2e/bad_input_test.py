@@ -88,7 +88,10 @@ def a_corrupt_sample(folder):
     with h5py.File(folder / "d.h5", "r+") as f:
         f["inputs"][3, 5, 5, 0] ^= 1
     what = "d.h5#3: the checksum does not match"
-    runner.train(folder, data__verify=True, data__val_share=0).expect(65, what)
+    for run, verify in {"first": {}, "all": {"data__verify": True}}.items():
+        runner.train(folder, run__name=run, data__val_share=0, **verify).expect(65, what)
+    for run, unread in {"none": {"data__verify": False}, "skip": {"data__on_bad_sample": "skip"}}.items():
+        runner.train(folder, run__name=run, data__val_share=0, train__epochs=1, **unread).expect(0)
     runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(65, "d.h5#3")
     read = [["eval", "runs/t", "--split", "train"], ["predict", "runs/t", "d.h5", "--out", "rows.csv", "--force"]]
     for words in read:

@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "core/error.h"
 #include "data/order/splits.h"
@@ -136,11 +137,15 @@ class ToyTask : public tasks::Task {
   data::SampleSpec spec_;
 };
 
-// Some samples cannot be read.
+// Some samples cannot be read, and each checksum takes a while.
 class HoledStore : public testing::MemoryStore {
  public:
-  HoledStore(int64_t samples, std::set<int64_t> holes)
-      : testing::MemoryStore(samples, 8, 8), holes_(std::move(holes)) {}
+  HoledStore(int64_t samples, std::set<int64_t> holes, std::chrono::milliseconds checksum_time = {})
+      : testing::MemoryStore(samples, 8, 8), holes_(std::move(holes)), checksum_time_(checksum_time) {}
+  uint64_t checksum(int64_t id) const override {
+    std::this_thread::sleep_for(checksum_time_);
+    return testing::MemoryStore::checksum(id);
+  }
   void read_input(int64_t id, std::span<std::byte> out) const override {
     if (holes_.contains(id)) throw DataError(str("memory.h5#", id, ": a hole"));
     testing::MemoryStore::read_input(id, out);
@@ -148,6 +153,7 @@ class HoledStore : public testing::MemoryStore {
 
  private:
   std::set<int64_t> holes_;
+  std::chrono::milliseconds checksum_time_;
 };
 
 struct Record : monitoring::Sink {
@@ -195,7 +201,8 @@ struct Scenario {
   std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
-  std::set<int64_t> holes = {};    // samples that cannot be read
+  std::set<int64_t> holes = {};  // samples that cannot be read
+  std::chrono::milliseconds checksum_time{0};
   std::vector<int64_t> test = {};  // the test split
   config::Interval log_every = {.steps = 1};
   std::chrono::milliseconds phase_time{2};  // by which the clock moves in each phase of a step
@@ -210,7 +217,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   const int ranks = setup.ranks;
   config::Config config = setup.config;
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
-  const HoledStore store(22, setup.holes);
+  const HoledStore store(22, setup.holes, setup.checksum_time);
   const testing::FakeClock clock;
   data::Splits splits;
   splits.train.resize(17);

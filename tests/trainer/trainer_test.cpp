@@ -6,6 +6,8 @@
 #include <cmath>
 #include <optional>
 
+#include "core/log.h"
+#include "core/strings.h"
 #include "support/temp_dir.h"
 #include "train/evaluate.h"
 #include "train/schedule.h"
@@ -15,6 +17,7 @@ namespace dtrain::train {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
   const RankRun one = run(1, small(8))[0];
@@ -37,6 +40,18 @@ TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
       EXPECT_NEAR(other.result.best, one.result.best, 1e-4);
     }
   }
+}
+
+TEST(Trainer, SaysHowMuchOfTheFirstEpochWasComparedIfItWasNotAll) {
+  const auto lines_of = [](std::chrono::milliseconds checksum_time) {
+    std::vector<std::string> lines;
+    const log::Tap tap([&](std::string_view line) { lines.emplace_back(line); });
+    EXPECT_EQ(run({.config = small(8), .checksum_time = checksum_time})[0].error, "");
+    return join(lines, "\n");
+  };
+  const std::string partly = "of the samples of the first epoch were compared with their checksums";
+  EXPECT_THAT(lines_of(std::chrono::milliseconds(30)), HasSubstr(partly)) << "one takes more than all may at the start";
+  EXPECT_THAT(lines_of(std::chrono::milliseconds(0)), Not(HasSubstr(partly)));
 }
 
 TEST(Trainer, ARequestToStopOnOneRankStopsAll) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/loader/checksum_budget.h"
 #include "data/loader/loader_stats.h"
 #include "data/order/shard.h"
 #include "data/sample_spec.h"
@@ -40,10 +41,10 @@ struct LoaderOptions {
   bool shuffle = true;        // false: in the order of `ids` (evaluation)
   bool augment = true;        // false: center crop and normalization only
   uint64_t seed = 1;
-  int threads = 1;        // reader threads
-  int prefetch = 4;       // batches to read ahead
-  bool verify = false;    // compares each sample's checksum
-  bool skip_bad = false;  // leaves a bad sample out of its batch instead of throwing
+  int threads = 1;                 // reader threads
+  int prefetch = 4;                // batches to read ahead
+  Verify verify = Verify::kNever;  // which samples are compared with their checksums
+  bool skip_bad = false;           // leaves a bad sample out of its batch instead of throwing
   // Now and then lets half of the readers load a batch alone, so that stats() tells whether they are in each other's
   // way. It costs a data-bound run 1/32 of the time of its first 128 batches, and 1/512 later.
   bool compare_readers = false;

@@ -20,6 +20,9 @@ struct LoaderStats {
   // now and then (read_ahead.h). If a sample takes longer with all of them at work, they are in each other's way.
   int64_t few_samples = 0;
   double few_seconds = 0;
+  // Samples of the first epoch that were compared with their checksums, and those for which there was no time left
+  // (checksum_budget.h). Both are 0 unless the loader verifies the first epoch.
+  int64_t compared = 0, not_compared = 0;
   double wait_seconds = 0;  // in which next() waited for a batch
   double full_seconds = 0;  // in which reader threads waited, because all of data.prefetch was read ahead
 
@@ -33,6 +36,8 @@ struct LoaderStats {
     augment_seconds += other.augment_seconds;
     few_samples += other.few_samples;
     few_seconds += other.few_seconds;
+    compared += other.compared;
+    not_compared += other.not_compared;
     wait_seconds += other.wait_seconds;
     full_seconds += other.full_seconds;
     return *this;
@@ -48,6 +53,8 @@ inline LoaderStats operator-(const LoaderStats& now, const LoaderStats& before) 
           .augment_seconds = now.augment_seconds - before.augment_seconds,
           .few_samples = now.few_samples - before.few_samples,
           .few_seconds = now.few_seconds - before.few_seconds,
+          .compared = now.compared - before.compared,
+          .not_compared = now.not_compared - before.not_compared,
           .wait_seconds = now.wait_seconds - before.wait_seconds,
           .full_seconds = now.full_seconds - before.full_seconds};
 }

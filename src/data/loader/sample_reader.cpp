@@ -45,8 +45,9 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, Stage
   const std::span<std::byte> target = read_target(job, item, id);
   counters_.add_sample(static_cast<int64_t>(stored.size() + target.size()));
   clock.has_read();
-  verify(id, stored, target);
+  if (options_.verify == Verify::kAlways) compare_checksum(id, stored, target);
   refuse_bad_target(id, target);
+  compare_within_budget(job.batch.epoch, id, stored, target);
   number_classes(target);
   clock.has_decoded();
   if (augment.flip) {
@@ -69,14 +70,15 @@ void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id, StageC
   counters_.add_sample(static_cast<int64_t>(input.size() + target.size()));
   clock.has_read();
   std::memset(all.data() + input.size(), 0, all.size() - input.size());
-  verify(id, input, target);
+  if (options_.verify == Verify::kAlways) compare_checksum(id, input, target);
   refuse_bad_target(id, target);
-  number_classes(target);
   const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
     refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
   }
+  compare_within_budget(job.batch.epoch, id, input, target);
+  number_classes(target);
   clock.has_decoded();
 }
 
@@ -88,11 +90,26 @@ std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, 
   return target;
 }
 
-void SampleReader::verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const {
-  if (options_.verify && sample_checksum(input, target) != store_.checksum(id)) {
-    throw DataError(str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
-                        store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));
+void SampleReader::compare_checksum(int64_t id, std::span<const std::byte> input,
+                                    std::span<const std::byte> target) const {
+  if (sample_checksum(input, target) != store_.checksum(id)) {
+    throw DataError(
+        str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
+            store_.source(id),
+            "). Restore it from a copy, or make it again with `dtrain convert`. If it was changed on purpose, ",
+            "--data.verify false reads it as it is."));
   }
+}
+
+void SampleReader::compare_within_budget(int64_t epoch, int64_t id, std::span<const std::byte> input,
+                                         std::span<const std::byte> target) {
+  if (options_.verify != Verify::kFirstEpoch || options_.skip_bad || epoch > 0) return;
+  const ChecksumBudget::Clock::time_point begin = ChecksumBudget::Clock::now();
+  const bool allowed = budget_.allows(begin);
+  counters_.add_comparison(allowed);
+  if (!allowed) return;
+  compare_checksum(id, input, target);
+  budget_.spend(ChecksumBudget::Clock::now() - begin);
 }
 
 // Without skip_bad, check_samples() has checked the whole file.

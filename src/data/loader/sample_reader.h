@@ -1,7 +1,7 @@
 #pragma once
 
 // Reads one sample from the store into its place in a batch. Images are decoded and, on the CPU, augmented; rows are
-// read directly into the padded batch. Checks the checksum (if requested) and that row values are finite.
+// read directly into the padded batch. Compares checksums as ReadOptions says, and checks that row values are finite.
 // Thread-safety: one reader per thread; any thread may call stats(). Ownership: borrows the Store and the spec.
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "data/augment/augmenter.h"
+#include "data/loader/checksum_budget.h"
 #include "data/loader/decode.h"
 #include "data/loader/pending_batch.h"
 #include "data/loader/stage_clock.h"
@@ -20,11 +21,11 @@
 namespace dtrain::data {
 
 struct ReadOptions {
-  bool augment = true;        // false: center crop and normalization only
-  uint64_t seed = 1;          // random seed of the augmentation
-  bool verify = false;        // compares each sample's checksum
-  bool skip_bad = false;      // leaves a bad sample out of its batch instead of throwing
-  bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
+  bool augment = true;             // false: center crop and normalization only
+  uint64_t seed = 1;               // random seed of the augmentation
+  Verify verify = Verify::kNever;  // which samples are compared with their checksums
+  bool skip_bad = false;           // leaves a bad sample out of its batch instead of throwing
+  bool check_targets = true;       // with skip_bad: a sample with an invalid target is bad, too
 };
 
 class SampleReader {
@@ -43,7 +44,10 @@ class SampleReader {
   // Pads with -1 if the size is variable. Returns the sample's own part.
   std::span<std::byte> read_target(PendingBatch&, int64_t item, int64_t id) const;
   void number_classes(std::span<std::byte> target) const;
-  void verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const;
+  void compare_checksum(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const;
+  // For Verify::kFirstEpoch. It comes after all other checks: they say more about what is wrong, and do so in any run.
+  void compare_within_budget(int64_t epoch, int64_t id, std::span<const std::byte> input,
+                             std::span<const std::byte> target);
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
   void refuse(int64_t id, const std::string& what) const;  // throws DataError unless `what` is empty
@@ -53,6 +57,7 @@ class SampleReader {
   const SampleSpec& spec_;
   const ReadOptions options_;
   ReaderCounters counters_;
+  ChecksumBudget budget_{ChecksumBudget::Clock::now()};
   trace::Track* const track_;
   // Images only.
   ImageShape shape_;

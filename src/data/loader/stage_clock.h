@@ -21,6 +21,8 @@ class ReaderCounters {
     add(bytes_, bytes);
     if (few_) add(few_samples_, 1);
   }
+  // Of a sample that Verify::kFirstEpoch is about. Without `compared`, the budget was spent.
+  void add_comparison(bool compared) { add(compared ? compared_ : not_compared_, 1); }
   LoaderStats stats() const {
     const auto seconds = [](const Nanoseconds& total) { return static_cast<double>(total.load(kRelaxed)) * 1e-9; };
     return {.samples = samples_.load(kRelaxed),
@@ -29,7 +31,9 @@ class ReaderCounters {
             .decode_seconds = seconds(decode_),
             .augment_seconds = seconds(augment_),
             .few_samples = few_samples_.load(kRelaxed),
-            .few_seconds = seconds(few_service_)};
+            .few_seconds = seconds(few_service_),
+            .compared = compared_.load(kRelaxed),
+            .not_compared = not_compared_.load(kRelaxed)};
   }
 
  private:
@@ -38,7 +42,7 @@ class ReaderCounters {
   // Cheaper than fetch_add(), which is for several writers.
   static void add(std::atomic<int64_t>& total, int64_t value) { total.store(total.load(kRelaxed) + value, kRelaxed); }
 
-  std::atomic<int64_t> samples_ = 0, bytes_ = 0, few_samples_ = 0;
+  std::atomic<int64_t> samples_ = 0, bytes_ = 0, few_samples_ = 0, compared_ = 0, not_compared_ = 0;
   Nanoseconds read_ = 0, decode_ = 0, augment_ = 0, few_service_ = 0;
   bool few_ = false;  // of the sample that is read
 };
