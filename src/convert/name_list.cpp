@@ -12,8 +12,6 @@
 namespace dtrain::convert {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r";
-
 unsigned byte_at(std::span<const std::byte> bytes, size_t i) { return std::to_integer<unsigned>(bytes[i]); }
 
 // A file name has no zero byte, but each ASCII character of UTF-16 has one.
@@ -44,15 +42,10 @@ std::string utf8_of_utf16(std::span<const std::byte> bytes, bool little_endian) 
   return text;
 }
 
-std::string_view without_spaces(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpace);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
 std::string_view without_comment(std::string_view text) {
   if (text.starts_with('#')) return "";
   const size_t end = std::min(text.find(" #"), text.find("\t#"));
-  return without_spaces(text.substr(0, end));
+  return trimmed(text.substr(0, end));
 }
 
 struct Labeled {
@@ -65,7 +58,7 @@ std::optional<Labeled> labeled(std::string_view text) {
   const size_t end = text.find_last_of(" \t,;");
   if (end == std::string_view::npos) return std::nullopt;
   const std::optional<int64_t> label = parse_number<int64_t>(text.substr(end + 1));
-  const std::string_view name = without_spaces(text.substr(0, end));
+  const std::string_view name = trimmed(text.substr(0, end));
   if (!label || name.empty()) return std::nullopt;
   return Labeled{name, label};
 }
@@ -120,7 +113,7 @@ Found find_line(std::string_view line, size_t leading_folders, const FindSample&
 void for_each_line(std::string_view text, const std::function<void(std::string_view line, int64_t number)>& use) {
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = without_spaces(text.substr(0, end));
+    const std::string_view line = trimmed(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (!line.empty()) use(line, number);
   }

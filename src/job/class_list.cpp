@@ -34,7 +34,7 @@ std::vector<std::string> of_text(const fs::path& file) {
   }
   std::vector<std::string> names;
   for (const std::string& line : split(text, '\n')) {
-    const std::string_view name = trimmed(std::string_view(line).substr(0, line.find_last_not_of(" \t\r") + 1));
+    const std::string_view name = trimmed(line);
     if (!name.empty()) names.emplace_back(name);
   }
   return names;

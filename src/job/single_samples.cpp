@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/finite_values.h"
 #include "core/error.h"
 #include "core/library_text.h"
 #include "core/quiet_log.h"
@@ -20,10 +21,6 @@
 
 namespace dtrain::job {
 namespace {
-
-bool is_finite(const at::Tensor& tensor) {
-  return !tensor.defined() || !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
-}
 
 // Puts back what forward in training mode changes.
 class Unchanged {
@@ -81,7 +78,7 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const 
     const layers::AutocastGuard autocast = train::autocast_for(run.precision, run.device);
     return task.loss(batch);
   }();
-  if (!is_finite(loss.sum)) return "its loss is not finite";
+  if (!checkpoint::not_finite(loss.sum).empty()) return "its loss is not finite";
   torch::autograd::variable_list trained;
   for (const at::Tensor& parameter : network.parameters()) {
     if (parameter.requires_grad()) trained.push_back(parameter);
@@ -89,11 +86,12 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const 
   if (loss.sum.requires_grad()) {
     for (const at::Tensor& gradient : torch::autograd::grad({loss.sum}, trained, {}, std::nullopt,
                                                             /*create_graph=*/false, /*allow_unused=*/true)) {
-      if (!is_finite(gradient)) return "its gradient is not finite";
+      if (gradient.defined() && !checkpoint::not_finite(gradient).empty()) return "its gradient is not finite";
     }
   }
   for (const auto& buffer : network.named_buffers()) {
-    if (!is_finite(buffer.value())) return str("its buffer '", buffer.key(), "' is not finite afterwards");
+    if (!checkpoint::not_finite(buffer.value()).empty())
+      return str("its buffer '", buffer.key(), "' is not finite afterwards");
   }
   return "";
 }

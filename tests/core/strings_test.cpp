@@ -35,6 +35,13 @@ TEST(Split, KeepsEmptyParts) {
   EXPECT_EQ(split("", '.'), (std::vector<std::string>{""}));
 }
 
+TEST(Trimmed, IsWithoutSpaceAtItsEnds) {
+  EXPECT_EQ(trimmed("\t a b \r\n"), "a b");
+  EXPECT_EQ(trimmed("a"), "a");
+  EXPECT_EQ(trimmed(" \t\r\n"), "");
+  EXPECT_EQ(trimmed(""), "");
+}
+
 TEST(Words, AreWhatIsBetweenSpaces) {
   EXPECT_EQ(words("ssh -o  BatchMode=yes\t-x\r\n"), (std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-x"}));
   EXPECT_TRUE(words("").empty());
