@@ -79,13 +79,21 @@ class NpzArray::Reader {
   auto elements(int64_t first, int64_t count, const Convert& convert) {
     if (whole_) return convert(*whole_, first, count);
     DTRAIN_CHECK(first >= 0 && count >= 0 && count <= header_.elements() - first, first, " + ", count);
-    const int64_t in_block = block_elements(), index = first / in_block;
-    const std::shared_ptr<const NpyArray> block = this->block(index);
-    if (first + count <= (index + 1) * in_block) return convert(*block, first - index * in_block, count);
-    auto result = convert(*block, first - index * in_block, (index + 1) * in_block - first);
-    const auto rest = elements((index + 1) * in_block, first + count - (index + 1) * in_block, convert);
-    result.insert(result.end(), rest.begin(), rest.end());
+    decltype(convert(*whole_, first, count)) result;
+    const int64_t in_block = block_elements(), end = first + count;
+    for (int64_t at = first; at < end;) {
+      const int64_t index = at / in_block, next = std::min(end, (index + 1) * in_block);
+      auto part = convert(*block(index), at - index * in_block, next - at);
+      if (next - at == count) return part;  // mostly
+      if (at == first) result.reserve(static_cast<size_t>(count));
+      result.insert(result.end(), part.begin(), part.end());
+      at = next;
+    }
     return result;
+  }
+  int64_t blocks_read() {
+    const std::lock_guard guard(lock_);
+    return blocks_read_;
   }
 
  private:
@@ -94,7 +102,10 @@ class NpzArray::Reader {
   std::shared_ptr<const NpyArray> block(int64_t index) {
     const std::lock_guard guard(lock_);
     const auto found = blocks_.find(index);
-    if (found != blocks_.end()) return found->second;
+    if (found != blocks_.end()) {
+      found->second.used = ++uses_;
+      return found->second.elements;
+    }
     try {
       return read(index);
     } catch (const DataError& error) {
@@ -112,8 +123,12 @@ class NpzArray::Reader {
     block.file.resize(static_cast<size_t>(block.header.elements() * header_.item_bytes));
     read_fully(block.file);
     if (identity_of(path_) != identity_) fail("it was changed");
-    if (blocks_.size() >= most_blocks_) blocks_.erase(blocks_.begin());
-    return blocks_.emplace(index, std::make_shared<const NpyArray>(std::move(block))).first->second;
+    ++blocks_read_;
+    if (blocks_.size() >= most_blocks_) {
+      blocks_.erase(std::ranges::min_element(blocks_, {}, [](const auto& one) { return one.second.used; }));
+    }
+    Block& kept = blocks_[index] = {std::make_shared<const NpyArray>(std::move(block)), ++uses_};
+    return kept.elements;
   }
 
   void restart() {
@@ -148,6 +163,11 @@ class NpzArray::Reader {
                 DataError("").exit_code());
   }
 
+  struct Block {
+    std::shared_ptr<const NpyArray> elements;
+    uint64_t used = 0;  // when: counts the uses of all blocks
+  };
+
   const std::filesystem::path path_;
   const std::string name_;
   const Identity identity_;
@@ -160,7 +180,9 @@ class NpzArray::Reader {
   std::unique_ptr<NpzFile> file_;
   std::optional<NpzFile::Member> member_;
   uint64_t position_ = 0;  // of the member
-  std::map<int64_t, std::shared_ptr<const NpyArray>> blocks_;
+  std::map<int64_t, Block> blocks_;
+  uint64_t uses_ = 0;
+  int64_t blocks_read_ = 0;
 };
 
 NpzArray::NpzArray(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
@@ -181,6 +203,7 @@ std::unique_ptr<NpzArray> NpzArray::open(const std::filesystem::path& file, cons
 
 const NpyHeader& NpzArray::header() const { return reader_->header(); }
 uint64_t NpzArray::checksum() const { return reader_->checksum(); }
+int64_t NpzArray::blocks_read() const { return reader_->blocks_read(); }
 
 std::vector<float> NpzArray::to_float32(int64_t first, int64_t count) const {
   return reader_->elements(first, count,

@@ -68,6 +68,23 @@ TEST(NpzArray, HasTheElementsOfTheWholeArray) {
   EXPECT_EQ(NpzArray::open(folder / "a.npz", "absent"), nullptr);
 }
 
+// Two threads whose samples lie on both sides of a block's end. In a compressed array, each block that is read again
+// may mean to decompress all that comes before it.
+TEST(NpzArray, KeepsTheBlocksThatWereUsedLast) {
+  const testing::TempDir folder;
+  write(folder / "a.npz");
+  compress(folder / "a.npz");
+  const auto array = NpzArray::open(folder / "a.npz", "x");
+  for (int64_t row = 0; row < kRows; row += 1000) expect_elements(*array, row * kColumns, kColumns);
+  const int64_t passed = array->blocks_read(), in_block = (int64_t{1} << 18) / 8;
+  EXPECT_LE(passed, kRows * kColumns / in_block + 1) << "each block once";
+  for (int64_t i = 0; i < 500; ++i) {
+    expect_elements(*array, 20 * in_block - 1 - i, 1);
+    expect_elements(*array, 20 * in_block + i, 1);
+  }
+  EXPECT_LE(array->blocks_read(), passed + 2);
+}
+
 TEST(NpzArray, FindsDamageBeforeTheFirstElement) {
   const testing::TempDir folder;
   write(folder / "a.npz");
