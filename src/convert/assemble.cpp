@@ -32,14 +32,15 @@ class Stored {
     const auto at = static_cast<size_t>(id);
     return samples_.empty() ? at : samples_[at];
   }
-  // The outcome of each sample, for one that asks for them in order.
-  std::function<Outcome(int64_t id)> outcomes() const {
-    return [this, first = int64_t{0}, piece = std::vector<Outcome>()](int64_t id) mutable {
+  // The outcome of each sample below `end`, for one that asks for them in order.
+  std::function<Outcome(int64_t id)> outcomes(int64_t end) const {
+    const int64_t last = end == 0 ? -1 : static_cast<int64_t>(sample(end - 1));
+    return [this, last, first = int64_t{0}, piece = std::vector<Outcome>()](int64_t id) mutable {
       constexpr int64_t kPiece = 4096;
       const auto sample = static_cast<int64_t>(this->sample(id));
       if (sample < first || sample >= first + static_cast<int64_t>(piece.size())) {
         first = sample;
-        piece = spool_.outcomes(first, std::min(kPiece, spool_.samples() - first));
+        piece = spool_.outcomes(first, std::min(kPiece, last + 1 - first));
       }
       return piece[static_cast<size_t>(sample - first)];
     };
@@ -98,7 +99,7 @@ std::string protocol_of(const RawSet& set, const SplitOptions& options, const St
 
 // Copies samples from id `first` to the file. Those that follow each other in the spool are read together.
 void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t count, data::Writer& writer) {
-  const auto outcome_of = stored.outcomes();
+  const auto outcome_of = stored.outcomes(first + count);
   std::vector<Outcome> run;
   std::vector<data::Writer::Sample> samples;
   const auto copy = [&](int64_t end) {
@@ -133,12 +134,12 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
   const Stored stored(splits, spool, summary.kept);
   data::Writer::RowCounts rows;
   if (schema.input.variable()) {
-    rows.input = [&, outcome = stored.outcomes()](int64_t id) {
+    rows.input = [&, outcome = stored.outcomes(summary.kept)](int64_t id) {
       return outcome(id).input_bytes / schema.input.row_bytes();
     };
   }
   if (schema.target.variable()) {
-    rows.target = [&, outcome = stored.outcomes()](int64_t id) {
+    rows.target = [&, outcome = stored.outcomes(summary.kept)](int64_t id) {
       return outcome(id).target_bytes / schema.target.row_bytes();
     };
   }
