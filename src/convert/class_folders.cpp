@@ -126,9 +126,10 @@ void tell(const fs::path& folder, const FolderRoles& roles, const SampleFiles& k
   for (const std::string& name : roles.unlabeled) {
     formats::ToolFiles counted;
     const size_t samples = content(folder / name, kind, counted).samples.size();
-    log::info(printable(str("left out: ", human_count(static_cast<int64_t>(samples)), " files in ",
-                            (folder / name).string(), ", which has no class folders, so they have no labels. ",
-                            "`dtrain predict RUN ", (folder / name).string(), "` predicts their classes")));
+    log::info(printable(str("left out: ", human_count(static_cast<int64_t>(samples)),
+                            samples == 1 ? " file in " : " files in ", (folder / name).string(),
+                            ", which has no class folders, so they have no labels. ", "`dtrain predict RUN ",
+                            (folder / name).string(), "` predicts their classes")));
   }
 }
 

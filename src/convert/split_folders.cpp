@@ -34,17 +34,25 @@ std::string_view split_of_word(std::string_view word) {
   return found == kWords.end() ? "" : found->second;
 }
 
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+std::string_view without_number(std::string_view word) {
+  while (!word.empty() && is_digit(word.front())) word.remove_prefix(1);
+  while (!word.empty() && is_digit(word.back())) word.remove_suffix(1);
+  return word;
+}
+
+// "train" and "images" of train2017_images.
 std::vector<std::string> words_of(const std::string& name) {
-  std::vector<std::string> words(1);
-  for (const char c : formats::lower_case(name)) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0) {
-      words.back() += c;
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
+  std::string letters = formats::lower_case(name);
+  for (char& c : letters) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && (c & 0x80) == 0) c = ' ';
   }
-  if (words.back().empty()) words.pop_back();
-  return words;
+  std::vector<std::string> all;
+  for (const std::string& word : words(letters)) {
+    if (const std::string_view plain = without_number(word); !plain.empty()) all.emplace_back(plain);
+  }
+  return all;
 }
 
 std::string names_in(const std::vector<std::string>& names) {
@@ -64,7 +72,7 @@ std::vector<std::string> names_of(const std::vector<TopFolder>& folders) {
 struct Parted {
   std::vector<std::pair<TopFolder, std::string>> named;  // with the split
   std::vector<TopFolder> others;
-  bool certain = true;  // whether all of `named` are named for a split and nothing else
+  bool certain = true;  // whether all of `named` are named for a split and nothing else, as test1 may not be
 };
 
 Parted part(const std::vector<TopFolder>& folders) {
@@ -85,6 +93,11 @@ Parted part(const std::vector<TopFolder>& folders) {
     else
       parted.named.emplace_back(folder, split);
   }
+  const auto has_folders = [](const auto& one) { return one.first.has_folders; };
+  const auto is_numbered = [](const auto& one) { return std::ranges::any_of(one.first.name, is_digit); };
+  if (std::ranges::none_of(parted.named, has_folders) && std::ranges::any_of(parted.named, is_numbered)) {
+    parted.certain = false;
+  }
   return parted;
 }
 
@@ -100,7 +113,7 @@ FolderRoles as_splits(const Parted& parted) {
     else if (divided || parted.others.empty())
       roles.splits.push_back({folder.path, split});
     else if (split == "train")
-      roles.classes.push_back(folder.name);  // a vehicle
+      roles.classes.push_back(folder.name);  // beside buses and cars, a train is a vehicle
     else
       roles.unlabeled.push_back(folder.path);
   }

@@ -10,8 +10,8 @@
 namespace dtrain::convert {
 
 // "train", "val" or "test" for a folder that is named for a split, otherwise "". In any case: train,
-// training; val, valid, validation, dev, eval; test, testing; and these with a word for what they hold,
-// such as train_images and test-set.
+// training; val, valid, validation, dev, eval; test, testing; and these with a word for what they hold
+// or with a number, such as train_images, test-set and val2017.
 std::string split_named(const std::string& folder);
 
 // The split that is one of the words of a name like seg_train, otherwise "". Such a folder may be a

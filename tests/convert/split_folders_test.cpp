@@ -39,11 +39,12 @@ TEST(SplitNamed, KnowsTheWordsInAnyCaseAndWithWhatTheFolderHolds) {
   for (const char* name : {"val", "Valid", "VALIDATION", "dev", "Eval", "valid_images", "val-data"}) {
     EXPECT_EQ(split_named(name), "val") << name;
   }
-  for (const char* name : {"test", "Test", "Testing", "test_images", "test_set", "testset"}) {
+  for (const char* name :
+       {"test", "Test", "Testing", "test_images", "test_set", "testset", "test1", "test_2017", "images2017-test"}) {
     EXPECT_EQ(split_named(name), "test") << name;
   }
-  for (const char* name : {"", "cat", "trains", "trainer", "invalid", "device", "evaluation2", "latest", "contest",
-                           "bullet_train", "test_tube", "images", "set", "tést"}) {
+  for (const char* name : {"", "cat", "trains", "trainer", "invalid", "device", "evaluation2", "latest", "2017", "t3st",
+                           "contest", "bullet_train", "test_tube", "images", "set", "tést"}) {
     EXPECT_EQ(split_named(name), "") << name;
   }
 }
@@ -74,6 +75,15 @@ TEST(RolesOfFolders, OthersAreClasses) {
         read({flat("cat"), flat("dog")}, true);
       },
       {"--splits-from-folders yes, but no folder in d is named for a split", "cat, dog"});
+}
+
+TEST(RolesOfFolders, NumberedNamesAreSplitsWhereTheyHoldClassFolders) {
+  EXPECT_EQ(read({divided("train2017"), divided("val2017")}), "train2017=train val2017=val ");
+  EXPECT_EQ(read({flat("test1"), divided("train")}), "train=train ?test1 ");
+  refused({flat("test1"), flat("train")}, {"d contains test1, train. Are these classes or splits?",
+                                           "test1 is the split test", "the classes are test1"});
+  refused({flat("test1"), flat("test2")}, {"Are these classes or splits?"});
+  EXPECT_EQ(read({flat("test1"), flat("test2")}, false), "test1 test2 ");
 }
 
 TEST(RolesOfFolders, AMixtureIsAnErrorWithBothReadings) {
