@@ -49,7 +49,9 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
 
 void check_source(const catalog::DataSet& kind, const fs::path& source) {
   const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
-  const fs::file_status status = fs::status(source);  // throws if it cannot be known
+  std::error_code failed;
+  const fs::file_status status = fs::status(source, failed);
+  if (status.type() == fs::file_type::none) throw DataError(str(source.string(), ": ", failed.message()));
   const bool is_there = fs::exists(status);
   if (kind.folder.empty()) {
     if (!is_there) throw DataError(str("no such file: ", source.string()));
@@ -113,6 +115,10 @@ uint64_t fingerprint(const std::string& name, const ConvertOptions& options, con
   return hash.value();
 }
 
+// What the journal and the file hold for each sample beside its values and its name: a record; a checksum, a group, a
+// place in a split and one among the names.
+constexpr double kIndexBytes = 56 + 4 * 8;
+
 // Spool and result exist at the same time. Checking the space now avoids a failure after hours.
 ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set) {
   const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
@@ -121,9 +127,12 @@ ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set
   const fs::space_info space = fs::space(folder, unknown);
   const auto there = fs::file_size(partial / "samples", unknown);
   const auto bytes = static_cast<double>(set.expected_bytes());
-  return {.samples = static_cast<int64_t>(set.samples().size()),
+  const size_t samples = set.samples().size();
+  const double name = samples == 0 ? 0 : static_cast<double>(set.samples().name(samples / 2).size());
+  const double needed = 2 * bytes + static_cast<double>(samples) * (kIndexBytes + name);
+  return {.samples = static_cast<int64_t>(samples),
           .output_bytes = bytes,
-          .working_bytes = std::max(0.0, 2 * bytes - (unknown ? 0.0 : static_cast<double>(there))),
+          .working_bytes = std::max(0.0, needed - (unknown ? 0.0 : static_cast<double>(there))),
           .free_bytes = space.available == static_cast<uintmax_t>(-1) ? 0 : static_cast<double>(space.available)};
 }
 
@@ -203,7 +212,7 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
 
 // Counts the samples of other splits that are identical to a training sample. Holds a part of the keys at a time.
 int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int64_t trained, int64_t others) {
-  constexpr int64_t kMostKeys = int64_t{16} << 20;
+  constexpr int64_t kMostKeys = int64_t{64} << 20;
   const auto parts = static_cast<uint64_t>(others > 0 ? (trained + kMostKeys - 1) / kMostKeys : 0);
   int64_t repeated = 0;
   for (uint64_t part = 0; part < parts; ++part) {
