@@ -17,7 +17,9 @@ std::string without_extension(const std::string& name) {
   return std::filesystem::path(name).replace_extension().generic_string();
 }
 
-NameIndex::NameIndex(const SampleList& samples) : samples_(samples), ambiguous_(samples.size()) {
+NameIndex::NameIndex(const SampleList& samples) : samples_(samples) {
+  if (samples.are_elements()) return;  // their names are computed
+  ambiguous_.resize(samples.size());
   const auto stem_of = [&](uint32_t sample) { return without_extension(samples.name(sample)); };
   for (uint32_t sample = 0; sample < samples.size(); ++sample) {
     const std::string stem = stem_of(sample);
@@ -25,7 +27,7 @@ NameIndex::NameIndex(const SampleList& samples) : samples_(samples), ambiguous_(
       ambiguous_[*other] = true;
     else
       by_stem_.insert(sample, [&](uint32_t known) { return hash_of(stem_of(known)); });
-    if (!samples.are_elements()) by_name_.insert(sample, [&](uint32_t known) { return hash_of(samples.name(known)); });
+    by_name_.insert(sample, [&](uint32_t known) { return hash_of(samples.name(known)); });
   }
   for (uint32_t sample = 0; sample < samples.size(); ++sample) add_composed(sample);
 }
@@ -41,7 +43,19 @@ void NameIndex::add_composed(uint32_t sample) {
   }
 }
 
+// The name of the file itself may not be in NFC, as on macOS.
+std::optional<NameIndex::Found> NameIndex::find_element(const std::string& name) const {
+  std::optional<uint32_t> element = samples_.element_named(name);
+  const size_t number = name.rfind('#');
+  if (!element && number != std::string::npos && samples_.size() > 0) {
+    const std::string first = samples_.name(0), file = first.substr(0, first.rfind('#'));
+    if (nfc(file) == name.substr(0, number)) element = samples_.element_named(file + name.substr(number));
+  }
+  return element ? std::optional(Found{.sample = *element}) : std::nullopt;
+}
+
 std::optional<NameIndex::Found> NameIndex::find(const std::string& name) const {
+  if (samples_.are_elements()) return find_element(name);
   const std::optional<Found> found = find_as_it_is(name);
   if (found) return found;
   const auto composed = composed_.find(name);
@@ -49,9 +63,8 @@ std::optional<NameIndex::Found> NameIndex::find(const std::string& name) const {
 }
 
 std::optional<NameIndex::Found> NameIndex::find_as_it_is(const std::string& name) const {
-  const std::optional<uint32_t> exact =
-      samples_.are_elements() ? samples_.element_named(name)
-                              : by_name_.find(hash_of(name), [&](uint32_t i) { return samples_.name(i) == name; });
+  const auto has_name = [&](uint32_t sample) { return samples_.name(sample) == name; };
+  const std::optional<uint32_t> exact = by_name_.find(hash_of(name), has_name);
   if (exact) return Found{.sample = *exact};
   const auto has_stem = [&](uint32_t sample) { return without_extension(samples_.name(sample)) == name; };
   const std::optional<uint32_t> stem = by_stem_.find(hash_of(name), has_stem);

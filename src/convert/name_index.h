@@ -1,6 +1,7 @@
 #pragma once
 
-// Finds samples by name, with or without the extension of their file. A name in Unicode's NFC also
+// Finds samples by name, with or without the extension of their file; elements of an array by their
+// name alone. A name in Unicode's NFC also
 // finds a sample whose name is not, because a list and the names of files may come from different
 // systems. Requires: the list outlives the index. Thread-safety: const methods may be called from
 // any thread.
@@ -28,6 +29,7 @@ class NameIndex {
   std::optional<Found> find(const std::string& name) const;
 
  private:
+  std::optional<Found> find_element(const std::string& name) const;
   std::optional<Found> find_as_it_is(const std::string& name) const;
   void add_composed(uint32_t sample);
 

@@ -84,6 +84,7 @@ uint32_t SampleList::number_of_group(const std::string& name) {
 
 void SampleList::sort_by_name() {
   DTRAIN_CHECK(!are_elements_ && order_.empty());
+  known_groups_ = {};  // nothing is added after this
   order_.resize(size_);
   std::iota(order_.begin(), order_.end(), 0);
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });

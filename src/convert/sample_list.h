@@ -1,7 +1,8 @@
 #pragma once
 
 // The samples of a raw set: their names, groups, classes and splits. A set may have 50 million of them, so they are
-// kept in arrays: at most 16 bytes for each, 8 for each group, and the bytes of names of files.
+// kept in arrays: at most 16 bytes for each, and the bytes of names of files. A group with a number takes 8, one with a
+// name 2.5 and the bytes of its name.
 //
 // Errors: DataError (2^32 samples or more, a name of 64 KiB or more). Thread-safety: all const methods may be called
 // from any thread.

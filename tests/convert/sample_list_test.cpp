@@ -89,8 +89,10 @@ TEST(NameIndex, FindsNamesBeforeNamesWithoutExtension) {
   const SampleList elements = SampleList::elements_of("a.npz", 3);
   const NameIndex of_elements(elements);
   EXPECT_EQ(of_elements.find("a.npz#2")->sample, 2u);
-  EXPECT_TRUE(of_elements.find("a")->ambiguous);
+  EXPECT_EQ(of_elements.find("a"), std::nullopt) << "all of them have this name without the extension";
   EXPECT_EQ(of_elements.find("a.npz#3"), std::nullopt);
+  const SampleList decomposed = SampleList::elements_of("cafe\xcc\x81.npz", 3);
+  EXPECT_EQ(NameIndex(decomposed).find("caf\xc3\xa9.npz#2")->sample, 2u);
 }
 
 }  // namespace
