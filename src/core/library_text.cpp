@@ -60,16 +60,18 @@ std::optional<Frame> traced_frame(std::string_view line) {
   return Frame{.file = line.substr(0, open), .line = number, .code = {}};
 }
 
+constexpr std::string_view kRuntimeError = "RuntimeError: ";
+
 // The innermost function of the user. Those of a script come from the outside to the inside, the others reversed.
+// `lines` end with the reason, which may look like a frame.
 std::optional<Frame> users_frame(const std::vector<std::string_view>& lines) {
-  std::optional<Frame> scripted;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const std::optional<Frame> frame = scripted_frame(lines, i);
-    if (frame && !is_of_torch(frame->file)) scripted = frame;
-    const std::optional<Frame> traced = traced_frame(lines[i]);
-    if (traced && !is_of_torch(traced->file)) return traced;
+  std::optional<Frame> scripted, traced;
+  for (size_t i = 0; i + 1 < lines.size() && !lines[i].starts_with(kRuntimeError); ++i) {
+    const std::optional<Frame> of_script = scripted_frame(lines, i), of_trace = traced_frame(lines[i]);
+    if (of_script && !is_of_torch(of_script->file)) scripted = of_script;
+    if (of_trace && !is_of_torch(of_trace->file) && !traced) traced = of_trace;
   }
-  return scripted;
+  return scripted ? scripted : traced;
 }
 
 // What operators say, in the words of a network whose inputs are rows of float32.
@@ -101,10 +103,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 
 // "RuntimeError: " and the operator's message, or what a `raise` of the script says, which is on the last line.
 std::string_view reason_of(std::string_view what, const std::vector<std::string_view>& lines) {
-  constexpr std::string_view kError = "\nRuntimeError: ", kBuiltin = "builtins.";
+  constexpr std::string_view kBuiltin = "builtins.";
   std::string_view reason;
-  if (const size_t at = what.rfind(kError); at != std::string_view::npos) {
-    reason = what.substr(at + kError.size());
+  if (const size_t at = what.rfind(str('\n', kRuntimeError)); at != std::string_view::npos) {
+    reason = what.substr(at + 1 + kRuntimeError.size());
     reason = reason.substr(0, reason.find('\n'));
   } else {
     for (const std::string_view line : lines) {

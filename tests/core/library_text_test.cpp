@@ -56,6 +56,13 @@ TEST(LibraryText, SaysAFailureOfAScriptInOneSentence) {
             "ValueError: ten please, not 3, in n.py, line 3: raise ValueError(");
 }
 
+TEST(LibraryText, TakesNoReasonForALine) {
+  const std::string code =
+      kFailed + kOriginal + "  File \"net.py\", line 3, in forward\n    raise E(x)\n    ~~~ <--- HERE\n";
+  EXPECT_EQ(torch_message(code + "RuntimeError: shape(3): bad\n"), "shape(3): bad, in net.py, line 3: raise E(x)");
+  EXPECT_EQ(torch_message(code + "builtins.E: shape(3): bad\n"), "E: shape(3): bad, in net.py, line 3: raise E(x)");
+}
+
 TEST(LibraryText, FindsTheLineOfATracedModule) {
   EXPECT_EQ(torch_message(kFailed + kSerialized + kOriginal + kOfTorch + "sparse.py(189): forward\n" + kOfTorch +
                           "module.py(1769): _slow_forward\n/src/net.py(11): forward\n" + kOfTorch +
