@@ -24,21 +24,25 @@ Encoding encoding_of(std::span<const std::byte> bytes) {
   return Encoding::kUtf8;
 }
 
+constexpr uint32_t kReplacement = 0xfffd;
+
 std::string utf8_of_utf16(std::span<const std::byte> bytes, bool little_endian) {
   std::string text;
   uint32_t high = 0;  // the first half of a character of two units
   for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
     const unsigned first = byte_at(bytes, i), second = byte_at(bytes, i + 1);
     const uint32_t unit = little_endian ? second << 8 | first : first << 8 | second;
-    if (unit >= 0xd800 && unit < 0xdc00) {
-      high = unit;
-    } else if (unit >= 0xdc00 && unit < 0xe000 && high != 0) {
+    const bool ends = unit >= 0xdc00 && unit < 0xe000 && high != 0;
+    if (high != 0 && !ends) text += utf8_of(kReplacement);  // it was alone
+    if (ends) {
       text += utf8_of(0x10000 + ((high - 0xd800) << 10) + (unit - 0xdc00));
       high = 0;
     } else {
-      text += utf8_of(unit);
+      high = unit >= 0xd800 && unit < 0xdc00 ? unit : 0;
+      if (high == 0) text += utf8_of(unit);
     }
   }
+  if (high != 0) text += utf8_of(kReplacement);
   return text;
 }
 

@@ -64,11 +64,11 @@ std::string outline(std::string_view text) {
     const char shape = bytes == 1 ? rest[0] : shape_of(first_code_point(rest.substr(0, bytes)));
     if (shape == 0)
       result += rest.substr(0, bytes);
-    else if (shape != ' ')
+    else
       result += shape;
     rest.remove_prefix(bytes);
   }
-  return result;
+  return join(words(result), " ");  // an unusual space is a space, and one more is not seen
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ TEST(NameList, TakesTheLineEndsAndEncodingsOfOtherSystems) {
     EXPECT_THAT(samples(utf16(u"a/0\nü/0", little_endian)), ElementsAre(0u, 3u)) << "no byte order mark";
     EXPECT_THAT(samples(utf16(u"a\U0001F98A", little_endian), among({"a🦊"})), ElementsAre(0u));
   }
-  expect_refused(utf16(u"\uFEFFa/\xd83e", true), ":1: no sample");  // half a character
+  expect_refused(utf16(u"\uFEFF\xd83e\u0061\xdd8a/0", true), ":1: no sample");  // two halves that are apart
+  expect_refused(utf16(u"\uFEFFa/\xd83e", true), ":1: no sample");              // half a character
 }
 
 TEST(NameList, TakesTheSpellingsOfPaths) {
