@@ -165,7 +165,7 @@ class ArraySet : public RawSet {
     classes_ = std::move(*names);
     std::vector<int32_t> labels;
     labels.reserve(samples_.size());
-    for_each_int64(*targets_, [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
+    for_each_int64(*targets_, "targets", [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
     if (!given.empty()) number_like(given, labels);
     labels_key_ = xxh64(std::as_bytes(std::span(labels)));
     samples_.set_labels(std::move(labels));
@@ -181,7 +181,7 @@ class ArraySet : public RawSet {
   Range range_of_targets() const {
     std::optional<Range> range;
     int64_t sample = 0;
-    for_each_int64(*targets_, [&](int64_t value) {
+    for_each_int64(*targets_, "targets", [&](int64_t value) {
       const Place here{sample++, value};
       if (!range) range = Range{here, here};
       if (value < range->lowest.value) range->lowest = here;

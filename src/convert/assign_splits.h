@@ -25,8 +25,8 @@ struct SplitOptions {
   bool by_list() const { return !train_list.empty() || !val_list.empty() || !test_list.empty(); }
 };
 
-// The split of each sample; kNone if it is in no list. Where splits are chosen, a class keeps a group for training
-// unless it has none that is not also the last one of another split. Throws DataError for a list that cannot be read, a
+// The split of each sample; kNone if it is in no list. Where splits are chosen, each class keeps a group for
+// training, although a small split may be left without samples then. Throws DataError for a list that cannot be read, a
 // name that no sample or two samples have, and a sample in two lists.
 std::vector<Split> assign_splits(const RawSet&, const SplitOptions&);
 

@@ -25,22 +25,19 @@ std::optional<NpzColumn> NpzColumn::open(const std::filesystem::path& file, cons
   return column;
 }
 
-void NpzColumn::for_each(const std::function<void(int64_t)>& visit) const {
-  for (int64_t first = 0; first < size(); first += kPiece) {
-    std::vector<int64_t> values;
-    try {
-      values = array_->to_int64(first, std::min(kPiece, size() - first));
-    } catch (const DataError& error) {
-      throw DataError(str("its array ", name_, ": ", error.what()));
-    }
-    for (const int64_t value : values) visit(value);
-  }
-}
+void NpzColumn::for_each(const std::function<void(int64_t)>& visit) const { for_each_int64(*array_, name_, visit); }
 
-void for_each_int64(const formats::NpzArray& array, const std::function<void(int64_t)>& visit) {
+void for_each_int64(const formats::NpzArray& array, const std::string& name,
+                    const std::function<void(int64_t)>& visit) {
   const int64_t count = array.header().elements();
   for (int64_t first = 0; first < count; first += kPiece) {
-    for (const int64_t value : array.to_int64(first, std::min(kPiece, count - first))) visit(value);
+    std::vector<int64_t> values;
+    try {
+      values = array.to_int64(first, std::min(kPiece, count - first));
+    } catch (const DataError& error) {
+      throw DataError(str("its array ", name, ": ", error.what()));
+    }
+    for (const int64_t value : values) visit(value);
   }
 }
 

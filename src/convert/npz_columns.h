@@ -35,8 +35,8 @@ class NpzColumn {
   std::string name_;
 };
 
-// Calls `visit` with the elements in order; reads them in pieces.
-void for_each_int64(const formats::NpzArray&, const std::function<void(int64_t)>& visit);
+// Calls `visit` with the elements of the array `name` in order; reads them in pieces.
+void for_each_int64(const formats::NpzArray&, const std::string& name, const std::function<void(int64_t)>& visit);
 
 // The splits by sample, from the array `split`: 0 train, 1 val, 2 test. Empty if the file has no such array.
 std::vector<Split> splits_in(const std::filesystem::path& file, int64_t samples);

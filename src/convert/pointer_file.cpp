@@ -78,11 +78,7 @@ void PointerFile::read_order(const std::filesystem::path& file) {
   if (shape.size() != 2 || shape[0] != sets()) {
     refuse(str("its array order has the shape ", order_->header().shape_text(), ", expected [", sets(), ", L]"));
   }
-  try {
-    for_each_int64(*order_, [](int64_t) {});  // throws if one is not a whole number
-  } catch (const DataError& error) {
-    throw DataError(str("its array order: ", error.what()));
-  }
+  for_each_int64(*order_, "order", [](int64_t) {});  // throws if one is not a whole number
   padded_order_room_ = shape[1];
 }
 

@@ -158,6 +158,9 @@ void Spool::write_records(int64_t first, std::span<const Outcome> outcomes) cons
 void Spool::keep(int64_t first, std::span<const Finished> samples) {
   std::vector<Outcome> outcomes;
   std::vector<std::byte> bytes;
+  size_t size = 0;
+  for (const Finished& sample : samples) size += sample.input.size() + sample.target.size() + sample.reason.size();
+  bytes.reserve(size);
   const auto add = [&](ByteSpan part) {
     bytes.insert(bytes.end(), part.begin(), part.end());
     return static_cast<int64_t>(part.size());
