@@ -51,15 +51,14 @@ int64_t length_of(const Store& store, int64_t id) {
   return input.shape.size() == 2 ? input.shape[0] : 1;
 }
 
-std::vector<int64_t> largest_samples(const Store& store, std::vector<int64_t> ids, int64_t count) {
+std::vector<int64_t> largest_samples(const Store& store, std::span<const int64_t> ids, int64_t count) {
   const auto larger = [&](int64_t a, int64_t b) {
     const int64_t bytes_a = store.input_bytes(a), bytes_b = store.input_bytes(b);
     return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
   };
-  const auto end = ids.begin() + std::min(count, static_cast<int64_t>(ids.size()));
-  std::partial_sort(ids.begin(), end, ids.end(), larger);
-  ids.erase(end, ids.end());
-  return ids;
+  std::vector<int64_t> largest(static_cast<size_t>(std::min(count, static_cast<int64_t>(ids.size()))));
+  std::partial_sort_copy(ids.begin(), ids.end(), largest.begin(), largest.end(), larger);
+  return largest;
 }
 
 std::vector<std::string> class_names(const Store& store) {

@@ -33,8 +33,8 @@ class Store {
   virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
   virtual void read_target(int64_t id, std::span<std::byte> out) const = 0;
   virtual uint64_t checksum(int64_t id) const = 0;  // stored sample_checksum()
-  virtual std::vector<int64_t> split(
-      const std::string& name) const = 0;                            // ids of "train", "val" or "test"; empty if absent
+  // The ids of "train", "val" or "test"; empty if absent. Reads the file: they are not kept.
+  virtual std::vector<int64_t> split(const std::string& name) const = 0;
   virtual std::string name(int64_t id) const;                        // for messages: FILE#id
   virtual std::string source(int64_t id) const = 0;                  // origin: path relative to the converted folder
   virtual int64_t group(int64_t id) const = 0;                       // samples of one photo or person share a group
@@ -61,7 +61,7 @@ uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::
 int64_t length_of(const Store&, int64_t id);
 
 // Of `ids`, the `count` with the largest inputs, or all if there are fewer; the largest first.
-std::vector<int64_t> largest_samples(const Store&, std::vector<int64_t> ids, int64_t count);
+std::vector<int64_t> largest_samples(const Store&, std::span<const int64_t> ids, int64_t count);
 
 std::vector<std::string> class_names(const Store&);  // empty if the file has none
 

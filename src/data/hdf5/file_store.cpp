@@ -33,7 +33,6 @@ class FileStore : public Store {
     if (schema().target.variable()) {
       target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
     }
-    for (const auto& [name, extent] : layout_.splits) splits_[name] = read_all<int64_t>(extent, "/splits/" + name);
     check_splits();
   }
 
@@ -55,8 +54,8 @@ class FileStore : public Store {
   int64_t group(int64_t id) const override { return element<int64_t>(layout_.group, id, "/group"); }
 
   std::vector<int64_t> split(const std::string& name) const override {
-    const auto found = splits_.find(name);
-    return found == splits_.end() ? std::vector<int64_t>() : found->second;
+    const auto found = layout_.splits.find(name);
+    return found == layout_.splits.end() ? std::vector<int64_t>() : read_all<int64_t>(found->second, "/splits/" + name);
   }
 
   std::string source(int64_t id) const override {
@@ -192,8 +191,8 @@ class FileStore : public Store {
     uint64_t hash = hash_of(layout_.source_bytes, "/source/bytes", 0);
     hash = hash_of(layout_.source_offsets, "/source/offsets", hash);
     hash = hash_of(layout_.group, "/group", hash);
-    for (const auto& [name, ids] : splits_) {
-      hash = xxh64(std::as_bytes(std::span(ids)), xxh64(std::as_bytes(std::span(name)), hash));
+    for (const auto& [name, extent] : layout_.splits) {
+      hash = hash_of(extent, "/splits/" + name, xxh64(std::as_bytes(std::span(name)), hash));
     }
     for (const auto* offsets : {&input_offsets_, &target_offsets_}) {
       if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
@@ -201,7 +200,7 @@ class FileStore : public Store {
     return hash;
   }
 
-  uint64_t hash_of(const Extent& extent, const char* dataset, uint64_t seed) const {
+  uint64_t hash_of(const Extent& extent, const std::string& dataset, uint64_t seed) const {
     constexpr int64_t kPiece = 1 << 20;
     RunningHash hash(seed);
     std::vector<std::byte> piece;
@@ -215,8 +214,8 @@ class FileStore : public Store {
 
   void check_splits() const {
     std::vector<bool> seen(static_cast<size_t>(schema().samples));
-    for (const auto& [name, ids] : splits_) {
-      for (const int64_t id : ids) {
+    for (const auto& [name, extent] : layout_.splits) {
+      for (const int64_t id : read_all<int64_t>(extent, "/splits/" + name)) {
         if (id < 0 || id >= schema().samples) {
           throw DataError(str(path().string(), ": /splits/", name, " names sample ", id, ", but there are only ",
                               schema().samples));
@@ -259,7 +258,6 @@ class FileStore : public Store {
   const Layout layout_;
   FileDescriptor file_;
   std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more entry than samples; empty: fixed size
-  std::map<std::string, std::vector<int64_t>> splits_;
 };
 
 }  // namespace
