@@ -138,7 +138,7 @@ class ArraySet : public RawSet {
   // `given`: all classes; those of the file are some of them, and are numbered like them.
   void read_classes(const fs::path& file, const std::vector<std::string>& given) {
     std::optional<std::vector<std::string>> names = formats::NpzFile(file).read_text("class_names");
-    if (!names && given.empty() && schema_.task != "classify") return;
+    if (!names && given.empty() && schema_.task != "classify") return divide_by_value();
     if (schema_.target != data::Field{data::Element::kInt64, {}}) {
       refuse(*targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
     }
@@ -163,12 +163,24 @@ class ArraySet : public RawSet {
                           " names, of the classes 0 to ", classes - 1));
     }
     classes_ = std::move(*names);
-    std::vector<int32_t> labels;
-    labels.reserve(samples_.size());
-    for_each_int64(*targets_, "targets", [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
+    std::vector<int32_t> labels = this->labels();
     if (!given.empty()) number_like(given, labels);
     labels_key_ = xxh64(std::as_bytes(std::span(labels)));
     samples_.set_labels(std::move(labels));
+  }
+
+  // Whole numbers are classes, with or without names: the splits hold some of each.
+  void divide_by_value() {
+    if (schema_.target != data::Field{data::Element::kInt64, {}}) return;
+    const Range range = range_of_targets();
+    if (range.lowest.value >= 0 && range.highest.value < count()) samples_.set_labels(labels());
+  }
+
+  std::vector<int32_t> labels() const {
+    std::vector<int32_t> labels;
+    labels.reserve(samples_.size());
+    for_each_int64(*targets_, "targets", [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
+    return labels;
   }
 
   // The first sample with the lowest target, and the first with the highest.

@@ -89,7 +89,11 @@ void check_options(const std::string& name, const ConvertOptions& options) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
   }
   const auto check_share = [](const char* flag, double share) {
-    if (!(share >= 0 && share < 1)) throw UsageError(str(flag, " ", share, " is not in [0, 1)"));
+    if (!(share >= 0 && share < 1))
+      throw UsageError(str(flag, " ", share, " is not in [0, 1)",
+                           share == 1 ? "; 1 is for a data set that has the classes of "
+                                        "another one (--classes)"
+                                      : ""));
   };
   const double val_share = options.split.val_share.value_or(0);
   const bool all_tested = options.split.test_share == 1 && val_share == 0 && !options.classes.empty();
@@ -250,7 +254,7 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   std::array<int64_t, names_of(Split{}).size()> kept{};
   spool.for_each([&](int64_t sample, const Outcome& outcome) {
     const auto at = static_cast<size_t>(sample);
-    const int64_t label = set.samples().label(at);
+    const int64_t label = counts.empty() ? -1 : set.samples().label(at);  // classes may have no names
     if (label >= 0 && splits[at] != Split::kNone) ++counts[static_cast<size_t>(label)].listed;
     if (splits[at] == Split::kNone) {
       ++summary.unlisted;

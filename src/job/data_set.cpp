@@ -53,7 +53,9 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
 std::string untrained_classes(const DataSet& data) {
   const std::vector<std::string> known = data::class_names(*data.store);
   std::vector<std::string> names;
-  for (const int64_t label : data.splits.untrained_classes) names.push_back(known[static_cast<size_t>(label)]);
+  for (const int64_t label : data.splits.untrained_classes) {
+    names.push_back(known.empty() ? std::to_string(label) : known[static_cast<size_t>(label)]);
+  }
   return printable(str("data.val_share takes all training samples of the ", names.size() == 1 ? "class " : "classes ",
                        join(names, ", "), ": the network cannot learn ", names.size() == 1 ? "it" : "them",
                        ". Add samples, or convert with splits that hold some of each class"));

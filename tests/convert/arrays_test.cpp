@@ -192,6 +192,20 @@ TEST_F(ArraysTest, GroupsAreNotDivided) {
   for (const int64_t id : store->split("test")) EXPECT_EQ(store->group(id), store->group(store->split("test")[0]));
 }
 
+// Without names too: each number keeps a sample for training.
+TEST_F(ArraysTest, SplitsHoldSomeOfEachClass) {
+  Numbers targets;
+  for (int64_t i = 0; i < 40; ++i) targets.push_back(i % 20);
+  converted({{"inputs", floats({40, 2})}, {"targets", formats::to_npy(targets, {40})}});
+  const auto store = opened();
+  EXPECT_EQ(store->attribute("class_names"), "");
+  std::set<int64_t> trained;
+  for (const int64_t id : store->split("train")) trained.insert(data::read_target_as<int64_t>(*store, id)[0]);
+  EXPECT_EQ(trained.size(), 20u);
+  converted({{"inputs", floats({3, 2})}, {"targets", formats::to_npy(Numbers{-1, 900, 4}, {3})}});  // no classes
+  EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{900});
+}
+
 TEST_F(ArraysTest, QuarantinesWhatIsNotFinite) {
   Floats inputs(5 * 3, 1), targets(5 * 2, 2);
   inputs[1 * 3 + 2] = NAN;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -25,16 +27,17 @@ std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a, con
   return rest;
 }
 
-// The class of each id; empty if the targets are not classes with names. -1: not one of them.
-std::vector<int64_t> classes_of(const Store& store, const std::vector<int64_t>& ids) {
+// The class of each id; empty if the targets are not classes. -1: not one of those that have names, if classes have.
+std::vector<int32_t> classes_of(const Store& store, const std::vector<int64_t>& ids) {
   const auto known = static_cast<int64_t>(class_names(store).size());
-  if (known == 0 || store.schema().target != Field{Element::kInt64, {}}) return {};
-  std::vector<int64_t> classes;
+  if (store.schema().target != Field{Element::kInt64, {}}) return {};
+  const int64_t end = known > 0 ? known : std::numeric_limits<int32_t>::max();
+  std::vector<int32_t> classes;
   classes.reserve(ids.size());
   for (const int64_t id : ids) {
     int64_t label = 0;
     store.read_target(id, std::as_writable_bytes(std::span(&label, 1)));
-    classes.push_back(label >= 0 && label < known ? label : -1);
+    classes.push_back(label >= 0 && label < end ? static_cast<int32_t>(label) : -1);
   }
   return classes;
 }
@@ -48,15 +51,17 @@ class GroupOrder {
     std::vector<int64_t> distinct = places_;
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    std::vector<std::pair<uint64_t, size_t>> order;  // keys of different groups differ: keyed() is a bijection of them
-    for (size_t i = 0; i < distinct.size(); ++i) {
-      order.emplace_back(keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(distinct[i])), i);
+    std::vector<uint64_t> place(distinct.size());  // first keys; those of different groups differ, see keyed()
+    for (size_t i = 0; i < place.size(); ++i) {
+      place[i] = keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(distinct[i]));
     }
-    std::sort(order.begin(), order.end());
-    std::vector<int64_t> place(distinct.size());
-    for (size_t i = 0; i < order.size(); ++i) place[order[i].second] = static_cast<int64_t>(i);
+    std::vector<size_t> order(distinct.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return place[i] < place[j]; });
+    for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
     for (int64_t& group : places_) {
-      group = place[static_cast<size_t>(std::lower_bound(distinct.begin(), distinct.end(), group) - distinct.begin())];
+      const auto found = std::lower_bound(distinct.begin(), distinct.end(), group);
+      group = static_cast<int64_t>(place[static_cast<size_t>(found - distinct.begin())]);
     }
     count_ = static_cast<int64_t>(distinct.size());
   }
@@ -70,7 +75,7 @@ class GroupOrder {
   }
 
   // The place of the group, among those of each class, that `better` prefers. Classes without a sample have none.
-  std::map<int64_t, int64_t> by_class(const std::vector<int64_t>& classes,
+  std::map<int64_t, int64_t> by_class(const std::vector<int32_t>& classes,
                                       const std::function<bool(int64_t, int64_t)>& better) const {
     std::map<int64_t, int64_t> best;
     for (size_t i = 0; i < classes.size(); ++i) {
