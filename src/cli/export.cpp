@@ -112,6 +112,7 @@ class Samples {
     data::LoaderOptions pass = data::one_pass(static_cast<int64_t>(ids.size()), batch_size_);
     pass.threads = threads_;
     pass.skip_bad = skip_bad;
+    pass.verify = data::Verify::kAlways;
     return std::make_unique<data::Loader>(*data_.store, ids, spec_, pass, data::Shard{});
   }
 

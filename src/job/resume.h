@@ -33,6 +33,10 @@ Resolved resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot
 // on could be tested on.
 void check_same_data(const checkpoint::Snapshot&, const data::Store&, const data::Splits&);
 
+// Whether the file was written after the checkpoint was saved, or is a copy. False for older checkpoints, which do not
+// say when it was written.
+bool is_other_file(const checkpoint::Snapshot&, const data::Store&);
+
 // CheckpointError that names the first tensor that is not finite of the weights, the optimizer or the state of a rank.
 // `module`: the network before the weights are loaded (models::check_finite() says why). Reads all of it once.
 void check_finite(const checkpoint::Snapshot&, const std::filesystem::path& checkpoint,

@@ -381,6 +381,7 @@ void TrainingJob::announce() {
 train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,
                                                const data::Splits& splits, checkpoint::Store* checkpoints,
                                                const std::atomic<bool>& stop_requested) {
+  const bool other_file = snapshot_ && is_other_file(*snapshot_, *data_.store);
   return {.config = config,
           .batches = batches,
           .task = *task_,
@@ -404,6 +405,7 @@ train::TrainContext TrainingJob::train_context(const config::Config& config, con
           .check_run_folder = [this] { job::check_run_folder(plan_); },
           .take_gpu_use = take_gpu_use_,
           .memory_advice = [this, &batches](double requested) { return memory_advice(batches, requested); },
+          .verified_epoch = other_file ? snapshot_->step / batches.steps_per_epoch : 0,
           .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0,
           .global_batch_given = global_batch_given_};
 }
@@ -477,8 +479,10 @@ std::string TrainingJob::last_line() const {
   return str("finished: ", o.reason, " | ", o.own_steps, o.own_steps == 1 ? " step in " : " steps in ",
              human_duration(o.seconds), std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
              std::isnan(o.padding_waste) ? "" : str(" | padding ", fixed(100 * o.padding_waste, 1), " %"),
-             o.bad_samples == 0 ? "" : str(" | ", o.bad_samples, " bad samples left out"), " | ledger ", hex(o.ledger),
-             dry_run_ ? "" : " | " + plan_.folder.string());
+             o.bad_samples == 0
+                 ? ""
+                 : str(" | ", o.bad_samples, o.bad_samples == 1 ? " bad sample" : " bad samples", " left out"),
+             " | ledger ", hex(o.ledger), dry_run_ ? "" : " | " + plan_.folder.string());
 }
 
 void TrainingJob::linger() const {

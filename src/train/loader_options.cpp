@@ -13,16 +13,15 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
           .seed = config.train.seed,
           .threads = threads,
           .prefetch = static_cast<int>(config.data.prefetch),
-          .verify = verify_of(config.data, /*in_first_epoch=*/true),
+          .verify = verify_of(config.data, /*first=*/true),
           .skip_bad = config.data.skips_bad_samples(),
           .device = device,
           .length_classes = config.data.length_classes};
 }
 
-data::Verify verify_of(const config::Data& data, bool in_first_epoch) {
+data::Verify verify_of(const config::Data& data, bool first) {
   if (data.verify == config::Verify::kTrue) return data::Verify::kAlways;
-  const bool first = data.verify == config::Verify::kFirstEpoch && in_first_epoch;
-  return first ? data::Verify::kFirstEpoch : data::Verify::kNever;
+  return first && data.verify == config::Verify::kFirstEpoch ? data::Verify::kFirstEpoch : data::Verify::kNever;
 }
 
 }  // namespace dtrain::train

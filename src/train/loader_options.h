@@ -14,7 +14,7 @@ namespace dtrain::train {
 // `threads`: reader threads of this rank; `device`: where the batches arrive.
 data::LoaderOptions loader_options(const config::Config&, const BatchArithmetic&, int threads, at::Device device);
 
-// What data.verify means for a pass over samples. `in_first_epoch`: before or at the end of epoch 1.
-data::Verify verify_of(const config::Data&, bool in_first_epoch);
+// What data.verify means for a pass over samples. `first`: they are read for the first time.
+data::Verify verify_of(const config::Data&, bool first);
 
 }  // namespace dtrain::train

@@ -58,6 +58,8 @@ struct TrainContext {
   std::function<void()> check_run_folder = {};
   std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
   MemoryAdvice memory_advice = {};                        // may be empty
+  // The epoch whose samples data.verify first_epoch compares: the first one that this file is used for.
+  int64_t verified_epoch = 0;
   // Before training, what it would do if loading were free is measured for about so long (Trainer::measure_headroom()).
   double headroom_seconds = 0;
   // Now and then half of the reader threads rest, to learn whether they are in each other's way. Only for a run whose

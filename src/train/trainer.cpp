@@ -43,6 +43,7 @@ data::LoaderOptions options_of(const TrainContext& context) {
   options.compare_readers = context.compare_readers;
   options.static_buffers = context.static_buffers;
   options.recorder = context.recorder;
+  options.verified_epoch = context.verified_epoch;
   return options;
 }
 
@@ -118,7 +119,7 @@ TrainResult Trainer::train() {
     const Requests requests = exchange_requests();
     const bool last = step_ == context_.batches.total_steps;
     if (last || step_ % context_.batches.steps_per_epoch == 0) context_.store.check_unchanged();
-    say_what_was_compared();
+    if (step_ == verified_until()) say_what_was_compared();
     watched_.evaluation_owed = last || requests.evaluate || triggers_.evaluate.due(step_);
     // Also before and in an evaluation, which may take long: the resumed run makes it up.
     if ((requests.stop && !last) || (watched_.evaluation_owed && !evaluate_and_watch())) {
@@ -207,6 +208,7 @@ std::string Trainer::reason_to_stop() const {
 }
 
 TrainResult Trainer::conclude() {
+  if (step_ < verified_until()) say_what_was_compared();
   tracker_.clock().synchronize();
   const Consumption::Totals consumed = consumption_.totals(context_.host, loader_.bad_ids());
   result_.reason = reason_to_stop();

@@ -135,10 +135,12 @@ class Trainer {
   // Rank 0: to the sinks as soon as there are enough steps and then each minute, and to people on request.
   void judge_so_far();
   std::vector<monitoring::CollectiveStats> collectives() const;
-  void check_run_folder();                                 // OutputError; collective
-  void say_what_was_compared() const;                      // at the end of the first epoch, if it was not all of it
-  void check_samples_are_left(int64_t bad_samples) const;  // DataError
-  void check_losses();                                     // NumericsError that names samples; collective
+  void check_run_folder();  // OutputError; collective
+  // data.verify first_epoch: the step in which that epoch ends, and a line where it was not compared as a whole.
+  int64_t verified_until() const { return (context_.verified_epoch + 1) * context_.batches.steps_per_epoch; }
+  void say_what_was_compared() const;
+  void check_samples_are_left(int64_t bad_samples) const;                // DataError
+  void check_losses();                                                   // NumericsError that names samples; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
   void set_state(monitoring::RunState);                                  // of all sinks
   // These three may be asked to stop before they are done. Then they return false (no statistics), and what is left to

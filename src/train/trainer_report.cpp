@@ -142,11 +142,12 @@ void Trainer::check_run_folder() {
 
 void Trainer::say_what_was_compared() const {
   const data::LoaderStats stats = loader_.stats();
-  if (context_.host.rank() != 0 || step_ != context_.batches.steps_per_epoch || stats.not_compared == 0) return;
+  if (context_.host.rank() != 0 || stats.not_compared == 0) return;
   const int64_t percent = 100 * stats.compared / (stats.compared + stats.not_compared);
-  log::info(str("about ", percent,
-                " % of the samples of the first epoch were compared with their checksums, in 1 % of ",
-                "the readers' time; --data.verify true compares all, and so does `dtrain inspect --verify`"));
+  log::info(
+      str("about ", percent, " % of the samples of epoch ", context_.verified_epoch + 1,
+          " were compared with their checksums, in 1 % of the readers' time; --data.verify true compares all, and ",
+          "so does `dtrain inspect --verify`"));
 }
 
 // Every kind of operation that has run.
@@ -252,6 +253,7 @@ std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<i
     return stops;
   };
   Evaluation evaluation;
+  const bool first = step_ <= verified_until() || &ids == &context_.splits.test;
   {
     const WeightAverage::Scope weights(average_);
     tracker_.wait_for_others();
@@ -261,7 +263,7 @@ std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<i
                           {.batch_size = context_.batches.batch_size,
                            .threads = context_.loader_threads,
                            .prefetch = static_cast<int>(context_.config.data.prefetch),
-                           .verify = verify_of(context_.config.data, step_ <= context_.batches.steps_per_epoch),
+                           .verify = verify_of(context_.config.data, first),
                            .skip_bad = context_.config.data.skips_bad_samples(),
                            .precision = context_.precision,
                            .device = context_.device,

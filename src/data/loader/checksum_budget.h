@@ -9,8 +9,8 @@ namespace dtrain::data {
 
 enum class Verify {
   kNever,
-  kFirstEpoch,  // the samples of epoch 0, as far as a ChecksumBudget allows; none with skip_bad, because which samples
-                // are left out must not depend on time
+  kFirstEpoch,  // the samples of one epoch, as far as a ChecksumBudget allows; none with skip_bad, because which
+                // samples are left out must not depend on time
   kAlways
 };
 

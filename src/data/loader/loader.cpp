@@ -74,6 +74,7 @@ ReadOptions read_options(const LoaderOptions& options) {
   return {.augment = options.augment,
           .seed = options.seed,
           .verify = options.verify,
+          .verified_epoch = options.verified_epoch,
           .skip_bad = options.skip_bad,
           .check_targets = options.check_targets};
 }

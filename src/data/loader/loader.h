@@ -44,6 +44,7 @@ struct LoaderOptions {
   int threads = 1;                 // reader threads
   int prefetch = 4;                // batches to read ahead
   Verify verify = Verify::kNever;  // which samples are compared with their checksums
+  int64_t verified_epoch = 0;      // that of Verify::kFirstEpoch
   bool skip_bad = false;           // leaves a bad sample out of its batch instead of throwing
   // Now and then lets half of the readers load a batch alone, so that stats() tells whether they are in each other's
   // way. It costs a data-bound run 1/32 of the time of its first 128 batches, and 1/512 later.

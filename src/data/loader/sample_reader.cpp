@@ -103,7 +103,7 @@ void SampleReader::compare_checksum(int64_t id, std::span<const std::byte> input
 
 void SampleReader::compare_within_budget(int64_t epoch, int64_t id, std::span<const std::byte> input,
                                          std::span<const std::byte> target) {
-  if (options_.verify != Verify::kFirstEpoch || options_.skip_bad || epoch > 0) return;
+  if (options_.verify != Verify::kFirstEpoch || options_.skip_bad || epoch != options_.verified_epoch) return;
   const ChecksumBudget::Clock::time_point begin = ChecksumBudget::Clock::now();
   const bool allowed = budget_.allows(begin);
   counters_.add_comparison(allowed);

@@ -24,6 +24,7 @@ struct ReadOptions {
   bool augment = true;             // false: center crop and normalization only
   uint64_t seed = 1;               // random seed of the augmentation
   Verify verify = Verify::kNever;  // which samples are compared with their checksums
+  int64_t verified_epoch = 0;      // that of Verify::kFirstEpoch
   bool skip_bad = false;           // leaves a bad sample out of its batch instead of throwing
   bool check_targets = true;       // with skip_bad: a sample with an invalid target is bad, too
 };
