@@ -69,11 +69,29 @@ std::string wrapper_of(const std::map<std::string, at::Tensor>& here, const chec
       " tensors differ besides the last layer); choose a matching file or model.name:\n  ", join(problems, "\n  ")));
 }
 
+struct Copy {
+  std::string name;
+  at::Tensor here, there;
+};
+
+// CheckpointError for a value of float64 that the type of the network cannot hold.
+void copy(const std::vector<Copy>& copies) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, here, there] : copies) {
+    here.copy_(there);
+    if (here.scalar_type() == there.scalar_type() || !checkpoint::not_finite(there).empty()) continue;
+    if (const std::string defect = checkpoint::not_finite(here); !defect.empty()) {
+      throw CheckpointError(dtrain::str("tensor '", name, "' has a value that is too large for ", here.scalar_type(),
+                                        ", the type of this network (", defect, ")"));
+    }
+  }
+}
+
 }  // namespace
 
 void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors) {
   std::map<std::string, at::Tensor> source(tensors.begin(), tensors.end());
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  std::vector<Copy> copies;
   const auto match = [&](const torch::OrderedDict<std::string, at::Tensor>& items) {
     for (const auto& item : items) {
       const auto found = source.find(item.key());
@@ -83,7 +101,7 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
         throw CheckpointError(dtrain::str("tensor '", item.key(), "' has shape ", found->second.sizes(),
                                           " in the file and ", item.value().sizes(), " in this network"));
       }
-      copies.emplace_back(item.value().detach(), found->second);
+      copies.push_back({item.key(), item.value().detach(), found->second});
       source.erase(found);
     }
   };
@@ -93,17 +111,19 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
     throw CheckpointError(
         str("this network has no tensor '", source.begin()->first, "': these are weights of another network"));
   }
-  const at::NoGradGuard no_grad;
-  for (auto& [target, value] : copies) target.copy_(value);
+  copy(copies);
 }
 
 Unwrapped unwrapped(const torch::nn::Module& module, checkpoint::NamedTensors tensors) {
-  constexpr const char* kAverages = "n_averaged";
+  constexpr std::string_view kAverages = "n_averaged";
   const checkpoint::NamedTensors list = named_tensors(module);
   const std::map<std::string, at::Tensor> here(list.begin(), list.end());
   Unwrapped result;
-  if (!here.contains(kAverages)) {
-    const auto is_counter = [&](const auto& item) { return item.first == kAverages && item.second.numel() == 1; };
+  if (!here.contains(std::string(kAverages))) {
+    const auto is_counter = [&](const auto& item) {
+      const bool named = item.first == kAverages || item.first.ends_with(dtrain::str('.', kAverages));
+      return named && item.second.numel() == 1;
+    };
     if (std::erase_if(tensors, is_counter) > 0) {
       result.notices.push_back("left out n_averaged, the counter of AveragedModel");
     }
@@ -137,7 +157,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
   std::map<std::string, at::Tensor> left(file.tensors.begin(), file.tensors.end());
   const auto is_head = [head = network.head_prefix()](const std::string& name) { return name.starts_with(head); };
 
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies, head_copies;
+  std::vector<Copy> copies, head_copies;
   std::vector<std::string> lines, problems, head_differences;
   for (const auto& [name, here] : named_tensors(network)) {
     const auto found = left.find(name);
@@ -149,7 +169,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
       differences.push_back(dtrain::str(name, ": ", shape(found->second), " ", found->second.scalar_type(),
                                         " in the file; ", shape(here), " ", here.scalar_type(), " here"));
     } else {
-      (is_head(name) ? head_copies : copies).emplace_back(here, found->second);
+      (is_head(name) ? head_copies : copies).push_back({name, here, found->second});
     }
     if (found != left.end()) left.erase(found);
   }
@@ -161,8 +181,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
 
   // The last layer is either loaded completely or not at all.
   if (head_differences.empty()) copies.insert(copies.end(), head_copies.begin(), head_copies.end());
-  const at::NoGradGuard no_grad;
-  for (auto& [here, there] : copies) here.copy_(there);
+  copy(copies);
   lines.push_back(dtrain::str("loaded ", copies.size(), " tensors"));
   if (!head_differences.empty()) lines.push_back("the last layer keeps its fresh values:");
   lines.insert(lines.end(), head_differences.begin(), head_differences.end());

@@ -192,6 +192,26 @@ TEST(Unwrapped, LeavesOutTheCounterOfAveragedModel) {
                           "removed 'module.' from the names of all tensors", dtrain::str("loaded ", own, " tensors")));
 }
 
+// torch.compile() of an AveragedModel.
+TEST(Unwrapped, LeavesOutTheCounterInAWrapper) {
+  const auto network = make_network("headpose_cnn", {});
+  checkpoint::TensorFile file = wrapped("_orig_mod.module.", file_of(*network));
+  const size_t own = file.tensors.size();
+  file.tensors.emplace_back("_orig_mod.n_averaged", at::full({}, 7, at::kLong));
+  EXPECT_THAT(load_unwrapped(*network, file), ElementsAre("left out n_averaged, the counter of AveragedModel",
+                                                          "removed '_orig_mod.module.' from the names of all tensors",
+                                                          dtrain::str("loaded ", own, " tensors")));
+}
+
+TEST(LoadInitialWeights, RefusesValuesThatTheNetworkCannotHold) {
+  const auto network = make_network("headpose_cnn", {});
+  checkpoint::TensorFile file = file_of(*network);
+  auto& [name, tensor] = file.tensors.front();
+  tensor = tensor.to(at::kDouble).fill_(1e300);
+  testing::expect_error<CheckpointError>([&] { load_initial_weights(*network, file); },
+                                         {name, "too large for Float", "inf at [0"});
+}
+
 TEST(Unwrapped, ConvertsCounters) {
   const auto network = make_network("resnet18", {.seed = 1});
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kInt, at::kShort, at::kByte}) {
