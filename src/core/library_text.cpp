@@ -109,10 +109,12 @@ std::string_view reason_of(std::string_view what, const std::vector<std::string_
     reason = what.substr(at + 1 + kRuntimeError.size());
     reason = reason.substr(0, reason.find('\n'));
   } else {
+    bool raised = false;  // what follows is the rest of a message of several lines
     for (const std::string_view line : lines) {
-      if (!trimmed(line).empty() && !line.starts_with(kScriptGot)) reason = line;
+      raised = raised || line.starts_with(kBuiltin);
+      if (raised ? line.starts_with(kBuiltin) : !trimmed(line).empty() && !line.starts_with(kScriptGot)) reason = line;
     }
-    if (reason.starts_with(kBuiltin)) reason.remove_prefix(kBuiltin.size());
+    if (raised) reason.remove_prefix(kBuiltin.size());
   }
   reason = trimmed(reason);
   if (reason.ends_with('.')) reason.remove_suffix(1);

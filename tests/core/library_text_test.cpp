@@ -60,6 +60,8 @@ TEST(LibraryText, TakesNoReasonForALine) {
   const std::string code =
       kFailed + kOriginal + "  File \"net.py\", line 3, in forward\n    raise E(x)\n    ~~~ <--- HERE\n";
   EXPECT_EQ(torch_message(code + "RuntimeError: shape(3): bad\n"), "shape(3): bad, in net.py, line 3: raise E(x)");
+  EXPECT_EQ(torch_message(code + "builtins.E: 7 columns, got 20\nhint: see the manual\n"),
+            "E: 7 columns, got 20, in net.py, line 3: raise E(x)");
   EXPECT_EQ(torch_message(code + "builtins.E: shape(3): bad\n"), "E: shape(3): bad, in net.py, line 3: raise E(x)");
 }
 

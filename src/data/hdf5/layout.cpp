@@ -43,7 +43,20 @@ std::string format_advice(const std::string& reason) {
   return "";
 }
 
+// What HDF5 says of a file that was cut: "truncated file: eof = 3000, sblock->base_addr = 0, stored_eof = 7367".
+std::string truncation(const std::string& reason) {
+  const auto number_after = [&](std::string_view name) -> std::string {
+    const size_t at = reason.find(name);
+    if (at == std::string::npos) return "";
+    const std::string rest = reason.substr(at + name.size());
+    return rest.substr(0, rest.find_first_not_of("0123456789"));
+  };
+  const std::string has = number_after("truncated file: eof = "), had = number_after("stored_eof = ");
+  return has.empty() || had.empty() ? "" : str(" is truncated: it has ", has, " bytes of ", had);
+}
+
 [[noreturn]] void refuse_unopened(const std::filesystem::path& file, const std::string& reason) {
+  if (const std::string cut = truncation(reason); !cut.empty()) refuse(file, cut + ". Copy it again");
   refuse(file, str(" cannot be opened: ", reason, format_advice(reason)));
 }
 

@@ -127,8 +127,9 @@ TEST_F(Refusal, TruncatedAnywhere) {
     EXPECT_THROW(open_file(file), DataError) << "cut to " << kept << " of " << size;
   }
   testing::write_data_set(file, 6, testing::extras_of(6));
-  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
-  expect_refusal({"truncated"});
+  const uintmax_t whole = std::filesystem::file_size(file);
+  std::filesystem::resize_file(file, whole - 1);
+  expect_refusal({dtrain::str("is truncated: it has ", whole - 1, " bytes of ", whole, ". Copy it again")});
 }
 
 TEST_F(Refusal, ForeignHdf5) {
