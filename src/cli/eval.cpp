@@ -91,7 +91,9 @@ int eval(job::ProcessContext& process, const Options& options) {
                       .worst = {},
                       .warnings = {}};
     if (evaluation.bad_samples > 0) {
-      report.warnings.push_back(str(evaluation.bad_samples, " samples that cannot be read are left out"));
+      report.warnings.push_back(evaluation.bad_samples == 1
+                                    ? "1 sample that cannot be read is left out"
+                                    : str(evaluation.bad_samples, " samples that cannot be read are left out"));
     }
     for (const train::WorstSample& sample : evaluation.worst) {
       report.worst.push_back({sample.id, sample.error, data.store->source(sample.id)});

@@ -114,7 +114,10 @@ std::string to_text(const BiwiPose& pose) {
 formats::Box head_box(const BiwiPose& pose, const BiwiCalibration& c) {
   Vector3 center = c.rotation * pose.center;
   for (int i = 0; i < 3; ++i) center[i] += c.translation[i];
-  if (center[2] < 100) throw DataError(str("the head's center is ", fixed(center[2], 1), " mm in front of the camera"));
+  // The sensor sees from half a meter to a few meters.
+  if (center[2] < 100 || center[2] > 10'000) {
+    throw DataError(str("the head's center is ", fixed(center[2], 1), " mm in front of the camera"));
+  }
   const Vector3 projected = c.camera * center;
   const double x = projected[0] / projected[2], y = projected[1] / projected[2];
   const double half = c.camera[0][0] / center[2] * kHeadBoxMm / 2;

@@ -171,8 +171,12 @@ std::vector<ClassFolder> in_splits(const fs::path& folder, const FolderRoles& ro
     const fs::path above = folder / name;
     const Content inside = content(above, kind, left_out);
     if (!inside.samples.empty()) {
+      const bool divided = std::ranges::any_of(roles.splits, [&](const FolderRoles::Split& one) {
+        return !content(folder / one.folder, kind, left_out).folders.empty();
+      });
       throw DataError(str((above / inside.samples[0]).string(), " is not in a class folder. ", expected(kind.what),
-                          table_beside(folder), ". If ", name, " is itself a class: --splits-from-folders no"));
+                          table_beside(folder),
+                          divided ? str(". If ", name, " is itself a class: --splits-from-folders no") : ""));
     }
     log_ignored(above, inside);
     for (const std::string& one : inside.folders) found.push_back({.above = name, .name = one, .split = split});
@@ -210,8 +214,8 @@ void name_as_given(const fs::path& folder, const std::vector<std::string>& given
     const std::string alike = look_alike_among(one.name, given), near = nearest(one.name, given);
     throw DataError(str("the class folder ", (folder / one.above / one.name).string(),
                         " is none of the classes that --classes gives: ", join(given, ", "), alike,
-                        alike.empty() && !near.empty() ? ". Did you mean " + near + "?" : "",
-                        ". Rename it, or remove it"));
+                        alike.empty() && !near.empty() ? ". Did you mean " + near + "?" : ".",
+                        " Rename it, or remove it"));
   }
 }
 

@@ -65,9 +65,12 @@ TEST(BiwiFiles, NamesTheDamage) {
   write_text(folder / "rgb.cal", "517 0 320");
   testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"rgb.cal", "3 numbers"});
   const BiwiPose behind{.rotation = rotation({}), .center = {0, 0, -500}};
+  const BiwiPose far{.rotation = rotation({}), .center = {0, 0, 900'000}};  // micrometers, say
   write_text(folder / "rgb.cal", kCalibration);
   testing::expect_error<DataError>([&] { head_box(behind, read_biwi_calibration(folder / "rgb.cal")); },
                                    {"in front of the camera"});
+  testing::expect_error<DataError>([&] { head_box(far, read_biwi_calibration(folder / "rgb.cal")); },
+                                   {"mm in front of the camera"});
 }
 
 TEST(BiwiFiles, TheCalibrationIsForPicturesOfOneSize) {

@@ -97,7 +97,7 @@ def a_corrupt_sample(folder):
     for words in read:
         runner.run([*words, "--data.verify", "false"], cwd=folder).expect(0)
     one_message(runner.run(read[0], cwd=folder), 65, what)
-    runner.run([*read[0], "--data.on_bad_sample", "skip"], cwd=folder).expect(0, f"left out: {what}", "1 samples that cannot be read are left out")
+    runner.run([*read[0], "--data.on_bad_sample", "skip"], cwd=folder).expect(0, f"left out: {what}", "1 sample that cannot be read is left out")
     runner.run(read[1], cwd=folder).expect(65, "1 of 40 inputs could not be predicted")
     rows = (folder / "rows.csv").read_text().splitlines()[1:]
     assert [i for i, row in enumerate(rows) if "the checksum does not match" in row] == [3], rows
@@ -468,7 +468,7 @@ def orders_damaged_after_conversion(folder):
         f["targets/values"][int(f["targets/offsets"][bad])] = 77
     where = f"d.h5#{bad}: the order names element 77 of a set of 5"
     one_message(train_rows(folder, "pointer", "d.h5", "r", np=2), 65, where)
-    train_rows(folder, "pointer", "d.h5", "s", data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+    train_rows(folder, "pointer", "d.h5", "s", data__on_bad_sample="skip").expect(0, where, "1 bad sample left out")
 
 
 def pictures_with_a_class_that_does_not_exist(folder):
