@@ -27,20 +27,35 @@ class Unchanged {
  public:
   Unchanged(torch::nn::Module& network, at::Device device)
       : device_(device), random_(train::random_generators(device)) {
-    for (const at::Tensor& buffer : network.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+    for (const auto& buffer : network.named_buffers()) {
+      buffers_.push_back({buffer.key(), buffer.value(), buffer.value().clone()});
+    }
   }
   ~Unchanged() {
     const at::NoGradGuard no_grad;
-    for (auto& [buffer, before] : buffers_) buffer.copy_(before);
+    for (Buffer& buffer : buffers_) buffer.now.copy_(buffer.before);
     train::set_random_generators(random_, device_);
   }
   Unchanged(const Unchanged&) = delete;
   Unchanged& operator=(const Unchanged&) = delete;
 
+  // The name of a buffer that is no longer finite, or "". The mask of an attention has -inf from the start.
+  std::string spoiled_buffer() const {
+    for (const Buffer& buffer : buffers_) {
+      const bool was_finite = checkpoint::not_finite(buffer.before).empty();
+      if (was_finite && !checkpoint::not_finite(buffer.now).empty()) return buffer.name;
+    }
+    return "";
+  }
+
  private:
+  struct Buffer {
+    std::string name;
+    at::Tensor now, before;
+  };
   at::Device device_;
   checkpoint::NamedTensors random_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  std::vector<Buffer> buffers_;
 };
 
 // The shortest samples: what they have of a variable length may be a single value per channel too.
@@ -89,11 +104,8 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const 
       if (gradient.defined() && !checkpoint::not_finite(gradient).empty()) return "its gradient is not finite";
     }
   }
-  for (const auto& buffer : network.named_buffers()) {
-    if (!checkpoint::not_finite(buffer.value()).empty())
-      return str("its buffer '", buffer.key(), "' is not finite afterwards");
-  }
-  return "";
+  const std::string spoiled = unchanged.spoiled_buffer();
+  return spoiled.empty() ? "" : str("its buffer '", spoiled, "' is not finite afterwards");
 }
 
 std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run, int64_t count) {
