@@ -13,8 +13,10 @@
 #include "core/quiet_log.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
+#include "job/placement.h"
 #include "layers/random_context.h"
 #include "models/freeze.h"
+#include "models/load_weights.h"
 #include "models/network.h"
 #include "train/evaluate.h"
 #include "train/random_generators.h"
@@ -108,12 +110,29 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const 
   return spoiled.empty() ? "" : str("its buffer '", spoiled, "' is not finite afterwards");
 }
 
+// Forward of a TorchScript file may change all of it, its attributes too: another one like it is tried.
+std::unique_ptr<tasks::Task> loaded_again(tasks::Task& task, const SingleSampleTraining& run) {
+  std::unique_ptr<tasks::Task> again = tasks::make_task(run.config, tasks::facts_of(task.metadata()));
+  checkpoint::NamedTensors tensors;
+  for (const auto& item : task.model().named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : task.model().named_buffers()) tensors.emplace_back(item.key(), item.value());
+  models::load_all(again->model(), tensors);
+  place_on_device(*again, run.precision, run.device, run.config.model.channels_last);
+  return again;
+}
+
+bool is_of_ours(tasks::Task& task) { return dynamic_cast<models::Network*>(&task.model()) != nullptr; }
+
 std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run, int64_t count) {
   data::Batch batch = load(task, run, count);
   if (batch.samples() < count) return "";
   train::to_precision(batch, run.precision);
+  const std::unique_ptr<tasks::Task> again = is_of_ours(task) ? nullptr : loaded_again(task, run);
+  tasks::Task& tried = again ? *again : task;
+  tried.model().train();
+  if (run.config.train.freeze_batch_norm) models::freeze_batch_norm(tried.model());
   try {
-    return defect_of(task, run, batch);
+    return defect_of(tried, run, batch);
   } catch (const c10::Error& error) {
     return torch_message(error.what_without_backtrace());
   } catch (const Error& error) {
@@ -131,8 +150,6 @@ bool fails_late_or_never(const SingleSampleTraining& run) {
 }  // namespace
 
 std::string single_sample_defect(tasks::Task& task, const SingleSampleTraining& run) {
-  task.model().train();
-  if (run.config.train.freeze_batch_norm) models::freeze_batch_norm(task.model());
   const std::string defect = defect_of_samples(task, run, 1);
   return defect.empty() || !defect_of_samples(task, run, 2).empty() ? "" : defect;
 }
@@ -140,8 +157,7 @@ std::string single_sample_defect(tasks::Task& task, const SingleSampleTraining& 
 void check_single_samples(tasks::Task& task, const SingleSampleTraining& run) {
   const train::BatchArithmetic& b = run.batches;
   const train::SingleSamples single = train::single_samples(b);
-  const bool own_network = dynamic_cast<models::Network*>(&task.model()) != nullptr;
-  if (!single.any() || (own_network && fails_late_or_never(run))) return;
+  if (!single.any() || (is_of_ours(task) && fails_late_or_never(run))) return;
   const std::string defect = single_sample_defect(task, run);
   if (defect.empty()) return;
   const std::string flags = train::flags_without_single_samples(b, run.keeps_global_batch || run.resumed);
