@@ -13,6 +13,8 @@
 #include "core/quiet_log.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
+#include "device/device.h"
+#include "dist/failure.h"
 #include "job/placement.h"
 #include "layers/random_context.h"
 #include "models/freeze.h"
@@ -34,9 +36,13 @@ class Unchanged {
     }
   }
   ~Unchanged() {
-    const at::NoGradGuard no_grad;
-    for (Buffer& buffer : buffers_) buffer.now.copy_(buffer.before);
-    train::set_random_generators(random_, device_);
+    try {
+      const at::NoGradGuard no_grad;
+      for (Buffer& buffer : buffers_) buffer.now.copy_(buffer.before);
+      train::set_random_generators(random_, device_);
+    } catch (const c10::Error&) {
+      // The device has failed, and the next operation on it says so: a destructor cannot.
+    }
   }
   Unchanged(const Unchanged&) = delete;
   Unchanged& operator=(const Unchanged&) = delete;
@@ -134,6 +140,8 @@ std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run
   try {
     return defect_of(tried, run, batch);
   } catch (const c10::Error& error) {
+    // No defect of the network. What passed through TorchScript has lost its type, so the device is asked too.
+    if (dist::says_failed(error) || !device::works(run.device)) throw;
     return torch_message(error.what_without_backtrace());
   } catch (const Error& error) {
     return error.what();

@@ -37,6 +37,29 @@ constexpr const char* kAlwaysFails = "assert False, \"out of range\"";
 constexpr const char* kCounts = "self.steps = self.steps + 1\n    self.scale = self.scale + 1\n    x = x * self.scale";
 constexpr const char* kRandom = "x = torch.dropout(x, 0.5, self.training)\n    self.mean.add_(1)";
 
+// Its GPU fails in forward, and afterwards nothing can be copied to a buffer either.
+class OnFailedGpu : public tasks::Task {
+ public:
+  explicit OnFailedGpu(tasks::Task& task) : task_(task) {}
+  torch::nn::Module& model() override { return task_.model(); }
+  const data::SampleSpec& samples() const override { return task_.samples(); }
+  void check(const data::Store&) override {}
+  tasks::Loss loss(const data::Batch&) override {
+    for (at::Tensor& buffer : model().buffers()) buffer.resize_({0});
+    throw c10::AcceleratorError({"f", "x.cpp", 1}, 700, "CUDA error: an illegal memory access was encountered");
+  }
+  double planned_weight(int64_t) const override { return 1; }
+  tasks::Counted count(const data::Batch&) override { return {}; }
+  tasks::Summary summarise(const tasks::Counts&) const override { return {}; }
+  std::vector<tasks::MetricSpec> metrics() const override { return {}; }
+  std::vector<std::string> columns() const override { return {}; }
+  std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
+  tasks::Metadata metadata() const override { return {}; }
+
+ private:
+  tasks::Task& task_;
+};
+
 class SingleSamplesTest : public ::testing::Test {
  protected:
   std::string saved(const std::string& code) {
@@ -176,6 +199,14 @@ TEST_F(SingleSamplesTest, NetworksOfOursFailWithTheirFirstBatchAlone) {
   config_.train.sync_batch_norm = false;
   config_.train.freeze_batch_norm = true;
   EXPECT_NO_THROW(check());
+}
+
+TEST_F(SingleSamplesTest, AFailedGpuIsNoDefectOfTheNetwork) {
+  config_.model.name = catalog::network_named("resnet18");
+  config_.model.image_size = 32;
+  open({data::Element::kUint8, {32, 32, 3}}, {data::Element::kFloat32, {3}}, 9);
+  OnFailedGpu task(*task_);
+  EXPECT_THROW(single_sample_defect(task, training()), c10::AcceleratorError);
 }
 
 }  // namespace
