@@ -15,7 +15,7 @@ const std::atomic<bool>& install_stop_signals();
 // training thread clears.
 std::atomic<bool>& install_verdict_signal();
 
-// For the time before the run is set up, from the beginning of main() on: SIGUSR1 and SIGUSR2 are
+// For the time before the run has a folder, from the beginning of main() on: SIGUSR1 and SIGUSR2 are
 // remembered instead of ending the process. SIGTERM ends a process that trains alone at once, with
 // exit code 75: nothing is lost yet, and the same command does it all. One of several ranks ends by
 // it, as by Ctrl-C: their launcher sends it when another one has failed, whose exit code counts.

@@ -340,6 +340,8 @@ void TrainingJob::share_name() {
 void TrainingJob::claim_name() {
   check_password_file();  // an error must not leave an empty folder
   if (dry_run_) return;
+  // A stop from here on saves after step 1: a run folder without a checkpoint would only be in the way.
+  install_stop_signals();
   watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);
   dist::agree_on_rank0(process_.host, [&] {
     if (plan_.generated) claim_generated_name(plan_, *files_);

@@ -60,7 +60,7 @@ class TrainingJob {
   void place_on_device();          // precision, determinism, the network on its device
   void check_training();           // what ends or spoils it late: single_samples.h
   void connect();                  // from here on ranks wait for each other, and the watchdog watches
-  void claim_name();               // a generated one, by creating its folder: no two runs have the same
+  void claim_name();               // a generated one, by creating its folder; from here on a stop saves after step 1
   void open_metrics();             // the endpoint, whose address the banner and the targets file need
   void announce();                 // rank 0: the run folder and its files, the banner
   void run();                      // trains, evaluates and saves
