@@ -162,16 +162,21 @@ std::string single_sample_defect(tasks::Task& task, const SingleSampleTraining& 
   return defect.empty() || !defect_of_samples(task, run, 2).empty() ? "" : defect;
 }
 
-void check_single_samples(tasks::Task& task, const SingleSampleTraining& run) {
+std::string check_single_samples(tasks::Task& task, const SingleSampleTraining& run) {
   const train::BatchArithmetic& b = run.batches;
   const train::SingleSamples single = train::single_samples(b);
-  if (!single.any() || (is_of_ours(task) && fails_late_or_never(run))) return;
+  const bool may_leave_one = run.config.data.skips_bad_samples() && !is_of_ours(task) && train::has_pairs(b);
+  if ((!single.any() && !may_leave_one) || (is_of_ours(task) && fails_late_or_never(run))) return "";
   const std::string defect = single_sample_defect(task, run);
-  if (defect.empty()) return;
+  if (defect.empty()) return "";
+  const std::string network = run.config.model.file.empty() ? "the network" : run.config.model.file;
+  if (!single.any()) {
+    return str(network, " cannot train on one sample: ", defect, ". Some micro-batches have two (", train::describe(b),
+               "): if data.on_bad_sample skip leaves one of them out, the run ends");
+  }
   const std::string flags = train::flags_without_single_samples(b, run.keeps_global_batch || run.resumed);
   throw ConfigError(
-      str(run.config.model.file.empty() ? "the network" : run.config.model.file,
-          " cannot train on a micro-batch of one sample: ", defect, ". ",
+      str(network, " cannot train on a micro-batch of one sample: ", defect, ". ",
           single.full ? "Each step" : "The last step of each epoch", " has one (", train::describe(b), "): ",
           flags.empty() ? "train on more samples"
                         : str(run.resumed && flags.starts_with("--train.") ? "start a new run with " : "use ", flags)));

@@ -28,8 +28,9 @@ struct SingleSampleTraining {
 };
 
 // ConfigError if the training has micro-batches of one sample on which the network fails, with the
-// flags that avoid them. The network on the device is as before, as are the random generators.
-void check_single_samples(tasks::Task&, const SingleSampleTraining&);
+// flags that avoid them. A warning, or "", if only bad samples that are left out may leave one sample
+// of a pair. The network on the device is as before, as are the random generators.
+std::string check_single_samples(tasks::Task&, const SingleSampleTraining&);
 
 // What fails in forward, loss and gradient of one training sample but not of two: LibTorch's message,
 // or what is not finite. "": nothing, or it is not a matter of one sample. The network is as before.

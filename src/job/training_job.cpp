@@ -227,15 +227,17 @@ void TrainingJob::check_training() {
   // Of the whole training: a dry run ends after its first step.
   const train::BatchArithmetic whole =
       train::batch_arithmetic(config_.train, process_.world.size, static_cast<int64_t>(data_.splits.train.size()));
+  std::string warning;
   dist::agree(process_.host, [&] {
-    check_single_samples(*task_, {.config = config_,
-                                  .data = data_,
-                                  .batches = whole,
-                                  .precision = precision_,
-                                  .device = process_.device,
-                                  .keeps_global_batch = global_batch_given_,
-                                  .resumed = snapshot_.has_value()});
+    warning = check_single_samples(*task_, {.config = config_,
+                                            .data = data_,
+                                            .batches = whole,
+                                            .precision = precision_,
+                                            .device = process_.device,
+                                            .keeps_global_batch = global_batch_given_,
+                                            .resumed = snapshot_.has_value()});
   });
+  if (is_rank0() && !warning.empty()) log::warning(warning);
   const int64_t done = snapshot_ ? snapshot_->step : 0;
   const std::string long_warm_up = train::long_warm_up(config_.schedule, whole.total_steps);
   const bool rises = done < config_.schedule.warmup_steps.of(whole.total_steps);

@@ -82,6 +82,20 @@ SingleSamples single_samples(const BatchArithmetic& b) {
   return found;
 }
 
+bool has_pairs(const BatchArithmetic& b) {
+  const auto ranks = static_cast<int>(b.ranks);
+  const int64_t size = data::division_size(b.batch_size, b.global_batch, ranks);
+  const bool has_tail = b.tail > 0 && b.steps_per_epoch > 1 && b.total_steps >= b.steps_per_epoch;
+  for (const int64_t samples : {std::min(b.global_batch, b.samples), has_tail ? b.tail : int64_t{0}}) {
+    const data::GlobalBatch step{.epoch = 0, .positions = {0, samples}};
+    for (int rank = 0; rank < ranks && samples > 0; ++rank) {
+      const data::MicroPlan plan = data::training_plan(step, size, {.rank = rank, .size = ranks});
+      if (std::ranges::any_of(plan.micro, [](const data::Range& range) { return range.size() == 2; })) return true;
+    }
+  }
+  return false;
+}
+
 std::string flags_without_single_samples(const BatchArithmetic& b, bool keeps_global_batch) {
   const auto good = [&](int64_t batch_size, int64_t global_batch) {
     BatchArithmetic changed = b;

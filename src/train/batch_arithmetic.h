@@ -42,6 +42,8 @@ struct SingleSamples {
   bool any() const { return full || tail; }
 };
 SingleSamples single_samples(const BatchArithmetic&);
+// Whether some micro-batches have two samples, of which data.on_bad_sample skip may leave one.
+bool has_pairs(const BatchArithmetic&);
 
 // The flags with which the same training has none, by the batch sizes nearest to that of the run, or by
 // the nearest global batches where no batch size avoids them: "--batch-size 16 or 18". With

@@ -38,6 +38,12 @@ std::string text_of(const std::vector<int64_t>& lengths) {
   return join(words, ", ");
 }
 
+std::string text_of(const std::vector<data::Batch::LeftOut>& samples) {
+  std::vector<std::string> reasons;
+  for (const data::Batch::LeftOut& one : samples) reasons.push_back(one.reason);
+  return join(reasons, "; ");
+}
+
 data::LoaderOptions options_of(const TrainContext& context) {
   data::LoaderOptions options = loader_options(context.config, context.batches, context.loader_threads, context.device);
   options.compare_readers = context.compare_readers;
@@ -90,6 +96,11 @@ TrainResult Trainer::run() {
                        {context_.device, static_cast<double>(device_.memory_bytes), device::works(context_.device),
                         context_.memory_advice},
                        where());
+    if (!failure && !left_alone_.empty()) {
+      throw DataError(str("the network cannot train on the one sample that is left of a micro-batch, ", where(), ": ",
+                          dist::first_line(e), ". Repair the data, use a larger --batch-size, or a network without ",
+                          "batch norm. Left out: ", left_alone_));
+    }
     if (!failure) throw;
     // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
     if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
@@ -278,7 +289,9 @@ void Trainer::write_state(const data::Batch& batch) {
 
 void Trainer::micro_step(data::Batch batch, const Role& role) {
   phases_.reducer().arm(role.last, role.runs);
+  if (batch.samples() == 1) left_alone_ = text_of(batch.left_out);
   if (role.runs) forward_backward(std::move(batch), role);
+  left_alone_.clear();
   if (!role.last) return;
   tracker_.enter(Phase::kAllReduceWait);
   phases_.reducer().finish();

@@ -198,6 +198,7 @@ class Trainer {
   device::Properties device_;              // of this rank
   int64_t step_ = 0;                       // optimizer steps done
   int64_t begun_step_ = 0;                 // the step that began last, counted from 1
+  std::string left_alone_;                 // what was left out of a micro-batch of which one sample is left; else ""
   int64_t logged_own_step_ = 0;            // of result_.own_steps, at the newest logging step
   int64_t saved_step_ = -1;                // of the newest checkpoint, written or resumed by this process
   std::optional<double> given_rate_;       // of step_at()

@@ -102,7 +102,7 @@ class SingleSamplesTest : public ::testing::Test {
     return single_sample_defect(*task_, training());
   }
 
-  void check(int64_t ranks = 1) { check_single_samples(*task_, training(ranks)); }
+  std::string check(int64_t ranks = 1) { return check_single_samples(*task_, training(ranks)); }
 
   dtrain::testing::TempDir folder_;
   config::Config config_;
@@ -164,6 +164,20 @@ TEST_F(SingleSamplesTest, AnErrorNamesTheBatchSizesThatAvoidIt) {
                             {"start a new run with --train.global_batch 15, 16, 18 or 19"});
   make_module(kPlain);
   EXPECT_NO_THROW(check()) << "a network that trains on one sample";
+}
+
+TEST_F(SingleSamplesTest, PairsThatBadSamplesMayHalveGiveAWarning) {
+  make_module(kRaises);
+  config_.train.batch_size = 2;
+  EXPECT_EQ(check(), "") << "a bad sample ends the run anyway";
+  config_.data.on_bad_sample = config::OnBadSample::kSkip;
+  EXPECT_THAT(check(), HasSubstr("net.pt cannot train on one sample: "));
+  EXPECT_THAT(check(), HasSubstr("if data.on_bad_sample skip leaves one of them out, the run ends"));
+  config_.train.batch_size = 4;
+  EXPECT_EQ(check(), "");
+  make_module(kPlain);
+  config_.train.batch_size = 2;
+  EXPECT_EQ(check(), "");
 }
 
 TEST_F(SingleSamplesTest, TheShortestSampleIsTried) {

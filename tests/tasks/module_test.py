@@ -489,6 +489,21 @@ def a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step(folder)
         "use --schedule.warmup_steps 5%, which is 1 step", "finished: all 4 steps")
 
 
+def a_bad_sample_that_leaves_one_of_a_pair_is_named(folder):
+    x = np.random.default_rng(1).normal(size=(78, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, x[:, :2].copy())
+    with h5py.File(folder / "n.h5", "r+") as file:
+        file["checksums"][59] += np.uint64(1)  # of the training split
+    save(Normed, folder / "net.pt")
+    options = dict(task="module", model__file="net.pt", model__image_size=None, task__inputs="rows", data__file="n.h5", train__epochs=1,
+                   data__on_bad_sample="skip", data__verify=True)
+    ended = runner.train(folder, **options, train__batch_size=2).expect(
+        65, "warning: net.pt cannot train on one sample: ", "Expected more than 1 value per channel", "if data.on_bad_sample skip leaves one of them out",
+        "the one sample that is left of a micro-batch, in step ", "Repair the data", "Left out: n.h5#59")
+    assert ended.output.index("warning: net.pt cannot train") < ended.output.index("step 1/"), ended.output
+    runner.train(folder, **options, train__batch_size=4, run__name="four").expect(0, "1 bad samples left out")
+
+
 def orders_of_sets_longer_than_the_trial(folder):
     runner.run(["synth", "pointer", "--samples", 60, "--max-length", 20, "--out", "sets.h5"], cwd=folder).expect(0)
     save(NextOfSet, folder / "next.pt")
@@ -533,5 +548,6 @@ runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, code_may_
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
              a_run_refuses_what_it_cannot_train, a_failure_of_the_code_is_one_sentence,
-             a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step, orders_of_sets_longer_than_the_trial,
+             a_micro_batch_of_one_sample_is_avoided_or_said_before_the_first_step, a_bad_sample_that_leaves_one_of_a_pair_is_named,
+             orders_of_sets_longer_than_the_trial,
              deterministic_mode_reaches_libtorch, another_file_than_the_trained_one_is_refused])

@@ -100,6 +100,20 @@ TEST(BatchArithmetic, KnowsWhereMicroBatchesHaveOneSample) {
   EXPECT_EQ(found(cut_short, 1, 52), "") << "it ends before the fourth step";
 }
 
+TEST(BatchArithmetic, KnowsWhetherMicroBatchesHaveTwoSamples) {
+  const auto pairs = [](const config::Train& train, int64_t ranks, int64_t samples) {
+    return has_pairs(batch_arithmetic(train, ranks, samples));
+  };
+  EXPECT_TRUE(pairs(train(2, 1, 0), 1, 52));
+  EXPECT_TRUE(pairs(train(10, 1, 0), 1, 52)) << "the tail";
+  EXPECT_TRUE(pairs(train(5, 1, 0), 2, 52)) << "the tail, of one rank";
+  EXPECT_FALSE(pairs(train(4, 1, 0), 1, 52));
+  EXPECT_FALSE(pairs(train(1, 1, 0), 1, 52));
+  config::Train cut_short = train(10, 1, 0);
+  cut_short.max_steps = 3;
+  EXPECT_FALSE(pairs(cut_short, 1, 52));
+}
+
 // Each size that is named is tried: the training that has it has no single sample.
 TEST(BatchArithmetic, NamesTheNearestSizesWithoutASingleSample) {
   const auto flags = [](const config::Train& t, int64_t ranks, int64_t samples) {
