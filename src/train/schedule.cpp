@@ -51,16 +51,19 @@ double learning_rate(const config::Schedule& schedule, double base_lr, int64_t s
 std::string long_warm_up(const config::Schedule& schedule, int64_t total_steps) {
   const bool one_cycle = schedule.name == config::ScheduleName::kOneCycle;
   const int64_t steps = schedule.warmup_steps.of(total_steps), part = one_cycle ? 2 : 3;
-  constexpr config::WarmUp kUsual = {.percent = 5};
-  const int64_t usual = kUsual.of(total_steps);
+  const config::WarmUp usual_warm_up = {.percent = one_cycle ? 100 * kOneCycleRise : 5};
+  const int64_t usual = usual_warm_up.of(total_steps);
   if (part * steps <= total_steps || steps <= usual) return "";
   const std::string reached =
       steps <= total_steps
           ? ""
-          : str(", and reaches ", fixed(100.0 * static_cast<double>(total_steps) / static_cast<double>(steps), 0),
+          : str(", and reaches ",
+                fixed(100 * learning_rate(schedule, 1, total_steps - 1, total_steps, /*steps_per_epoch=*/1), 0),
                 " % of --lr");
   return str("the learning rate rises for ", steps, " steps (schedule.warmup_steps ", to_string(schedule.warmup_steps),
-             "), and the run has ", total_steps, reached, ": use --schedule.warmup_steps ", to_string(kUsual),
+             "), and the run has ", total_steps, reached, ": use --schedule.warmup_steps ",
+             one_cycle ? str("0, with which one_cycle rises for ", fixed(100 * kOneCycleRise, 0), " %")
+                       : to_string(usual_warm_up),
              ", which is ", usual, usual == 1 ? " step" : " steps");
 }
 

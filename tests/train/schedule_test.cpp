@@ -1,10 +1,12 @@
 #include "train/schedule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace dtrain::train {
 namespace {
@@ -100,7 +102,13 @@ TEST(LongWarmUp, IsSaidWithTheValueToSet) {
   EXPECT_EQ(long_warm_up(named("cosine", 1), 1), "") << "no warm-up is shorter";
   EXPECT_NE(long_warm_up(named("cosine", 500), 1), "");
   EXPECT_EQ(long_warm_up(named("one_cycle", 60), 120), "");
-  EXPECT_NE(long_warm_up(named("one_cycle", 61), 120), "");
+  EXPECT_EQ(long_warm_up(named("one_cycle", 61), 120),
+            "the learning rate rises for 61 steps (schedule.warmup_steps 61), and the run has 120: use "
+            "--schedule.warmup_steps 0, with which one_cycle rises for 30 %, which is 36 steps");
+  const double reached = learning_rate(named("one_cycle", 500), 1, 119, 120, 1);
+  EXPECT_THAT(long_warm_up(named("one_cycle", 500), 120),
+              ::testing::HasSubstr(str("and reaches ", fixed(100 * reached, 0), " % of --lr")));
+  EXPECT_LT(reached, 0.2) << "its rise is half a cosine";
   config::Schedule share = named("cosine", 500);
   share.warmup_steps.percent = 30;
   EXPECT_EQ(long_warm_up(share, 120), "");
