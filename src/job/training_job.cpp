@@ -242,6 +242,15 @@ void TrainingJob::check_training() {
   const std::string long_warm_up = train::long_warm_up(config_.schedule, whole.total_steps);
   const bool rises = done < config_.schedule.warmup_steps.of(whole.total_steps);
   if (is_rank0() && rises && !long_warm_up.empty()) log::warning(long_warm_up);
+  if (is_rank0() && snapshot_) {
+    const config::Config before = saved_config(*snapshot_).config;
+    const int64_t total =
+        train::batch_arithmetic(before.train, process_.world.size, static_cast<int64_t>(data_.splits.train.size()))
+            .total_steps;
+    const std::string second =
+        train::second_warm_up({before.schedule, total}, {config_.schedule, whole.total_steps}, done);
+    if (!second.empty()) log::warning(second);
+  }
 }
 
 void TrainingJob::connect() {

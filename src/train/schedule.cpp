@@ -67,4 +67,14 @@ std::string long_warm_up(const config::Schedule& schedule, int64_t total_steps) 
              ", which is ", usual, usual == 1 ? " step" : " steps");
 }
 
+std::string second_warm_up(const ScheduleOfRun& before, const ScheduleOfRun& now, int64_t done) {
+  const int64_t was = before.schedule.warmup_steps.of(before.total_steps);
+  const int64_t is = now.schedule.warmup_steps.of(now.total_steps);
+  if (done < was || done >= is) return "";
+  return str("the warm-up had ended at step ", was, " of ", before.total_steps, " (schedule.warmup_steps ",
+             to_string(before.schedule.warmup_steps), "); now it takes ", is, " steps of ", now.total_steps,
+             ": the learning rate is lower from step ", done, " on and rises until step ", is,
+             ". Use --schedule.warmup_steps ", was, " to avoid it");
+}
+
 }  // namespace dtrain::train

@@ -24,4 +24,12 @@ double learning_rate(const config::Schedule&, double base_lr, int64_t step, int6
 // is a part of the cycle), with the value to set; else "".
 std::string long_warm_up(const config::Schedule&, int64_t total_steps);
 
+struct ScheduleOfRun {
+  config::Schedule schedule;
+  int64_t total_steps = 0;
+};
+// A warning if a run resumed at step `done` is in its warm-up again, because a share of more steps is more
+// than it was, with the value that avoids it; else "".
+std::string second_warm_up(const ScheduleOfRun& before, const ScheduleOfRun& now, int64_t done);
+
 }  // namespace dtrain::train

@@ -139,6 +139,17 @@ def without_key(checkpoint, key):
     (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
 
+def a_longer_resume_says_that_it_warms_up_again(folder):
+    runner.synth(folder / "d.h5", 75)
+    options = {**OPTIONS, "run.name": "r", "schedule.warmup_steps": "30%"}
+    runner.run(runner.flags(options), cwd=folder).expect(0)
+    steps = max(losses(folder, "r"))
+    words = ["--resume", "auto", "--train.max_steps", 120]
+    rest = runner.flags({key: value for key, value in options.items() if key != "train.max_steps"})
+    runner.run([*words, *rest], cwd=folder).expect(0, f"warning: the warm-up had ended at step {round(0.3 * steps)} of {steps}",
+                                                   f"is lower from step {steps} on")
+
+
 def a_resumed_run_keeps_what_decays(folder):
     runner.synth(folder / "d.h5", 75)
     key = "optimizer.decay_norms_and_biases"
@@ -322,7 +333,7 @@ def two_processes_cannot_train_one_run(folder):
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
              without_mpirun_ctrl_c_saves, a_signal_before_main_is_answered,
-             a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
+             a_longer_resume_says_that_it_warms_up_again, a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
              resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
              the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,

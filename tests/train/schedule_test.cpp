@@ -116,5 +116,18 @@ TEST(LongWarmUp, IsSaidWithTheValueToSet) {
   EXPECT_NE(long_warm_up(share, 120), "");
 }
 
+TEST(SecondWarmUp, IsSaidWithTheValueThatAvoidsIt) {
+  config::Schedule share = named("cosine");
+  share.warmup_steps = {.percent = 5};
+  EXPECT_EQ(
+      second_warm_up({share, 100}, {share, 1000}, 20),
+      "the warm-up had ended at step 5 of 100 (schedule.warmup_steps 5%); now it takes 50 steps of 1000: the "
+      "learning rate is lower from step 20 on and rises until step 50. Use --schedule.warmup_steps 5 to avoid it");
+  EXPECT_EQ(second_warm_up({share, 100}, {share, 1000}, 50), "");
+  EXPECT_EQ(second_warm_up({share, 100}, {share, 1000}, 4), "") << "it had not ended";
+  EXPECT_EQ(second_warm_up({share, 100}, {share, 100}, 20), "");
+  EXPECT_EQ(second_warm_up({named("cosine", 5), 100}, {named("cosine", 5), 1000}, 20), "");
+}
+
 }  // namespace
 }  // namespace dtrain::train
