@@ -76,6 +76,10 @@ void refuse_empty_parts(const CLI::App& app, const std::vector<std::string>& wor
     if (option == nullptr || option->get_delimiter() == '\0') continue;
     const std::string next = i + 1 < words.size() ? words[i + 1] : "";
     const std::string value = end < words[i].size() ? words[i].substr(end + 1) : next;
+    if (value.empty()) {
+      throw UsageError(
+          str(app.get_name(), ": ", words[i].substr(0, end), ": a value is missing (", app.get_name(), " --help)"));
+    }
     const std::vector<std::string> parts = split(value, option->get_delimiter());
     if (std::ranges::none_of(parts, [](const std::string& part) { return trimmed(part).empty(); })) continue;
     throw UsageError(str(app.get_name(), ": ", words[i].substr(0, end), ": '", value, "' has an empty part (",
