@@ -102,11 +102,20 @@ std::vector<std::string> in_own_words(const CLI::App& app, const std::vector<std
     }
   }
   std::vector<std::string> words = arguments;
-  for (std::string& word : words) {
-    if (word == "--") break;  // no flag after it
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {  // no flag after it
+    std::string& word = words[i];
     const size_t end = std::min(word.find('='), word.size());
-    const auto found = own_words.find(word.substr(0, end));
-    if (found != own_words.end()) word.replace(0, end, found->second);
+    const std::string given = word.substr(0, end);
+    const auto found = own_words.find(given);
+    if (found == own_words.end()) continue;
+    word.replace(0, end, found->second);
+    // The key is a path in `dtrain train` too: names of data sets are of the other two flags.
+    if (given != "--data.file") continue;
+    const size_t value = found->second.size() + 1;
+    if (word.size() > value && catalog::data_set_named(word.substr(value)) != nullptr) word.insert(value, "./");
+    if (word.size() < value && i + 1 < words.size() && catalog::data_set_named(words[i + 1]) != nullptr) {
+      words[i + 1].insert(0, "./");
+    }
   }
   return words;
 }

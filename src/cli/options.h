@@ -63,7 +63,8 @@ void add_checkpoint_options(CLI::App&, job::CheckpointName*);
 void add_dataset_option(CLI::App&, std::string* file, const std::string& text);
 
 // `arguments` with each flag that is a name of a key of the configuration (config::Option::names())
-// as the name by which the app has it: --device.type as --device. Pure.
+// as the name by which the app has it: --device.type as --device. A data set's name after --data.file
+// becomes a path, ./NAME. Pure.
 std::vector<std::string> in_own_words(const CLI::App&, const std::vector<std::string>& arguments);
 
 // How a checkpoint is run, not what it is run on.

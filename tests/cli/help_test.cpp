@@ -113,6 +113,9 @@ TEST(Flags, OfOtherNamesAreTheAppsOwn) {
   const auto own = [&](const std::vector<std::string>& words) { return in_own_words(app, words); };
   EXPECT_THAT(own({"run", "--data", "a.h5", "--data.file=--data", "--device.type", "cpu", "--device.threads=2"}),
               ElementsAre("run", "--dataset", "a.h5", "--dataset=--data", "--device", "cpu", "--threads=2"));
+  EXPECT_THAT(own({"--data.file", "images", "--data", "images", "--data.file=images", "--data.file"}),
+              ElementsAre("--dataset", "./images", "--dataset", "images", "--dataset=./images", "--dataset"))
+      << "only --dataset and --data take names of data sets";
   EXPECT_THAT(own({"--train.batch_size", "8", "--train.amp", "fp32", "--model.file", "n.pt"}),
               ElementsAre("--batch-size", "8", "--amp", "fp32", "--module", "n.pt"));
   EXPECT_THAT(own({"--out", "x", "--train.seed", "1", "--workers", "2", "--", "--data"}),
