@@ -87,6 +87,19 @@ void refuse_empty_parts(const CLI::App& app, const std::vector<std::string>& wor
   }
 }
 
+// As in `dtrain train`, a flag of true or false means true if it stands alone. CLI11 would take any word after an
+// optional value for it; here a path or a flag is none.
+void complete_switches(const CLI::App& app, std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const CLI::Option* option = words[i].starts_with("--") ? app.get_option_no_throw(words[i]) : nullptr;
+    if (option == nullptr || option->get_items_expected_max() == 0) continue;
+    if (members(option->get_type_name()) != std::vector<std::string>{"true", "false"}) continue;
+    const bool is_alone =
+        i + 1 == words.size() || words[i + 1].starts_with("-") || words[i + 1].find_first_of("/.") != std::string::npos;
+    if (is_alone) words[i] += "=true";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> in_own_words(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -125,7 +138,8 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments == std::vector<std::string>{kListFlags}) throw listed(app);
   app.formatter(std::make_shared<Formatter>());
   try {
-    const std::vector<std::string> words = in_own_words(app, arguments);
+    std::vector<std::string> words = in_own_words(app, arguments);
+    complete_switches(app, words);
     refuse_empty_parts(app, words);
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them from the back
     app.parse(reversed);
@@ -214,7 +228,7 @@ void InferenceOptions::add_verify(CLI::App& app) {
   };
   app.add_option_function<std::string>(
          "--data.verify", set_verify,
-         "compare the samples of a data file with their checksums while they are read: true or false")
+         "compare the samples of a data file with their checksums while they are read: true or false; alone: true")
       ->check(CLI::IsMember({"true", "false"}))
       ->default_str("true");
 }

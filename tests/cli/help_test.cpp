@@ -146,6 +146,38 @@ TEST(Flags, OfAKeyAreAcceptedByAllTheirNames) {
   EXPECT_GT(checked, 40);
 }
 
+TEST(Flags, OfTrueAndFalseMayStandAlone) {
+  const auto parsed = [](std::vector<std::string> words) {
+    CLI::App app("", "dtrain some");
+    std::string run, verify;
+    app.add_option("RUN", run);
+    app.add_option("--data.verify", verify)->check(CLI::IsMember({"true", "false"}));
+    parse(app, words);
+    return run + " " + verify;
+  };
+  EXPECT_EQ(parsed({"--data.verify", "runs/r"}), "runs/r true");
+  EXPECT_EQ(parsed({"runs/r", "--data.verify"}), "runs/r true");
+  EXPECT_EQ(parsed({"--data.verify", "false", "runs/r"}), "runs/r false");
+  EXPECT_EQ(parsed({"runs/r", "--data.verify=false"}), "runs/r false");
+  for (const char* wrong : {"yes", "1", "first_epoch", "r"}) {
+    EXPECT_THROW(parsed({"--data.verify", wrong, "runs/r"}), UsageError) << wrong;
+  }
+}
+
+TEST(Flags, WithoutTheirListLackAValue) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--ranks"}, {"--ranks="}, {"--ranks", ""}}) {
+    CLI::App app("", "dtrain some");
+    std::vector<int> ranks;
+    app.add_option("--ranks", ranks)->delimiter(',');
+    try {
+      parse(app, words);
+      ADD_FAILURE() << words.size();
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("dtrain some: --ranks: a value is missing"));
+    }
+  }
+}
+
 // What CLI11 itself makes of these: 0, 255, the largest number, 8 and 9.
 TEST(Flags, OfNumbersRefuseWhatIsNone) {
   int checked = 0;
