@@ -90,7 +90,7 @@ int most_threads(const CoreShare& share) {
 
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
   if (wanted > most_threads(share)) {
-    throw ConfigError(str("device.threads: ", wanted, " threads on the ", share.cores,
+    throw ConfigError(str("--threads (device.threads): ", wanted, " threads on the ", share.cores,
                           share.cores == 1 ? " core" : " cores",
                           " that a rank may use would only wait for each other: use 0, which takes ", share.threads(),
                           ", or at most ", most_threads(share)));

@@ -70,7 +70,7 @@ TEST(ComputingThreads, AreNotManyMoreThanTheCores) {
   EXPECT_EQ(computing_threads(1024, "", large), 1024);
   testing::expect_error<ConfigError>(
       [&] { computing_threads(65, "", small); },
-      {"device.threads: 65 threads on the 2 cores", "use 0, which takes 2, or at most 64"});
+      {"--threads (device.threads): 65 threads on the 2 cores", "use 0, which takes 2, or at most 64"});
   testing::expect_error<ConfigError>([&] { computing_threads(4096, "", large); }, {"at most 1024"});
 }
 
