@@ -83,12 +83,14 @@ double launch_gap_seconds(const Row& row) { return spread_over(row, &StepProbe::
 
 bool has_gpu(const Results& results) { return results.device != "cpu"; }
 
+bool without_kernel_time(const Row& row) { return std::isnan(kernel_seconds(row)); }
+
 // Why a row has neither of them; "" if all have them.
 std::string why_no_kernel_time(const Results& results) {
   if (!has_gpu(results)) return "no GPU";
   std::vector<std::string> sizes;
   for (const Row& row : results.rows) {
-    if (row.out_of_memory.empty() && std::isnan(kernel_seconds(row))) sizes.push_back(str(row.batch_size));
+    if (row.out_of_memory.empty() && without_kernel_time(row)) sizes.push_back(str(row.batch_size));
   }
   if (sizes.empty()) return "";
   return str(sizes.size() == 1 ? "batch " : "batches of ", join(sizes, ", "),
@@ -221,6 +223,7 @@ Json json_of(const Row& row, const Results& results) {
   if (results.cached) json["cached_step_seconds"] = median_over(row, &StepProbe::cached_seconds);
   json["kernel_seconds"] = kernel_seconds(row);
   json["launch_gap_seconds"] = launch_gap_seconds(row);
+  json["not_measured"] = without_kernel_time(row) ? Json({"kernel_seconds", "launch_gap_seconds"}) : Json::array();
   json["memory_bytes"] = Json::parse(to_json(memory));
   json["memory_bytes"]["process"] = row.rounds.back().process_memory;
   const plan::MeasuredBatch one_micro = mean_micro_step(row, results.threads);
@@ -255,8 +258,9 @@ std::string json_of(const Results& results) {
   for (const train::RunPhase& one : results.phases) {
     phases.push_back({{"name", one.phase.name}, {"epochs", one.epochs}});
   }
-  Json not_measured = Json::array();
-  if (!why_no_kernel_time(results).empty()) not_measured = {"kernel_seconds", "launch_gap_seconds"};
+  const auto lacks = [](const Row& row) { return !row.out_of_memory.empty() || without_kernel_time(row); };
+  Json not_measured = Json::array();  // in any row
+  if (std::ranges::all_of(results.rows, lacks)) not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},
               {"network", results.network},
               {"precision", results.precision},

@@ -170,6 +170,7 @@ def step_compares_batch_sizes(folder):
         assert found["not_measured"] == ["kernel_seconds", "launch_gap_seconds"]
         for row in found["rows"]:
             assert row["out_of_memory"] == "" and row["global_batch"] == row["batch_size"] * ranks
+            assert row["not_measured"] == found["not_measured"]
             assert row["kernel_seconds"] is None and row["launch_gap_seconds"] is None, "there is no GPU clock"
             assert row["samples_per_second"]["rounds"] == 2
             assert [one["rank"] for one in row["ranks"]] == list(range(ranks))
