@@ -35,6 +35,6 @@ DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss is no longer a finite numbe
 
 #undef DTRAIN_ERROR_TYPE
 
-inline constexpr int kExitStoppedOnRequest = 75;  // stopped by a signal after saving a checkpoint: run it again
+inline constexpr int kExitStoppedOnRequest = 75;  // by a signal, after saving or with nothing to save yet: run it again
 
 }  // namespace dtrain
