@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <new>
 #include <optional>
-#include <span>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -42,15 +42,11 @@ Failure out_of_memory(double bytes) {
 
 constexpr int kCudaErrorMemoryAllocation = 2;
 
-bool says_one_of(std::string_view text, std::span<const std::string_view> signs) {
-  return std::any_of(signs.begin(), signs.end(),
-                     [text](std::string_view sign) { return text.find(sign) != text.npos; });
-}
-
 // A GPU that has failed also fails calls of its libraries, whose errors have no type of their own.
 bool is_of_cuda(const c10::Error& error) {
   constexpr std::array<std::string_view, 3> kSigns = {"CUDA error", "cuDNN error", "CUDA out of memory"};
-  return says_one_of(error.what_without_backtrace(), kSigns);
+  const std::string_view text = error.what_without_backtrace();
+  return std::ranges::any_of(kSigns, [text](std::string_view sign) { return text.find(sign) != text.npos; });
 }
 
 constexpr auto kTimeToReport = std::chrono::seconds(10);
@@ -68,12 +64,6 @@ constexpr auto kTimeToReport = std::chrono::seconds(10);
 }
 
 }  // namespace
-
-bool says_out_of_memory(std::string_view text) {
-  constexpr std::array<std::string_view, 4> kSigns = {"out of memory", "_ALLOC_FAILED", "_ALLOCATION_FAILED",
-                                                      "CUBLAS_STATUS_NOT_INITIALIZED"};
-  return says_one_of(text, kSigns);
-}
 
 bool is_out_of_memory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;

@@ -8,7 +8,6 @@
 #include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace dtrain::dist {
 
@@ -24,7 +23,6 @@ Failure describe(const std::exception_ptr&);
 // Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for it; where the last
 // bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the text of the error says so.
 bool is_out_of_memory(const c10::Error&);
-bool says_out_of_memory(std::string_view text);
 
 // What could not be allocated.
 struct MissingMemory {

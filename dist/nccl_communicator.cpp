@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/library_text.h"
 #include "dist/backoff.h"
 #include "dist/failure.h"
 #include "dist/side_stream.h"

@@ -159,6 +159,12 @@ std::optional<double> out_of_host_memory(std::string_view what) {
   return parse_number<double>(bytes).value_or(0);
 }
 
+bool says_out_of_memory(std::string_view what) {
+  constexpr std::array<std::string_view, 4> kSigns = {"out of memory", "_ALLOC_FAILED", "_ALLOCATION_FAILED",
+                                                      "CUBLAS_STATUS_NOT_INITIALIZED"};
+  return std::ranges::any_of(kSigns, [&](std::string_view sign) { return what.find(sign) != what.npos; });
+}
+
 // "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of ..."
 double bytes_out_of_device_memory(std::string_view what) {
   const std::string_view size = between(what, "Tried to allocate ", "iB");

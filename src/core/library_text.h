@@ -28,6 +28,9 @@ inline constexpr std::string_view kScriptGot = "forward() got ";
 // nullopt if `what` says something else.
 std::optional<double> out_of_host_memory(std::string_view what);
 
+// Whether the message of an allocator, of CUDA or of one of its libraries says that memory of the device was missing.
+bool says_out_of_memory(std::string_view what);
+
 // The size of what the allocator of a GPU had no memory for, in bytes; 0 if the message does not say it.
 double bytes_out_of_device_memory(std::string_view what);
 

@@ -220,7 +220,8 @@ constexpr int kCudaErrorMemoryAllocation = 2;
 bool prevents_comparison(const c10::Error& error, bool device_works) {
   const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
   const bool no_memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                         (of_device != nullptr && of_device->get_error_code() == kCudaErrorMemoryAllocation);
+                         (of_device != nullptr && of_device->get_error_code() == kCudaErrorMemoryAllocation) ||
+                         says_out_of_memory(error.what_without_backtrace());
   return device_works && !no_memory;
 }
 

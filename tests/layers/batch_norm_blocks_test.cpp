@@ -290,6 +290,8 @@ TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
   EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), false));
   EXPECT_FALSE(prevents(c10::AcceleratorError(here, kOutOfMemory, "CUDA error: out of memory"), true));
   EXPECT_FALSE(prevents(c10::OutOfMemoryError(here, "CUDA out of memory"), true));
+  EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), true));
+  EXPECT_FALSE(prevents(c10::Error(here, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), true));
 }
 
 // at::batch_norm() takes cuDNN where it can, also where its argument says not to.
