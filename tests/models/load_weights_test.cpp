@@ -6,6 +6,7 @@
 #include "core/strings.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
+#include "support/expect_error.h"
 
 namespace dtrain::models {
 namespace {
@@ -208,8 +209,8 @@ TEST(LoadInitialWeights, RefusesValuesThatTheNetworkCannotHold) {
   checkpoint::TensorFile file = file_of(*network);
   auto& [name, tensor] = file.tensors.front();
   tensor = tensor.to(at::kDouble).fill_(1e300);
-  testing::expect_error<CheckpointError>([&] { load_initial_weights(*network, file); },
-                                         {name, "too large for Float", "inf at [0"});
+  dtrain::testing::expect_error<CheckpointError>([&] { load_initial_weights(*network, file); },
+                                                 {name, "too large for Float", "inf at [0"});
 }
 
 TEST(Unwrapped, ConvertsCounters) {
