@@ -51,7 +51,10 @@ std::unique_ptr<torch::optim::Optimizer> grouped(const std::vector<at::Tensor>& 
     if (!decay_all && parameter.dim() < 2) own->weight_decay(0);
     groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(own));
   }
-  return std::make_unique<Method>(std::move(groups), options);
+  // LibTorch 2.15 takes a group's 0 for a value that was not given, and puts the default of all groups in its place.
+  Options defaults = options;
+  defaults.weight_decay(0);
+  return std::make_unique<Method>(std::move(groups), defaults);
 }
 
 std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o,

@@ -118,17 +118,21 @@ std::string described(const at::Tensor& tensor) {
   return text;
 }
 
-// The interpreter throws what an operator throws as a std::runtime_error with the same text. As an error of LibTorch it
-// is treated as that of any network: a full GPU, for example.
+// LibTorch 2.11's interpreter throws what an operator throws as a std::runtime_error with the same text, that of 2.15
+// as it is. As an error of LibTorch it is treated as that of any network: a full GPU, for example.
 torch::jit::IValue run(torch::jit::Module& script, const std::vector<at::Tensor>& inputs) {
   try {
     return script.forward({inputs.begin(), inputs.end()});
-  } catch (const c10::Error&) {
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::AcceleratorError&) {
     throw;
   } catch (const std::exception& error) {
     std::vector<std::string> given;
     for (const at::Tensor& input : inputs) given.push_back(described(input));
-    TORCH_CHECK(false, error.what(), "\n", kScriptGot, join(given, " and "), "\n");
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    const char* what = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+    TORCH_CHECK(false, what, "\n", kScriptGot, join(given, " and "), "\n");
   }
 }
 
