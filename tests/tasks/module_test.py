@@ -501,7 +501,7 @@ def a_bad_sample_that_leaves_one_of_a_pair_is_named(folder):
         65, "warning: net.pt cannot train on one sample: ", "Expected more than 1 value per channel", "if data.on_bad_sample skip leaves one of them out",
         "the one sample that is left of a micro-batch, in step ", "Repair the data", "Left out: n.h5#59")
     assert ended.output.index("warning: net.pt cannot train") < ended.output.index("step 1/"), ended.output
-    runner.train(folder, **options, train__batch_size=4, run__name="four").expect(0, "1 bad samples left out")
+    runner.train(folder, **options, train__batch_size=4, run__name="four").expect(0, "1 bad sample left out")
 
 
 def orders_of_sets_longer_than_the_trial(folder):
