@@ -216,11 +216,12 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
 
 // Counts the samples of other splits that are identical to a training sample. Holds a part of the keys at a time.
 int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int64_t trained, int64_t others) {
-  constexpr int64_t kMostKeys = int64_t{64} << 20;
+  constexpr int64_t kMostKeys = int64_t{32} << 20;
   const auto parts = static_cast<uint64_t>(others > 0 ? (trained + kMostKeys - 1) / kMostKeys : 0);
   int64_t repeated = 0;
   for (uint64_t part = 0; part < parts; ++part) {
     std::vector<uint64_t> keys;
+    keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 + 1024);  // growing would take twice the memory
     const auto for_keys = [&](bool training, const std::function<void(uint64_t)>& use) {
       spool.for_each([&](int64_t sample, const Outcome& outcome) {
         const Split split = splits[static_cast<size_t>(sample)];
