@@ -20,8 +20,8 @@ struct LoaderStats {
   // now and then (read_ahead.h). If a sample takes longer with all of them at work, they are in each other's way.
   int64_t few_samples = 0;
   double few_seconds = 0;
-  // Samples of the first epoch that were compared with their checksums, and those for which there was no time left
-  // (checksum_budget.h). Both are 0 unless the loader verifies the first epoch.
+  // Samples of the verified epoch that were compared with their checksums, and those for which there was no time left
+  // (checksum_budget.h). Both are 0 unless the loader has Verify::kFirstEpoch.
   int64_t compared = 0, not_compared = 0;
   double wait_seconds = 0;  // in which next() waited for a batch
   double full_seconds = 0;  // in which reader threads waited, because all of data.prefetch was read ahead
