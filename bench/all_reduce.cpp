@@ -1,11 +1,13 @@
-// What the sum of float32 gradients over ranks costs by size: MPI_Allreduce of the MPI that dtrain is linked with,
-// dtrain's mpi communicator, and dtrain's shared memory, on several hosts its hierarchical communicator, in one process
-// and alternately. (tests/support/pretended_host makes hosts of one machine.)
+// What the sum of float32 gradients over ranks costs by size: MPI_Allreduce of the MPI that dtrain
+// is linked with, dtrain's mpi communicator, and dtrain's shared memory, on several hosts its
+// hierarchical communicator, in one process and alternately. (tests/support/pretended_host makes
+// hosts of one machine.)
 //   mpirun -np 2 build/bench/all_reduce [--json FILE] [--most BYTES] [--row COUNT]
-// Hot: operations that follow each other (at most COUNT in a row, 2000 if not given), on the same buffer. Cold: one
-// operation, after the buffer was written and 64 MiB of other memory were touched. Each way meets at a barrier of its
-// own before. A time is that of the slowest rank; median and least over the repetitions, in microseconds.
-// bench/mpi_all_reduce.c measures other MPIs in the same way.
+// Hot: operations that follow each other (at most COUNT in a row, 2000 if not given), on the same
+// buffer. Cold: one operation, after the buffer was written and 64 MiB of other memory were
+// touched. Each way meets at a barrier of its own before. A time is that of the slowest rank;
+// median and least over the repetitions, in microseconds. bench/mpi_all_reduce.c measures other
+// MPIs in the same way.
 
 #include <mpi.h>
 
@@ -39,7 +41,8 @@ struct Way {
   std::string name;
   at::Tensor values;
   std::function<void(const at::Tensor&)> sum;
-  std::function<void()> meet;  // a barrier: that of another library lets ranks go at times that differ by more
+  std::function<void()>
+      meet;  // a barrier: that of another library lets ranks go at times that differ by more
 };
 
 // Seconds of one operation, of the slowest rank.
@@ -47,17 +50,22 @@ double time_one(const Way& way, const at::Tensor& values, int repetitions) {
   way.meet();
   const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < repetitions; ++i) way.sum(values);
-  double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() / repetitions;
+  double mine =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() / repetitions;
   double slowest = 0;
   MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return slowest;
 }
 
 // By way, seconds.
-std::vector<Spread> measure(const std::vector<Way>& ways, int64_t bytes, bool cold, int most_in_a_row, int rank) {
+std::vector<Spread> measure(const std::vector<Way>& ways, int64_t bytes, bool cold,
+                            int most_in_a_row, int rank) {
   static std::vector<char> other(kEvictBytes);
   const int samples = bytes >= 1 << 20 ? 15 : 60;
-  const int repetitions = cold ? 1 : std::min(most_in_a_row, bytes <= 1 << 14 ? 2000 : bytes <= 1 << 20 ? 50 : 3);
+  const int repetitions = cold ? 1
+                               : std::min(most_in_a_row, bytes <= 1 << 14   ? 2000
+                                                         : bytes <= 1 << 20 ? 50
+                                                                            : 3);
   std::vector<std::vector<double>> seconds(ways.size());
   for (int sample = -1; sample < samples; ++sample) {  // the first one warms up
     for (size_t way = 0; way < ways.size(); ++way) {
@@ -78,8 +86,10 @@ int run(MpiSession& session, const std::string& json, int64_t most, int most_in_
   widen_affinity(world);
   const std::unique_ptr<Communicator> mpi = make_mpi_communicator();
   config::Dist fastest;
-  fastest.backend = world.local_size == world.size ? config::Backend::kSharedMemory : config::Backend::kHierarchical;
-  const std::unique_ptr<Communicator> ours = make_gradient_communicator(*mpi, fastest, world, at::kCPU);
+  fastest.backend = world.local_size == world.size ? config::Backend::kSharedMemory
+                                                   : config::Backend::kHierarchical;
+  const std::unique_ptr<Communicator> ours =
+      make_gradient_communicator(*mpi, fastest, world, at::kCPU);
   const std::string name(ours->name());
   const std::vector<int64_t> shape = {most / 4};
   const auto sum_with = [](Communicator& comm) {
@@ -89,8 +99,8 @@ int run(MpiSession& session, const std::string& json, int64_t most, int most_in_
   const std::vector<Way> ways = {
       {"MPI_Allreduce", at::empty(shape, at::kFloat),
        [](const at::Tensor& values) {
-         MPI_Allreduce(MPI_IN_PLACE, values.data_ptr(), static_cast<int>(values.numel()), MPI_FLOAT, MPI_SUM,
-                       MPI_COMM_WORLD);
+         MPI_Allreduce(MPI_IN_PLACE, values.data_ptr(), static_cast<int>(values.numel()), MPI_FLOAT,
+                       MPI_SUM, MPI_COMM_WORLD);
        },
        [] { MPI_Barrier(MPI_COMM_WORLD); }},
       {"mpi", at::empty(shape, at::kFloat), sum_with(*mpi), meet_with(*mpi)},
@@ -111,16 +121,17 @@ int run(MpiSession& session, const std::string& json, int64_t most, int most_in_
       for (size_t way = 0; way < ways.size(); ++way) {
         rows.back().push_back(fixed(1e6 * spreads[way].median, 2));
         rows.back().push_back(fixed(1e6 * spreads[way].low, 2));
-        lines << "{\"way\": \"" << ways[way].name << "\", \"ranks\": " << world.size << ", \"bytes\": " << bytes
-              << ", \"caches\": \"" << rows.back()[1] << "\", \"median_us\": " << fixed(1e6 * spreads[way].median, 3)
+        lines << "{\"way\": \"" << ways[way].name << "\", \"ranks\": " << world.size
+              << ", \"bytes\": " << bytes << ", \"caches\": \"" << rows.back()[1]
+              << "\", \"median_us\": " << fixed(1e6 * spreads[way].median, 3)
               << ", \"min_us\": " << fixed(1e6 * spreads[way].low, 3) << "}\n";
       }
       rows.back().push_back(fixed(spreads[0].median / spreads[2].median, 2));
     }
   }
   if (world.rank == 0) {
-    std::cout << world.size << " ranks, " << mpi_library_version() << ", microseconds: median, least; gain: of " << name
-              << " over MPI_Allreduce\n"
+    std::cout << world.size << " ranks, " << mpi_library_version()
+              << ", microseconds: median, least; gain: of " << name << " over MPI_Allreduce\n"
               << text_table(header, rows);
   }
   return 0;

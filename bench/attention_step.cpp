@@ -1,9 +1,11 @@
-// Measures layers/additive_attention.h: training steps of the pointer network (forward and backward, float32, hidden
-// size 256, no dropout) with pointer_losses() and with the same formula composed of ATen operators, on the CPU.
+// Measures layers/additive_attention.h: training steps of the pointer network (forward and
+// backward, float32, hidden size 256, no dropout) with pointer_losses() and with the same formula
+// composed of ATen operators, on the CPU.
 //   attention_step [BATCH [STEPS [ROUNDS]]]      the defaults are 64, 6 and 5
-// Each round runs STEPS steps of both forms, alternately, after one step that is not timed. For sets of 20 and of 50
-// elements it prints the median, least and greatest number of sets per second over the rounds, how many times as fast
-// pointer_losses() is, the peak of the tensors' memory in a step, and how far the losses are apart.
+// Each round runs STEPS steps of both forms, alternately, after one step that is not timed. For
+// sets of 20 and of 50 elements it prints the median, least and greatest number of sets per second
+// over the rounds, how many times as fast pointer_losses() is, the peak of the tensors' memory in a
+// step, and how far the losses are apart.
 // OMP_NUM_THREADS sets the number of threads.
 
 #include <ATen/Parallel.h>
@@ -37,7 +39,8 @@ at::Tensor composed_losses(const at::Tensor& keys, const at::Tensor& queries, co
   const at::Tensor chosen = at::one_hot(order.clamp_min(0), steps);
   const at::Tensor earlier = chosen.cumsum(1) - chosen;
   const at::Tensor closed = earlier.gt(0).logical_or(valid.logical_not().unsqueeze(1));
-  const at::Tensor log_p = scores.masked_fill(closed, std::numeric_limits<float>::lowest()).log_softmax(2);
+  const at::Tensor log_p =
+      scores.masked_fill(closed, std::numeric_limits<float>::lowest()).log_softmax(2);
   return (-log_p.gather(2, order.clamp_min(0).unsqueeze(2)).squeeze(2) * valid).sum(1);
 }
 
@@ -45,7 +48,10 @@ struct Network {
   layers::LstmParameters encoder{kFeatures, kHidden, 2}, decoder{kFeatures, kHidden, 1};
   at::Tensor key, query, v;
 
-  Network() : key(at::empty({kHidden, kHidden})), query(at::empty({kHidden, kHidden})), v(at::empty({kHidden})) {
+  Network()
+      : key(at::empty({kHidden, kHidden})),
+        query(at::empty({kHidden, kHidden})),
+        v(at::empty({kHidden})) {
     const at::NoGradGuard no_grad;
     at::manual_seed(1);
     for (at::Tensor& p : parameters()) p.uniform_(-1.0 / 16, 1.0 / 16).set_requires_grad(true);
@@ -110,20 +116,24 @@ void measure(int64_t elements, int64_t batch, int64_t steps, int64_t rounds) {
   }
   for (const Form& form : forms) {
     const auto [least, most] = std::minmax_element(form.rates.begin(), form.rates.end());
-    std::printf("%3lld %-15s %9.1f %9.1f %9.1f %7.2f x %9.1f %9.1e\n", static_cast<long long>(elements), form.name,
-                median(form.rates), *least, *most, median(forms[0].rates) / median(form.rates),
-                static_cast<double>(form.peak) / (1 << 20), std::abs(form.loss / forms[0].loss - 1));
+    std::printf(
+        "%3lld %-15s %9.1f %9.1f %9.1f %7.2f x %9.1f %9.1e\n", static_cast<long long>(elements),
+        form.name, median(form.rates), *least, *most, median(forms[0].rates) / median(form.rates),
+        static_cast<double>(form.peak) / (1 << 20), std::abs(form.loss / forms[0].loss - 1));
   }
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  const auto number = [&](int index, int64_t fallback) { return count > index ? std::stoll(words[index]) : fallback; };
+  const auto number = [&](int index, int64_t fallback) {
+    return count > index ? std::stoll(words[index]) : fallback;
+  };
   const int64_t batch = number(1, 64), steps = number(2, 6), rounds = number(3, 5);
   at::globalContext().setFlushDenormal(true);  // as dtrain does
-  std::printf("batch %lld, %d threads, %lld alternate rounds of %lld steps\n", static_cast<long long>(batch),
-              at::get_num_threads(), static_cast<long long>(rounds), static_cast<long long>(steps));
+  std::printf("batch %lld, %d threads, %lld alternate rounds of %lld steps\n",
+              static_cast<long long>(batch), at::get_num_threads(), static_cast<long long>(rounds),
+              static_cast<long long>(steps));
   std::printf("  T attention          sets/s       min       max  speedup  peak MiB     apart\n");
   for (const int64_t elements : {20, 50}) measure(elements, batch, steps, rounds);
 }

@@ -1,11 +1,13 @@
-// What a run's measurements of itself cost: the time of exactly the calls that a step makes for them, without the step.
+// What a run's measurements of itself cost: the time of exactly the calls that a step makes for
+// them, without the step.
 //   measure_overhead [--json FILE]
-// A row is one kind of call: how often a step makes it, and its median, least and greatest time over rounds of many
-// repetitions that follow each other. Their sum may be 0.5 % of a step of 5 ms: the last line says whether that is met,
-// and the exit code is 1 if it is not. The step: one micro-batch of 32 samples on the CPU, 8 buckets of gradients, a
-// logging step every 10 steps (the default), 16 other threads in the process, whose times are read at each logging
-// step, free memory every 10 seconds, and a verdict on 2 ranks and 500 steps every minute. Loader threads measure each
-// sample on their own time; their row is part of the sum as if the step waited for it.
+// A row is one kind of call: how often a step makes it, and its median, least and greatest time
+// over rounds of many repetitions that follow each other. Their sum may be 0.5 % of a step of 5 ms:
+// the last line says whether that is met, and the exit code is 1 if it is not. The step: one
+// micro-batch of 32 samples on the CPU, 8 buckets of gradients, a logging step every 10 steps (the
+// default), 16 other threads in the process, whose times are read at each logging step, free memory
+// every 10 seconds, and a verdict on 2 ranks and 500 steps every minute. Loader threads measure
+// each sample on their own time; their row is part of the sum as if the step waited for it.
 
 #include <ATen/Parallel.h>
 
@@ -52,7 +54,8 @@ Row measure(std::string name, double per_step, int repetitions, const std::funct
     const auto began = std::chrono::steady_clock::now();
     for (int i = 0; i < repetitions; ++i) call();
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
-    if (round > 0) rounds.push_back(passed.count() / repetitions);  // the first one warms the caches
+    if (round > 0)
+      rounds.push_back(passed.count() / repetitions);  // the first one warms the caches
   }
   return {std::move(name), per_step, spread_of(std::move(rounds))};
 }
@@ -60,8 +63,8 @@ Row measure(std::string name, double per_step, int repetitions, const std::funct
 // As Trainer::step() announces them.
 void phases_of_a_step(train::PhaseTracker& tracker) {
   tracker.begin_step();
-  for (const Phase phase :
-       {Phase::kDataWait, Phase::kForward, Phase::kBackward, Phase::kAllReduceWait, Phase::kOptimizer})
+  for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward,
+                            Phase::kAllReduceWait, Phase::kOptimizer})
     tracker.enter(phase);
   tracker.leave();
 }
@@ -89,7 +92,8 @@ std::vector<Row> measure_all() {
   {
     std::atomic<const char*> seen = nullptr;
     train::PhaseTracker tracker(at::kCPU, [&seen](const char* phase, int64_t) { seen = phase; });
-    rows.push_back(measure("phases and wall time of a step", 1, 2000, [&] { phases_of_a_step(tracker); }));
+    rows.push_back(
+        measure("phases and wall time of a step", 1, 2000, [&] { phases_of_a_step(tracker); }));
   }
   {
     dist::BackwardTimes times;
@@ -120,8 +124,10 @@ std::vector<Row> measure_all() {
     }
     train::ResourceMeter meter(2);
     // Free memory is part of the first sample alone, and so of the round that is left out.
-    rows.push_back(measure("cores, memory, host (logging steps)", 1.0 / kLogEvery, 20, [&] { meter.sample({}); }));
-    rows.push_back(measure("free memory (every 10 s)", kStepSeconds / 10, 20, [] { machine::read_usable_memory(); }));
+    rows.push_back(measure("cores, memory, host (logging steps)", 1.0 / kLogEvery, 20,
+                           [&] { meter.sample({}); }));
+    rows.push_back(measure("free memory (every 10 s)", kStepSeconds / 10, 20,
+                           [] { machine::read_usable_memory(); }));
   }
   {
     const auto host = dist::make_lone_communicator();
@@ -132,16 +138,19 @@ std::vector<Row> measure_all() {
   }
   {
     const diagnose::RunEvidence run = evidence();
-    rows.push_back(measure("verdict (each minute)", kStepSeconds / 60, 3, [&] { diagnose::judge(run); }));
+    rows.push_back(
+        measure("verdict (each minute)", kStepSeconds / 60, 3, [&] { diagnose::judge(run); }));
   }
   return rows;
 }
 
 std::string json_of(const std::vector<Row>& rows, double total) {
-  std::string json = str("{\"step_seconds\": ", kStepSeconds, ", \"total_seconds\": ", total,
-                         ", \"share\": ", total / kStepSeconds, ", \"most_share\": ", kMostShare, ", \"rows\": [");
+  std::string json =
+      str("{\"step_seconds\": ", kStepSeconds, ", \"total_seconds\": ", total,
+          ", \"share\": ", total / kStepSeconds, ", \"most_share\": ", kMostShare, ", \"rows\": [");
   for (const Row& row : rows) {
-    json += str(&row == &rows.front() ? "" : ", ", "{\"name\": \"", row.name, "\", \"calls_per_step\": ", row.per_step,
+    json += str(&row == &rows.front() ? "" : ", ", "{\"name\": \"", row.name,
+                "\", \"calls_per_step\": ", row.per_step,
                 ", \"seconds\": {\"median\": ", row.seconds.median, ", \"min\": ", row.seconds.low,
                 ", \"max\": ", row.seconds.high, "}}");
   }
@@ -158,15 +167,20 @@ bool bench(const std::vector<std::string>& words) {
   const auto microseconds = [](double seconds) { return fixed(1e6 * seconds, 3); };
   for (const Row& row : rows) {
     total += row.cost();
-    table.push_back({row.name, fixed(row.per_step, row.per_step < 0.01 ? 6 : 1), microseconds(row.seconds.median),
-                     microseconds(row.seconds.low), microseconds(row.seconds.high), microseconds(row.cost()),
+    table.push_back({row.name, fixed(row.per_step, row.per_step < 0.01 ? 6 : 1),
+                     microseconds(row.seconds.median), microseconds(row.seconds.low),
+                     microseconds(row.seconds.high), microseconds(row.cost()),
                      fixed(100 * row.cost() / kStepSeconds, 4)});
   }
-  table.push_back({"all", "", "", "", "", microseconds(total), fixed(100 * total / kStepSeconds, 4)});
-  std::fputs(text_table({"", "calls", "us", "min", "max", "us per step", "% of 5 ms"}, table, {Align::kLeft}).c_str(),
+  table.push_back(
+      {"all", "", "", "", "", microseconds(total), fixed(100 * total / kStepSeconds, 4)});
+  std::fputs(text_table({"", "calls", "us", "min", "max", "us per step", "% of 5 ms"}, table,
+                        {Align::kLeft})
+                 .c_str(),
              stdout);
   const bool met = total <= kMostShare * kStepSeconds;
-  std::printf("bar: at most %s %% of a step: %s\n", fixed(100 * kMostShare, 1).c_str(), met ? "met" : "missed");
+  std::printf("bar: at most %s %% of a step: %s\n", fixed(100 * kMostShare, 1).c_str(),
+              met ? "met" : "missed");
   if (!words.empty()) std::ofstream(words[1]) << json_of(rows, total);
   return met;
 }

@@ -38,15 +38,17 @@ bool allow(const Cores& cores) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-// The cores of the mpirun (or its daemon on this node) that started this process. It does not bind itself, so its mask
-// is what the user, the container or Slurm allowed.
+// The cores of the mpirun (or its daemon on this node) that started this process. It does not bind
+// itself, so its mask is what the user, the container or Slurm allowed.
 std::optional<Cores> cores_of_mpirun() {
-  static constexpr std::array kNames = {"mpirun", "orterun", "mpiexec", "orted", "prterun", "prted"};
+  static constexpr std::array kNames = {"mpirun", "orterun", "mpiexec",
+                                        "orted",  "prterun", "prted"};
   pid_t pid = ::getppid();
   while (pid > 0) {
     const std::optional<ProcessInfo> process = process_info(pid);
     if (!process) return std::nullopt;
-    if (std::find(kNames.begin(), kNames.end(), process->name) != kNames.end()) return allowed_cores(pid);
+    if (std::find(kNames.begin(), kNames.end(), process->name) != kNames.end())
+      return allowed_cores(pid);
     pid = process->parent;
   }
   return std::nullopt;
@@ -63,7 +65,8 @@ Cores sorted_by_place(Cores cores) {
   for (const int core : cores)
     places.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
   std::sort(places.begin(), places.end());
-  std::transform(places.begin(), places.end(), cores.begin(), [](const auto& place) { return std::get<2>(place); });
+  std::transform(places.begin(), places.end(), cores.begin(),
+                 [](const auto& place) { return std::get<2>(place); });
   return cores;
 }
 
@@ -72,7 +75,8 @@ Cores sorted_by_place(Cores cores) {
 Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
   const auto count = static_cast<int64_t>(cores.size());
   if (count < local_size) return {cores.begin(), cores.end()};
-  return {cores.begin() + count * local_rank / local_size, cores.begin() + count * (local_rank + 1) / local_size};
+  return {cores.begin() + count * local_rank / local_size,
+          cores.begin() + count * (local_rank + 1) / local_size};
 }
 
 CoreShare within_quota(CoreShare share, double quota, int local_size) {
@@ -90,13 +94,15 @@ int most_threads(const CoreShare& share) {
 
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
   if (wanted > most_threads(share)) {
-    throw ConfigError(str("--threads (device.threads): ", wanted, " threads on the ", share.cores,
-                          share.cores == 1 ? " core" : " cores",
-                          " that a rank may use would only wait for each other: use 0, which takes ", share.threads(),
-                          ", or at most ", most_threads(share)));
+    throw ConfigError(
+        str("--threads (device.threads): ", wanted, " threads on the ", share.cores,
+            share.cores == 1 ? " core" : " cores",
+            " that a rank may use would only wait for each other: use 0, which takes ",
+            share.threads(), ", or at most ", most_threads(share)));
   }
   if (wanted > 0) return static_cast<int>(wanted);
-  const std::optional<int> outermost = parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));
+  const std::optional<int> outermost =
+      parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));
   return outermost && *outermost > 0 ? std::min(*outermost, share.threads()) : share.threads();
 }
 
@@ -119,9 +125,9 @@ CoreShare widen_affinity(const World& world) {
   const int ranks = static_cast<int>(node->size()) < world.local_size ? world.local_size : 1;
   if (share == *own || !allow(share)) return {static_cast<int>(own_count), ranks};
   if (world.rank == 0) {
-    log::info(str("cores per rank: ", share.size(), " of the ", node->size(), " that ", world.local_size,
-                  world.local_size == 1 ? " rank" : " ranks", " on ", world.node, " may use (the launcher gave ",
-                  own_count, ")"));
+    log::info(str("cores per rank: ", share.size(), " of the ", node->size(), " that ",
+                  world.local_size, world.local_size == 1 ? " rank" : " ranks", " on ", world.node,
+                  " may use (the launcher gave ", own_count, ")"));
   }
   return {static_cast<int>(share.size()), ranks};
 }

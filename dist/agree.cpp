@@ -33,7 +33,8 @@ void agree_on_rank0(Communicator& comm, const std::function<void()>& step) {
 void agree_on_devices(Communicator& comm, const std::string& failure) {
   const std::vector<std::string> failures = all_gather_object(comm, failure);
   for (size_t rank = 0; rank < failures.size(); ++rank) {
-    if (!failures[rank].empty()) throw DeviceError(str("on the host of rank ", rank, ": ", failures[rank]));
+    if (!failures[rank].empty())
+      throw DeviceError(str("on the host of rank ", rank, ": ", failures[rank]));
   }
 }
 

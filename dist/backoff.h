@@ -1,9 +1,10 @@
 #pragma once
 
-// How to wait for another rank without taking its core. MPI's own waits spin, and with as many ranks as cores a
-// spinning rank delays the one that it waits for. A Backoff yields at first and then sleeps longer and longer, so that
-// a waiting thread leaves its core to backward while a peer is late, yet answers at once while data flows.
-// Thread-safety: none; one Backoff belongs to one wait.
+// How to wait for another rank without taking its core. MPI's own waits spin, and with as many
+// ranks as cores a spinning rank delays the one that it waits for. A Backoff yields at first and
+// then sleeps longer and longer, so that a waiting thread leaves its core to backward while a peer
+// is late, yet answers at once while data flows. Thread-safety: none; one Backoff belongs to
+// one wait.
 
 #include <algorithm>
 #include <chrono>

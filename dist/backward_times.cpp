@@ -11,7 +11,8 @@ BackwardTimes::Moment BackwardTimes::now(at::Device device) {
 }
 
 double BackwardTimes::seconds_to(const Moment& moment) const {
-  return std::chrono::duration<double>(moment.at - began_.at).count() + began_.mark.seconds_until(moment.mark);
+  return std::chrono::duration<double>(moment.at - began_.at).count() +
+         began_.mark.seconds_until(moment.mark);
 }
 
 void BackwardTimes::reset() {
@@ -53,7 +54,8 @@ std::vector<double> BackwardTimes::shares(size_t of_buckets) const {
   const double pass = seconds_to(ended_);
   if (pass <= 0) return {};
   std::vector<double> shares;
-  for (const Moment& moment : each_) shares.push_back(std::clamp(seconds_to(moment) / pass, 0.0, 1.0));
+  for (const Moment& moment : each_)
+    shares.push_back(std::clamp(seconds_to(moment) / pass, 0.0, 1.0));
   return shares;
 }
 

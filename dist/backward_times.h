@@ -1,12 +1,14 @@
 #pragma once
 
-// When during a backward pass the gradients of a rank were ready to be sent: three moments, of its first, its middle
-// and its last bucket. They show how far a rank that is slow in backward had fallen behind, and where, and how much of
-// the network's time a backward pass can hide; more buckets would say little more and cost as much again. On a GPU the
-// moments are the device's own, and are read when it has passed them: taking one never waits. On request each bucket is
-// noted, and the end of the pass.
+// When during a backward pass the gradients of a rank were ready to be sent: three moments, of its
+// first, its middle and its last bucket. They show how far a rank that is slow in backward had
+// fallen behind, and where, and how much of the network's time a backward pass can hide; more
+// buckets would say little more and cost as much again. On a GPU the moments are the device's own,
+// and are read when it has passed them: taking one never waits. On request each bucket is noted,
+// and the end of the pass.
 //
-// Thread-safety: a value. The training thread begins it, and then autograd's thread for the device adds to it.
+// Thread-safety: a value. The training thread begins it, and then autograd's thread for the device
+// adds to it.
 
 #include <torch/types.h>
 
@@ -21,17 +23,18 @@ namespace dtrain::dist {
 
 class BackwardTimes {
  public:
-  void note_all(bool on) { all_ = on; }                      // from the next pass on, for shares()
-  void reset();                                              // nothing is known of a pass
-  void begin(at::Device);                                    // the backward pass begins
-  void ready(at::Device, size_t bucket, size_t of_buckets);  // to be sent; ignored outside of a backward pass
-  void end(at::Device);                                      // the pass has ended; noted with note_all() alone
+  void note_all(bool on) { all_ = on; }  // from the next pass on, for shares()
+  void reset();                          // nothing is known of a pass
+  void begin(at::Device);                // the backward pass begins
+  void ready(at::Device, size_t bucket,
+             size_t of_buckets);  // to be sent; ignored outside of a backward pass
+  void end(at::Device);           // the pass has ended; noted with note_all() alone
 
-  // Seconds from the start to each of the three; 0: it was not sent during the pass. Requires, on a GPU: the device has
-  // passed them (else 0: it does not wait).
+  // Seconds from the start to each of the three; 0: it was not sent during the pass. Requires, on a
+  // GPU: the device has passed them (else 0: it does not wait).
   std::array<double, 3> seconds() const;
-  // After which share of the pass each bucket was ready; waits for the device. Empty unless all of them were noted, as
-  // in a first step, whose buckets are sent after the pass.
+  // After which share of the pass each bucket was ready; waits for the device. Empty unless all of
+  // them were noted, as in a first step, whose buckets are sent after the pass.
   std::vector<double> shares(size_t of_buckets) const;
 
  private:

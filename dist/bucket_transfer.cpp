@@ -9,8 +9,8 @@ bool narrows(at::ScalarType dtype, std::optional<at::ScalarType> wire, int ranks
 
 }  // namespace
 
-BucketTransfer::BucketTransfer(Communicator& communicator, int64_t elements, const at::TensorOptions& options,
-                               std::optional<at::ScalarType> wire)
+BucketTransfer::BucketTransfer(Communicator& communicator, int64_t elements,
+                               const at::TensorOptions& options, std::optional<at::ScalarType> wire)
     : communicator_(&communicator) {
   if (narrows(options.dtype().toScalarType(), wire, communicator.size())) {
     buffer_ = at::zeros({elements}, options);

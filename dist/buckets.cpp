@@ -8,7 +8,8 @@ namespace dtrain::dist {
 
 namespace {
 
-constexpr int64_t kAlignmentBytes = 64;  // a cache line: no two parameters share one, vector loads are aligned
+constexpr int64_t kAlignmentBytes =
+    64;  // a cache line: no two parameters share one, vector loads are aligned
 
 int64_t aligned(int64_t elements, int64_t item_bytes) {
   const int64_t step = kAlignmentBytes / item_bytes;
@@ -17,7 +18,8 @@ int64_t aligned(int64_t elements, int64_t item_bytes) {
 
 }  // namespace
 
-std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_bytes, int64_t first_bytes) {
+std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_bytes,
+                                 int64_t first_bytes) {
   std::vector<Bucket> buckets;
   std::map<at::ScalarType, size_t> open;  // the bucket that the next parameter of a dtype may join
   for (size_t left = params.size(); left > 0; --left) {
@@ -39,9 +41,11 @@ std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_
     open[param.dtype] = buckets.size();
     buckets.push_back({param.dtype, {index}, {0}, param.elements});
   }
-  // A bucket can be sent when its last parameter is done. With one dtype the buckets are in this order already.
-  std::stable_sort(buckets.begin(), buckets.end(),
-                   [](const Bucket& a, const Bucket& b) { return a.params.back() > b.params.back(); });
+  // A bucket can be sent when its last parameter is done. With one dtype the buckets are in this
+  // order already.
+  std::stable_sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
+    return a.params.back() > b.params.back();
+  });
   return buckets;
 }
 
@@ -50,7 +54,8 @@ int64_t best_bucket_bytes(const CostFit& cost, int64_t gradient_bytes) {
   constexpr double kSmallest = 18, kLargest = 27;  // powers of two
   const double latency = cost.latency * static_cast<double>(gradient_bytes);
   if (!(latency > 0) && !(cost.seconds_per_byte > 0)) return kUnmeasured;
-  const double power = 0.5 * std::log2(latency / cost.seconds_per_byte);  // infinite where only one of them costs
+  const double power =
+      0.5 * std::log2(latency / cost.seconds_per_byte);  // infinite where only one of them costs
   return int64_t{1} << std::lround(std::clamp(power, kSmallest, kLargest));
 }
 

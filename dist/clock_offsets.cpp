@@ -14,13 +14,15 @@ constexpr size_t kTrials = 15;
 }  // namespace
 
 ClockOffset offset_of(std::span<const BarrierTimes> rank0, std::span<const BarrierTimes> other) {
-  DTRAIN_CHECK(!rank0.empty() && rank0.size() == other.size(), rank0.size(), " and ", other.size(), " barriers");
+  DTRAIN_CHECK(!rank0.empty() && rank0.size() == other.size(), rank0.size(), " and ", other.size(),
+               " barriers");
   double least = other[0].entered - rank0[0].left, most = other[0].left - rank0[0].entered;
   for (size_t trial = 1; trial < rank0.size(); ++trial) {
     least = std::max(least, other[trial].entered - rank0[trial].left);
     most = std::min(most, other[trial].left - rank0[trial].entered);
   }
-  // A clock that was set meanwhile makes the bounds contradict each other: by so much nothing is known.
+  // A clock that was set meanwhile makes the bounds contradict each other: by so much nothing
+  // is known.
   return {(least + most) / 2, std::abs(most - least) / 2};
 }
 

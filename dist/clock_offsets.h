@@ -1,9 +1,10 @@
 #pragma once
 
-// How far the ranks' clocks are apart, from barriers. No rank leaves a barrier before the last one has entered it: so
-// the time at which one leaves is later than the time at which another enters, whatever their clocks say. Each trial
-// bounds the offset from both sides, and the bounds of all trials together are close: about half a round trip apart,
-// however unevenly the ranks get their cores.
+// How far the ranks' clocks are apart, from barriers. No rank leaves a barrier before the last one
+// has entered it: so the time at which one leaves is later than the time at which another enters,
+// whatever their clocks say. Each trial bounds the offset from both sides, and the bounds of all
+// trials together are close: about half a round trip apart, however unevenly the ranks get
+// their cores.
 
 #include <functional>
 #include <span>

@@ -31,8 +31,11 @@ struct Case {
 // The memory of one operation, for its largest case; the smaller ones use its beginning.
 class Cases {
  public:
-  Cases(Communicator& comm, at::Device device, Collective operation, at::ScalarType dtype, int64_t largest)
-      : operation_(operation), item_bytes_(static_cast<int64_t>(c10::elementSize(dtype))), ranks_(comm.size()) {
+  Cases(Communicator& comm, at::Device device, Collective operation, at::ScalarType dtype,
+        int64_t largest)
+      : operation_(operation),
+        item_bytes_(static_cast<int64_t>(c10::elementSize(dtype))),
+        ranks_(comm.size()) {
     const auto options = at::TensorOptions().device(device).dtype(dtype);
     const int64_t values = elements_of(largest);
     switch (operation) {
@@ -54,7 +57,8 @@ class Cases {
       case Collective::kCount:
         break;
     }
-    if (out_.defined()) out_.zero_();  // sums of zeros stay zeros, however often; and the pages are there
+    if (out_.defined())
+      out_.zero_();  // sums of zeros stay zeros, however often; and the pages are there
     if (in_.defined()) in_.zero_();
   }
 
@@ -63,14 +67,19 @@ class Cases {
     const auto first = [](const at::Tensor& tensor, int64_t count) {
       return tensor.defined() ? tensor.narrow(0, 0, count) : tensor;
     };
-    return {operation_, values, first(out_, operation_ == Collective::kAllGather ? values * ranks_ : values),
+    return {operation_, values,
+            first(out_, operation_ == Collective::kAllGather ? values * ranks_ : values),
             first(in_, operation_ == Collective::kReduceScatter ? values * ranks_ : values)};
   }
 
-  int64_t bytes_of(int64_t elements) const { return elements * item_bytes_ * (is_shared() ? ranks_ : 1); }
+  int64_t bytes_of(int64_t elements) const {
+    return elements * item_bytes_ * (is_shared() ? ranks_ : 1);
+  }
 
  private:
-  bool is_shared() const { return operation_ == Collective::kAllGather || operation_ == Collective::kReduceScatter; }
+  bool is_shared() const {
+    return operation_ == Collective::kAllGather || operation_ == Collective::kReduceScatter;
+  }
   int64_t elements_of(int64_t bytes) const {
     if (operation_ == Collective::kBarrier) return 0;
     return std::max<int64_t>(1, bytes / item_bytes_ / (is_shared() ? ranks_ : 1));
@@ -98,7 +107,8 @@ void run(Communicator& comm, const Case& one) {
   }
 }
 
-// Seconds of one operation: from the moment at which the device is free for it until its result is there.
+// Seconds of one operation: from the moment at which the device is free for it until its result
+// is there.
 double timed(Communicator& comm, at::Device device, const Case& one) {
   if (device.is_cpu() || one.operation == Collective::kBarrier) {
     const auto began = SteadyClock::now();
@@ -106,7 +116,8 @@ double timed(Communicator& comm, at::Device device, const Case& one) {
     return seconds_since(began);
   }
   const c10::impl::VirtualGuardImpl guard(device.type());
-  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+      end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
   begin.record(guard.getStream(device));
   run(comm, one);
   end.record(guard.getStream(device));
@@ -114,15 +125,17 @@ double timed(Communicator& comm, at::Device device, const Case& one) {
   return begin.elapsedTime(end) * 1e-3;
 }
 
-// Runs the operation on known values and counts those that are wrong on this rank. Leaves zeros, which further sums do
-// not change.
+// Runs the operation on known values and counts those that are wrong on this rank. Leaves zeros,
+// which further sums do not change.
 int64_t count_wrong(Communicator& comm, const Case& one) {
   if (!one.out.defined()) {
     run(comm, one);
     return 0;
   }
   // Whole numbers whose sum a narrow dtype has room for, up to 170 ranks.
-  const auto value_of = [&](int rank) { return one.out.element_size() < 4 ? 1 + rank % 2 : 1 + rank; };
+  const auto value_of = [&](int rank) {
+    return one.out.element_size() < 4 ? 1 + rank % 2 : 1 + rank;
+  };
   std::vector<double> values(static_cast<size_t>(comm.size()));
   for (int rank = 0; rank < comm.size(); ++rank) values[static_cast<size_t>(rank)] = value_of(rank);
   const double own = value_of(comm.rank());
@@ -131,7 +144,8 @@ int64_t count_wrong(Communicator& comm, const Case& one) {
   if (one.operation == Collective::kAllGather) {
     one.in.fill_(own);
     one.out.zero_();
-    expected = at::tensor(values, at::kDouble).to(one.out.options()).repeat_interleave(one.elements);
+    expected =
+        at::tensor(values, at::kDouble).to(one.out.options()).repeat_interleave(one.elements);
   } else if (one.operation == Collective::kBroadcast) {
     one.out.fill_(is_root ? 3 : 0);
     expected = at::full({}, 3, one.out.options());
@@ -147,7 +161,8 @@ int64_t count_wrong(Communicator& comm, const Case& one) {
 }
 
 // The largest value of any rank, for each of them.
-std::vector<double> largest_of_ranks(Communicator& comm, at::Device device, const std::vector<double>& mine) {
+std::vector<double> largest_of_ranks(Communicator& comm, at::Device device,
+                                     const std::vector<double>& mine) {
   at::Tensor values = at::tensor(mine, at::kDouble).to(device);
   comm.all_reduce(values, ReduceOp::kMax).wait();
   const at::Tensor read = values.to(at::kCPU);
@@ -166,27 +181,31 @@ struct Measured {
   std::vector<double> seconds = {};
 };
 
-// The sizes of one operation for which there is time, each run twice: once to prepare, once to know about how long it
-// takes. All ranks decide alike, by the slowest of them.
-std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective operation, const ProbeOptions& options,
-                              double budget) {
+// The sizes of one operation for which there is time, each run twice: once to prepare, once to know
+// about how long it takes. All ranks decide alike, by the slowest of them.
+std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective operation,
+                              const ProbeOptions& options, double budget) {
   std::vector<int64_t> sizes = options.sizes;
   if (operation == Collective::kBarrier) sizes = {0};
-  DTRAIN_CHECK(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()), "sizes of a probe, ascending");
+  DTRAIN_CHECK(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
+               "sizes of a probe, ascending");
   std::vector<Measured> all;
   const auto began = SteadyClock::now();
   double elapsed = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (all.size() >= kFewestSizes) {
-      // Below this size latency decides, and a message that is four times as large takes hardly longer.
+      // Below this size latency decides, and a message that is four times as large takes
+      // hardly longer.
       constexpr int64_t kMostlyLatency = 64 << 10;
       const double growth = static_cast<double>(sizes[i]) / static_cast<double>(sizes[i - 1]);
       const double next = all.back().estimate * (sizes[i] <= kMostlyLatency ? 1 : growth);
       if (elapsed + (kFewestRepetitions + 2) * next > budget) break;
     }
     const Cases memory(comm, device, operation, options.dtype, sizes[i]);
-    Measured one{.what = memory.of(sizes[i]), .result = {.operation = operation, .dtype = options.dtype}};
-    if (!all.empty() && all.back().result.elements == one.what.elements) continue;  // rounded to the one before
+    Measured one{.what = memory.of(sizes[i]),
+                 .result = {.operation = operation, .dtype = options.dtype}};
+    if (!all.empty() && all.back().result.elements == one.what.elements)
+      continue;  // rounded to the one before
     one.result.elements = one.what.elements;
     one.result.bytes = memory.bytes_of(one.what.elements);
     if (options.check_values) {
@@ -195,8 +214,10 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
       run(comm, one.what);
     }
     report(options);
-    const std::vector<double> agreed = largest_of_ranks(
-        comm, device, {timed(comm, device, one.what), seconds_since(began), static_cast<double>(one.result.wrong)});
+    const std::vector<double> agreed =
+        largest_of_ranks(comm, device,
+                         {timed(comm, device, one.what), seconds_since(began),
+                          static_cast<double>(one.result.wrong)});
     report(options);
     one.estimate = agreed[0];
     elapsed = agreed[1];
@@ -217,8 +238,8 @@ std::vector<int> plan_repetitions(std::span<const double> seconds, double budget
   const double share = budget / static_cast<double>(std::max<size_t>(1, seconds.size()));
   for (const double one : seconds) {
     const double fitting = one > 0 ? share / one : most;
-    repetitions.push_back(
-        static_cast<int>(std::clamp(fitting, static_cast<double>(kFewestRepetitions), static_cast<double>(most))));
+    repetitions.push_back(static_cast<int>(
+        std::clamp(fitting, static_cast<double>(kFewestRepetitions), static_cast<double>(most))));
   }
   return repetitions;
 }
@@ -226,10 +247,12 @@ std::vector<int> plan_repetitions(std::span<const double> seconds, double budget
 std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const ProbeOptions& options) {
   const at::NoGradGuard no_grad;
   const auto began = SteadyClock::now();
-  const double share = options.seconds / static_cast<double>(std::max<size_t>(1, options.operations.size()));
+  const double share =
+      options.seconds / static_cast<double>(std::max<size_t>(1, options.operations.size()));
   std::vector<Measured> all;
   for (const Collective operation : options.operations) {
-    for (Measured& one : prepare(comm, device, operation, options, share)) all.push_back(std::move(one));
+    for (Measured& one : prepare(comm, device, operation, options, share))
+      all.push_back(std::move(one));
   }
   const double left = options.seconds - largest_of_ranks(comm, device, {seconds_since(began)})[0];
   std::vector<double> estimates;
@@ -273,18 +296,22 @@ CostFit probe_all_reduce(Communicator& comm, at::Device device, double seconds) 
 CostFit fit_cost(std::span<const ProbedSize> sizes, Collective operation) {
   std::vector<CostSample> samples;
   for (const ProbedSize& one : sizes) {
-    if (one.operation == operation) samples.push_back({static_cast<double>(one.bytes), one.seconds.median});
+    if (one.operation == operation)
+      samples.push_back({static_cast<double>(one.bytes), one.seconds.median});
   }
   return fit_cost(samples);
 }
 
-double algorithm_bandwidth(const ProbedSize& one) { return static_cast<double>(one.bytes) / one.seconds.median; }
+double algorithm_bandwidth(const ProbedSize& one) {
+  return static_cast<double>(one.bytes) / one.seconds.median;
+}
 
 double bus_bandwidth(const ProbedSize& one, int ranks) {
   const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
   double factor = 1;  // broadcast: all of it leaves the root
   if (one.operation == Collective::kAllReduce) factor = 2 * others;
-  if (one.operation == Collective::kAllGather || one.operation == Collective::kReduceScatter) factor = others;
+  if (one.operation == Collective::kAllGather || one.operation == Collective::kReduceScatter)
+    factor = others;
   return factor * algorithm_bandwidth(one);
 }
 

@@ -20,7 +20,8 @@ class CommThread::Queue {
     bool done = false;
   };
 
-  Queue(std::string name, bool waiters_run_tasks) : name_(std::move(name)), waiters_run_tasks_(waiters_run_tasks) {}
+  Queue(std::string name, bool waiters_run_tasks)
+      : name_(std::move(name)), waiters_run_tasks_(waiters_run_tasks) {}
 
   std::shared_ptr<Item> add(std::function<void()> task) {
     auto item = std::make_shared<Item>();

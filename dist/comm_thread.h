@@ -1,11 +1,13 @@
 #pragma once
 
-// The thread on which a communicator's operations run, one after the other in the order of issue, so that they overlap
-// with what the caller does. A caller that waits for an operation which the thread has not begun runs it itself, and
-// those before it: that saves two switches of threads, which take longer than a small operation.
+// The thread on which a communicator's operations run, one after the other in the order of issue,
+// so that they overlap with what the caller does. A caller that waits for an operation which the
+// thread has not begun runs it itself, and those before it: that saves two switches of threads,
+// which take longer than a small operation.
 //
-// The first task that throws, or fail(), ends the thread permanently: queued and later tasks do not run, and their Work
-// throws CommError with the reason. Thread-safety: all methods may be called from any thread.
+// The first task that throws, or fail(), ends the thread permanently: queued and later tasks do not
+// run, and their Work throws CommError with the reason. Thread-safety: all methods may be called
+// from any thread.
 
 #include <functional>
 #include <memory>
@@ -19,8 +21,9 @@ namespace dtrain::dist {
 
 class CommThread {
  public:
-  // `name`: of the communicator, for messages. `begin` runs first on the thread, for what belongs to a thread, such as
-  // its current GPU; a failure of it is that of the first task. With it, all tasks run on the thread.
+  // `name`: of the communicator, for messages. `begin` runs first on the thread, for what belongs
+  // to a thread, such as its current GPU; a failure of it is that of the first task. With it, all
+  // tasks run on the thread.
   explicit CommThread(std::string name, std::function<void()> begin = {});
   ~CommThread();  // fails what is queued; waits until the running task has noticed or ended
   CommThread(const CommThread&) = delete;

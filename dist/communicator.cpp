@@ -11,12 +11,14 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // accumulators: few enough to stay in the first-level cache over all ranks
+constexpr int64_t kBlock =
+    1024;  // accumulators: few enough to stay in the first-level cache over all ranks
 
 template <ReduceOp op, typename T>
 T combine(T a, T b) {
   if constexpr (op == ReduceOp::kSum) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     return a + b;
   } else {
     if constexpr (std::is_floating_point_v<T>) {
@@ -27,13 +29,15 @@ T combine(T a, T b) {
   }
 }
 
-// result[i] = a[i] op b[i], calculated as Accumulators. The result may be where a or b is, but not overlap them
-// otherwise; the compiler cannot know that, and would not vectorize.
+// result[i] = a[i] op b[i], calculated as Accumulators. The result may be where a or b is, but not
+// overlap them otherwise; the compiler cannot know that, and would not vectorize.
 template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
-[[gnu::always_inline]] inline void combine_loop(const A* a, const B* b, Result* result, int64_t count) {
+[[gnu::always_inline]] inline void combine_loop(const A* a, const B* b, Result* result,
+                                                int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
-    result[i] = static_cast<Result>(combine<op>(static_cast<Accumulator>(a[i]), static_cast<Accumulator>(b[i])));
+    result[i] = static_cast<Result>(
+        combine<op>(static_cast<Accumulator>(a[i]), static_cast<Accumulator>(b[i])));
   }
 }
 
@@ -45,7 +49,8 @@ void combine_for_any(const A* a, const B* b, Result* result, int64_t count) {
 #if defined(__x86_64__) && defined(__GNUC__)
 // The same operations with the same bits, on twice as many values at once.
 template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
-[[gnu::target("avx2")]] void combine_for_avx2(const A* a, const B* b, Result* result, int64_t count) {
+[[gnu::target("avx2")]] void combine_for_avx2(const A* a, const B* b, Result* result,
+                                              int64_t count) {
   combine_loop<op, Accumulator>(a, b, result, count);
 }
 #endif
@@ -53,7 +58,8 @@ template <ReduceOp op, typename Accumulator, typename Result, typename A, typena
 template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
 void combine_all(const A* a, const B* b, Result* result, int64_t count) {
 #if defined(__x86_64__) && defined(__GNUC__)
-  if (widest_vectors() >= VectorSet::kAvx2) return combine_for_avx2<op, Accumulator>(a, b, result, count);
+  if (widest_vectors() >= VectorSet::kAvx2)
+    return combine_for_avx2<op, Accumulator>(a, b, result, count);
 #endif
   combine_for_any<op, Accumulator>(a, b, result, count);
 }
@@ -62,7 +68,8 @@ template <ReduceOp op, typename Element, typename Accumulator>
 void reduce(std::span<const void* const> by_rank, void* out, int64_t elements) {
   const size_t last = by_rank.size() - 1;
   if (last == 0) {
-    if (out != by_rank[0]) std::memcpy(out, by_rank[0], static_cast<size_t>(elements) * sizeof(Element));
+    if (out != by_rank[0])
+      std::memcpy(out, by_rank[0], static_cast<size_t>(elements) * sizeof(Element));
     return;
   }
   const auto values = [&](size_t rank) { return static_cast<const Element*>(by_rank[rank]); };
@@ -73,9 +80,11 @@ void reduce(std::span<const void* const> by_rank, void* out, int64_t elements) {
     const int64_t count = std::min(kBlock, elements - begin);
     combine_all<op, Accumulator>(values(0) + begin, values(1) + begin, sums, count);
     for (size_t rank = 2; rank < last; ++rank) {
-      combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(rank) + begin, sums, count);
+      combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(rank) + begin,
+                                   sums, count);
     }
-    combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(last) + begin, result + begin, count);
+    combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(last) + begin,
+                                 result + begin, count);
   }
 }
 
@@ -93,8 +102,8 @@ void reduce(ReduceOp op, std::span<const void* const> by_rank, void* out, int64_
 
 }  // namespace
 
-void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank, void* out,
-                          int64_t elements) {
+void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank,
+                          void* out, int64_t elements) {
   switch (dtype) {
     case at::kDouble:
       return reduce<double, double>(op, by_rank, out, elements);

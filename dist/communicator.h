@@ -1,9 +1,10 @@
 #pragma once
 
-// The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
-// Implementations: MPI and shared memory for host tensors, and hierarchical, which is made of both; NCCL for GPUs,
-// staged for GPU tensors that travel through the host, and one for a rank that is alone. In tests, the ranks are
-// threads of one process (tests/support/thread_world.h).
+// The one interface through which ranks exchange data: collectives on tensors, which carry count,
+// dtype and device. Implementations: MPI and shared memory for host tensors, and hierarchical,
+// which is made of both; NCCL for GPUs, staged for GPU tensors that travel through the host, and
+// one for a rank that is alone. In tests, the ranks are threads of one
+// process (tests/support/thread_world.h).
 
 #include <torch/types.h>
 
@@ -35,15 +36,19 @@ class [[nodiscard]] Work {
 };
 
 // Order: every rank issues the same operations in the same order. They run in that order on the
-// communicator's own stream or thread. Work::wait() orders the caller's current CUDA stream (for CPU tensors:
+// communicator's own stream or thread. Work::wait() orders the caller's current CUDA stream (for
+// CPU tensors:
 // the host) after the operation.
 //
-// Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their dtypes are
-// float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The result of a reduction has
+// Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their
+// dtypes are
+// float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The result of a
+// reduction has
 // the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations and waits for them. Any thread may call abort(), check() and traffic().
+// Thread-safety: one thread issues operations and waits for them. Any thread may call abort(),
+// check() and traffic().
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -53,29 +58,32 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Uninitialized memory that this communicator reduces fastest, aligned to 64 bytes at least. By default that is any
-  // memory. Where it is shared between ranks, a tensor of it, or a part of one, may be all-reduced or broadcast only
-  // together with the same part on all other ranks (CommError otherwise). Tensors of other memory work too, but slower.
-  // The memory is freed with the last tensor that uses it, before or after the communicator is destroyed, so that each
-  // phase of training can have its own. DeviceError on all ranks if there is too little on any. Collective.
+  // Uninitialized memory that this communicator reduces fastest, aligned to 64 bytes at least. By
+  // default that is any memory. Where it is shared between ranks, a tensor of it, or a part of one,
+  // may be all-reduced or broadcast only together with the same part on all other ranks (CommError
+  // otherwise). Tensors of other memory work too, but slower. The memory is freed with the last
+  // tensor that uses it, before or after the communicator is destroyed, so that each phase of
+  // training can have its own. DeviceError on all ranks if there is too little on any. Collective.
   virtual at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
     return at::empty(sizes, options);
   }
 
   virtual Work all_reduce(at::Tensor inout, ReduceOp op) = 0;
-  virtual Work reduce_scatter(at::Tensor out, at::Tensor in) = 0;  // in.numel() == size * out.numel(); sum
-  virtual Work all_gather(at::Tensor out, at::Tensor in) = 0;      // out.numel() == size * in.numel()
+  virtual Work reduce_scatter(at::Tensor out,
+                              at::Tensor in) = 0;  // in.numel() == size * out.numel(); sum
+  virtual Work all_gather(at::Tensor out, at::Tensor in) = 0;  // out.numel() == size * in.numel()
   virtual Work broadcast(at::Tensor inout, int root) = 0;
   virtual void barrier() = 0;
-  virtual void abort(std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
-  virtual std::string_view name() const = 0;                 // "mpi", "nccl", "shared_memory", ...
+  virtual void abort(
+      std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
+  virtual std::string_view name() const = 0;  // "mpi", "nccl", "shared_memory", ...
 
-  // Throws CommError if the communicator is known to have failed, and does not wait. For a host that waits for the
-  // device: an operation that a network error has stopped never ends there.
+  // Throws CommError if the communicator is known to have failed, and does not wait. For a host
+  // that waits for the device: an operation that a network error has stopped never ends there.
   virtual void check() {}
   virtual Traffic traffic() { return meter_.totals(); }  // of the operations that have ended
-  // Each operation that ends from now on is an event of the track. Nothing may be in flight. nullptr: no longer, which
-  // neither waits nor throws.
+  // Each operation that ends from now on is an event of the track. Nothing may be in flight.
+  // nullptr: no longer, which neither waits nor throws.
   virtual void record(trace::Track* track) { meter_.record(track); }
 
  protected:
@@ -85,11 +93,13 @@ class Communicator {
   int rank_, size_;
 };
 
-// The arithmetic of reductions on the host: out[i] = by_rank[0][i] op by_rank[1][i] op ..., in this order, so
-// that the result depends on the inputs alone. float16 and bfloat16 are reduced in float32 and rounded once,
-// int64 wraps around, and a NaN wins kMax and kMin. `out` may be one of the inputs. Throws Error for a dtype that
-// cannot be reduced. Pure.
-void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank, void* out,
-                          int64_t elements);
+// The arithmetic of reductions on the host: out[i] = by_rank[0][i] op by_rank[1][i] op ..., in this
+// order, so
+// that the result depends on the inputs alone. float16 and bfloat16 are reduced in float32 and
+// rounded once,
+// int64 wraps around, and a NaN wins kMax and kMin. `out` may be one of the inputs. Throws Error
+// for a dtype that cannot be reduced. Pure.
+void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank,
+                          void* out, int64_t elements);
 
 }  // namespace dtrain::dist

@@ -21,7 +21,8 @@ double relative_error(const CostFit& fit, const CostSample& sample) {
 
 // The fit with the least sum of weight × (relative error)² and no negative part.
 CostFit least_squares(const std::vector<CostSample>& samples, const Weights& weights) {
-  double aa = 0, ab = 0, bb = 0, a = 0, b = 0;  // of the normal equations, for the rows (1, bytes) / seconds = 1
+  double aa = 0, ab = 0, bb = 0, a = 0,
+         b = 0;  // of the normal equations, for the rows (1, bytes) / seconds = 1
   for (size_t i = 0; i < samples.size(); ++i) {
     const double one = 1 / samples[i].seconds, bytes = samples[i].bytes / samples[i].seconds;
     aa += weights[i] * one * one;
@@ -33,13 +34,14 @@ CostFit least_squares(const std::vector<CostSample>& samples, const Weights& wei
   const double determinant = aa * bb - ab * ab;
   const CostFit flat{.latency = a / aa};
   if (determinant <= 1e-12 * aa * bb) return flat;  // one size
-  const CostFit free{.latency = (a * bb - b * ab) / determinant, .seconds_per_byte = (b * aa - a * ab) / determinant};
+  const CostFit free{.latency = (a * bb - b * ab) / determinant,
+                     .seconds_per_byte = (b * aa - a * ab) / determinant};
   if (free.latency < 0) return {.seconds_per_byte = b / bb};
   return free.seconds_per_byte < 0 ? flat : free;
 }
 
-// The least sum of |relative error|, by weights that make squares of it: one wild sample, and even a third of wild
-// ones, hardly move it.
+// The least sum of |relative error|, by weights that make squares of it: one wild sample, and even
+// a third of wild ones, hardly move it.
 CostFit least_absolute(const std::vector<CostSample>& samples) {
   Weights weights(samples.size(), 1);
   CostFit fit = least_squares(samples, weights);
@@ -66,8 +68,8 @@ CostFit fit_cost(std::span<const CostSample> given) {
                [](const CostSample& sample) { return sample.seconds > 0 && sample.bytes >= 0; });
   if (samples.empty()) return {};
   CostFit fit = least_absolute(samples);
-  // From there, least squares over what is within the usual scatter (Tukey's biweight): it uses the information of all
-  // good samples, where the sum of absolute errors passes through two of them.
+  // From there, least squares over what is within the usual scatter (Tukey's biweight): it uses the
+  // information of all good samples, where the sum of absolute errors passes through two of them.
   const double scatter = std::max(1.4826 * median_error(fit, samples), kSmallestError);
   for (int i = 0; i < kIterations; ++i) {
     Weights weights;
@@ -75,7 +77,8 @@ CostFit fit_cost(std::span<const CostSample> given) {
       const double at = relative_error(fit, sample) / (4.685 * scatter);
       weights.push_back(std::abs(at) < 1 ? (1 - at * at) * (1 - at * at) : 0);
     }
-    if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; })) break;
+    if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; }))
+      break;
     fit = least_squares(samples, weights);
   }
   fit.residual = median_error(fit, samples);

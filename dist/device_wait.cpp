@@ -5,7 +5,8 @@
 
 namespace dtrain::dist {
 
-void wait_until(const std::function<bool()>& passed, std::initializer_list<Communicator*> communicators) {
+void wait_until(const std::function<bool()>& passed,
+                std::initializer_list<Communicator*> communicators) {
   for (Backoff backoff; !passed(); backoff.wait()) {
     for (Communicator* communicator : communicators) {
       if (communicator != nullptr) communicator->check();

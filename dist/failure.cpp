@@ -24,8 +24,8 @@
 namespace dtrain::dist {
 namespace {
 
-// LibTorch's messages have several lines; the later ones are indented as in our own messages. Of a failure in the code
-// of a TorchScript file, which has pages of code, there is one sentence.
+// LibTorch's messages have several lines; the later ones are indented as in our own messages. Of a
+// failure in the code of a TorchScript file, which has pages of code, there is one sentence.
 std::string indented(const std::string& message) {
   log::detail(message);
   if (const std::optional<std::string> sentence = script_failure(message)) return *sentence;
@@ -44,9 +44,11 @@ constexpr int kCudaErrorMemoryAllocation = 2;
 
 // A GPU that has failed also fails calls of its libraries, whose errors have no type of their own.
 bool is_of_cuda(const c10::Error& error) {
-  constexpr std::array<std::string_view, 3> kSigns = {"CUDA error", "cuDNN error", "CUDA out of memory"};
+  constexpr std::array<std::string_view, 3> kSigns = {"CUDA error", "cuDNN error",
+                                                      "CUDA out of memory"};
   const std::string_view text = error.what_without_backtrace();
-  return std::ranges::any_of(kSigns, [text](std::string_view sign) { return text.find(sign) != text.npos; });
+  return std::ranges::any_of(
+      kSigns, [text](std::string_view sign) { return text.find(sign) != text.npos; });
 }
 
 constexpr auto kTimeToReport = std::chrono::seconds(10);
@@ -56,7 +58,8 @@ constexpr auto kTimeToReport = std::chrono::seconds(10);
   Failure failure{70, "internal error: std::terminate was called without an exception"};
   if (const std::exception_ptr exception = std::current_exception()) failure = describe(exception);
   if (reporting.exchange(true)) {
-    std::this_thread::sleep_for(kTimeToReport);  // another thread prints its message now, and ends the process
+    std::this_thread::sleep_for(
+        kTimeToReport);  // another thread prints its message now, and ends the process
   } else if (!failure.message.empty()) {
     log::error(failure.message);
   }
@@ -94,7 +97,9 @@ bool says_failed(const c10::Error& error) {
   return dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr && !is_out_of_memory(error);
 }
 
-std::string first_line(const c10::Error& error) { return torch_message(error.what_without_backtrace()); }
+std::string first_line(const c10::Error& error) {
+  return torch_message(error.what_without_backtrace());
+}
 
 void report_when_terminated() { std::set_terminate(report_and_leave); }
 
@@ -113,11 +118,13 @@ Failure describe(const std::exception_ptr& exception) {
       return {DeviceError("").exit_code(), str("the GPU has failed: ", first_line(e))};
     }
     if (is_out_of_memory(e)) {
-      return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
+      return {DeviceError("").exit_code(),
+              str("out of device memory: ", indented(e.what_without_backtrace()))};
     }
     return {70, indented(e.what_without_backtrace())};
   } catch (const std::filesystem::filesystem_error& e) {
-    return {DataError("").exit_code(), str("cannot use ", e.path1().string(), ": ", e.code().message())};
+    return {DataError("").exit_code(),
+            str("cannot use ", e.path1().string(), ": ", e.code().message())};
   } catch (const std::bad_alloc&) {
     return out_of_memory(0);
   } catch (const std::exception& e) {

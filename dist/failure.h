@@ -1,7 +1,8 @@
 #pragma once
 
-// What an exception means to the user and to the process: a message and an exit code. main() and agree() turn every
-// exception into one, LibTorch's included, so that all failures are reported alike.
+// What an exception means to the user and to the process: a message and an exit code. main() and
+// agree() turn every exception into one, LibTorch's included, so that all failures are
+// reported alike.
 
 #include <c10/util/Exception.h>
 
@@ -16,12 +17,13 @@ struct Failure {
   std::string message;  // empty: another rank has printed it already (AgreedFailure)
 };
 
-// Never throws an exception of its own. Out of memory, of a GPU or of the host, and a GPU that failed, have the exit
-// code of a DeviceError.
+// Never throws an exception of its own. Out of memory, of a GPU or of the host, and a GPU that
+// failed, have the exit code of a DeviceError.
 Failure describe(const std::exception_ptr&);
 
-// Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for it; where the last
-// bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the text of the error says so.
+// Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for
+// it; where the last bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the
+// text of the error says so.
 bool is_out_of_memory(const c10::Error&);
 
 // What could not be allocated.
@@ -33,16 +35,18 @@ struct MissingMemory {
 // nullopt: the exception is about something else than memory, of the host or of a device.
 std::optional<MissingMemory> missing_memory(const std::exception_ptr&);
 
-// Whether the type of the error says that the GPU has failed: nothing works on it any more in this process. Errors of
-// cuBLAS and cuDNN, and those that passed through TorchScript, do not say it: device::works() does.
+// Whether the type of the error says that the GPU has failed: nothing works on it any more in this
+// process. Errors of cuBLAS and cuDNN, and those that passed through TorchScript, do not say it:
+// device::works() does.
 bool says_failed(const c10::Error&);
 
-// The one line of LibTorch's message that says what happened, without advice that is meant for programmers.
+// The one line of LibTorch's message that says what happened, without advice that is meant
+// for programmers.
 std::string first_line(const c10::Error&);
 
-// From now on std::terminate prints the exception that nobody could catch (thrown while another one passes, or by a
-// thread) as describe() does, and ends the process, and with it the job, with its exit code. Once the GPU has failed,
-// LibTorch's destructors throw.
+// From now on std::terminate prints the exception that nobody could catch (thrown while another one
+// passes, or by a thread) as describe() does, and ends the process, and with it the job, with its
+// exit code. Once the GPU has failed, LibTorch's destructors throw.
 void report_when_terminated();
 
 }  // namespace dtrain::dist

@@ -19,20 +19,25 @@ void check_parameters(const std::vector<NamedParameter>& parameters) {
   DTRAIN_CHECK(!parameters.empty(), "There is nothing to train.");
   std::map<const void*, std::string> seen;
   for (const auto& [name, tensor] : parameters) {
-    DTRAIN_CHECK(tensor.is_leaf() && tensor.requires_grad(), name, " is not a leaf that requires a gradient.");
-    DTRAIN_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name, " is ",
-                 c10::toString(tensor.scalar_type()),
+    DTRAIN_CHECK(tensor.is_leaf() && tensor.requires_grad(), name,
+                 " is not a leaf that requires a gradient.");
+    DTRAIN_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name,
+                 " is ", c10::toString(tensor.scalar_type()),
                  "; parameters are Float or Double, and autocast computes in lower precision.");
-    DTRAIN_CHECK(tensor.device() == parameters[0].tensor.device(), name, " is on ", tensor.device().str());
-    DTRAIN_CHECK(tensor.is_non_overlapping_and_dense(), name, " has gaps in memory; call contiguous() on it first.");
+    DTRAIN_CHECK(tensor.device() == parameters[0].tensor.device(), name, " is on ",
+                 tensor.device().str());
+    DTRAIN_CHECK(tensor.is_non_overlapping_and_dense(), name,
+                 " has gaps in memory; call contiguous() on it first.");
     const auto [first, added] = seen.emplace(tensor.unsafeGetTensorImpl(), name);
     DTRAIN_CHECK(added, name, " and ", first->second, " are one tensor; list it once.");
-    DTRAIN_CHECK(!torch::autograd::impl::post_acc_grad_hooks(tensor), name, " has a gradient hook of another owner.");
+    DTRAIN_CHECK(!torch::autograd::impl::post_acc_grad_hooks(tensor), name,
+                 " has a gradient hook of another owner.");
   }
 }
 
 // A hash of all that has to be equal for the ranks' buckets to match.
-uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const GradientReducer::Options& options) {
+uint64_t fingerprint(const std::vector<NamedParameter>& parameters,
+                     const GradientReducer::Options& options) {
   uint64_t hash = keyed(options.cap_bytes, options.first_bytes, parameters.size(),
                         static_cast<uint64_t>(options.wire.value_or(at::ScalarType::Undefined)));
   for (const auto& [name, tensor] : parameters) {
@@ -53,7 +58,8 @@ struct Hook : torch::autograd::PostAccumulateGradHook {
 
 class GradientReducer::Impl {
  public:
-  Impl(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host, Options options)
+  Impl(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host,
+       Options options)
       : all_(std::move(parameters)), gradients_(gradients), host_(host), options_(options) {
     check_parameters(all_);
     check_ranks_agree();
@@ -66,12 +72,14 @@ class GradientReducer::Impl {
     sums_ = gradients_.allocate({2}, sums).zero_();
     totals_ = at::zeros({2}, sums);
     for (size_t i = 0; i < all_.size(); ++i) {
-      torch::autograd::impl::set_post_acc_grad_hooks(all_[i].tensor, std::make_unique<Hook>([this, i] { arrived(i); }));
+      torch::autograd::impl::set_post_acc_grad_hooks(
+          all_[i].tensor, std::make_unique<Hook>([this, i] { arrived(i); }));
     }
   }
 
   ~Impl() {
-    for (const auto& parameter : all_) torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
+    for (const auto& parameter : all_)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
   }
 
   void arm(bool last, bool has_samples) {
@@ -84,7 +92,8 @@ class GradientReducer::Impl {
     if (!last) return;
     next_ = 0;
     for (FilledBucket& bucket : buckets_) bucket.pending = bucket.params.size();
-    if (agreed_ && !has_samples) launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
+    if (agreed_ && !has_samples)
+      launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
   void add_loss(const at::Tensor& sum, const at::Tensor& weight) {
@@ -133,7 +142,8 @@ class GradientReducer::Impl {
   std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const {
     std::vector<int64_t> bytes;
     for (const Bucket& bucket : plan_buckets(infos_, cap_bytes, options_.first_bytes)) {
-      bytes.push_back(bucket.elements * wire_item_bytes(bucket.dtype, options_.wire, gradients_.size()));
+      bytes.push_back(bucket.elements *
+                      wire_item_bytes(bucket.dtype, options_.wire, gradients_.size()));
     }
     return bytes;
   }
@@ -161,13 +171,15 @@ class GradientReducer::Impl {
 
   void check_ranks_agree() {
     const auto mine = static_cast<int64_t>(fingerprint(all_, options_));
-    const at::Tensor sent = at::full({1}, mine, at::kLong), got = at::empty({host_.size()}, at::kLong);
+    const at::Tensor sent = at::full({1}, mine, at::kLong),
+                     got = at::empty({host_.size()}, at::kLong);
     host_.all_gather(got, sent).wait();
     for (int rank = 1; rank < host_.size(); ++rank) {
       if (got[rank].item<int64_t>() == got[0].item<int64_t>()) continue;
-      throw CommError(str("rank ", rank, " has another network, bucket size or wire than rank 0 (this is rank ",
-                          host_.rank(), " with ", all_.size(),
-                          " parameters). Start all ranks with the same program and configuration."));
+      throw CommError(
+          str("rank ", rank, " has another network, bucket size or wire than rank 0 (this is rank ",
+              host_.rank(), " with ", all_.size(),
+              " parameters). Start all ranks with the same program and configuration."));
     }
   }
 
@@ -190,7 +202,8 @@ class GradientReducer::Impl {
       for (size_t k = 0; k < bucket.params.size(); ++k) {
         const size_t i = chosen[bucket.params[k]];
         const at::Tensor& tensor = all_[i].tensor;
-        views_[i] = buffer.as_strided(tensor.sizes(), tensor.strides(), buffer.storage_offset() + bucket.offsets[k]);
+        views_[i] = buffer.as_strided(tensor.sizes(), tensor.strides(),
+                                      buffer.storage_offset() + bucket.offsets[k]);
         tensor.mutable_grad() = views_[i];
         bucket_of_[i] = buckets_.size();
         filled.params.push_back(i);
@@ -203,34 +216,40 @@ class GradientReducer::Impl {
   // Where there is too little memory for a bucket, the error says how much all of them take.
   BucketTransfer make_transfer(const Bucket& bucket) {
     try {
-      return {gradients_, bucket.elements, all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false),
-              options_.wire};
+      return {gradients_, bucket.elements,
+              all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false), options_.wire};
     } catch (const DeviceError& error) {
       int64_t bytes = 0;
       for (const int64_t other : bucket_bytes()) bytes += other;
       throw DeviceError(str(error.what(), ". The buckets of all gradients take ",
-                            human_bytes(static_cast<double>(bytes)), " on each rank; this was one of them"));
+                            human_bytes(static_cast<double>(bytes)),
+                            " on each rank; this was one of them"));
     }
   }
 
   // The hook of parameter i: backward has added to its gradient.
   void arrived(size_t i) {
     if (mode_ == Mode::kIdle) report(i, "received a gradient outside of a step, without arm()");
-    if (!views_[i].defined()) report(i, "received a gradient, though no rank used it at the first step");
+    if (!views_[i].defined())
+      report(i, "received a gradient, though no rank used it at the first step");
     used_[i] = true;
     if (mode_ != Mode::kArmed) return;
     if (ready_[i])
-      return report(i, "received two gradients in one micro-step; its bucket may have left after the first");
+      return report(
+          i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
-    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
+    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track)
+      note(trace::Kind::kReady, "ready", bucket_of_[i]);
     size_t filled = next_;
     while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
-    for (size_t bucket = next_; bucket < filled; ++bucket) times_.ready(device(), bucket, buckets_.size());
+    for (size_t bucket = next_; bucket < filled; ++bucket)
+      times_.ready(device(), bucket, buckets_.size());
     launch_through(filled);
   }
 
-  // Sends the buckets before `end`, always in order, and the sums of loss and weight behind the last one.
+  // Sends the buckets before `end`, always in order, and the sums of loss and weight behind the
+  // last one.
   void launch_through(size_t end) {
     for (; next_ < end; ++next_) {
       if (options_.track) note(trace::Kind::kSent, "sent", next_);
@@ -250,20 +269,24 @@ class GradientReducer::Impl {
   }
 
   void report(size_t i, std::string_view what) {
-    if (problem_.empty()) problem_ = str("parameter ", all_[i].name, " on rank ", gradients_.rank(), " ", what);
+    if (problem_.empty())
+      problem_ = str("parameter ", all_[i].name, " on rank ", gradients_.rank(), " ", what);
   }
 
   void check_arrivals() {
     if (agreed_ && has_samples_) {
       for (size_t i = 0; i < all_.size(); ++i) {
         if (views_[i].defined() && !ready_[i]) {
-          report(i, "received no gradient in the last micro-step, though it was in use at the first step");
+          report(i,
+                 "received no gradient in the last micro-step, though it was in use at the first "
+                 "step");
         }
       }
     }
     if (problem_.empty()) return;
     throw CommError(problem_ +
-                    ". The network must use the same parameters, once per backward, in every step on every rank.");
+                    ". The network must use the same parameters, once per backward, in every step "
+                    "on every rank.");
   }
 
   // In use from now on is what the backward passes of this step have reached on any rank.
@@ -285,7 +308,8 @@ class GradientReducer::Impl {
         unused.push_back(all_[i].name);
       }
     }
-    if (chosen.empty()) throw Error("no parameter received a gradient: the loss does not depend on the network");
+    if (chosen.empty())
+      throw Error("no parameter received a gradient: the loss does not depend on the network");
     if (unused.empty()) return;
     if (host_.rank() == 0 && options_.name_unused) {
       log::warning(str(unused.size(), " of ", all_.size(),
@@ -302,13 +326,14 @@ class GradientReducer::Impl {
     for (const size_t i : chosen) views_[i].copy_(filled[i]);
   }
 
-  // If a gradient is no longer the view, backward has added to it elsewhere, and what was sent is wrong.
+  // If a gradient is no longer the view, backward has added to it elsewhere, and what was sent
+  // is wrong.
   void check_views() const {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (!views_[i].defined()) continue;
       const at::Tensor& grad = all_[i].tensor.mutable_grad();
-      const bool intact =
-          grad.defined() && grad.data_ptr() == views_[i].data_ptr() && grad.strides() == views_[i].strides();
+      const bool intact = grad.defined() && grad.data_ptr() == views_[i].data_ptr() &&
+                          grad.strides() == views_[i].strides();
       DTRAIN_CHECK(intact, "The gradient of ", all_[i].name,
                    " was replaced (by zero_grad or set_data?); zero() clears gradients.");
     }
@@ -328,17 +353,23 @@ class GradientReducer::Impl {
   at::Tensor sums_;                 // of loss and weight
   Work sums_work_;
   Mode mode_ = Mode::kIdle;
-  bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
-  size_t next_ = 0;                                              // bucket to be sent next
-  std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross autograd's threads
+  bool agreed_ = false, has_samples_ = false,
+       sampled_ = false;  // this micro-step; any of this optimizer step
+  size_t next_ = 0;       // bucket to be sent next
+  std::string problem_;   // the first deviation, thrown by finish(): an exception must not cross
+                          // autograd's threads
 };
 
-GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host,
-                                 Options options)
+GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients,
+                                 Communicator& host, Options options)
     : impl_(std::make_unique<Impl>(std::move(parameters), gradients, host, options)) {}
 GradientReducer::~GradientReducer() = default;
-void GradientReducer::arm(bool last_micro_step, bool has_samples) { impl_->arm(last_micro_step, has_samples); }
-void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) { impl_->add_loss(sum, weight); }
+void GradientReducer::arm(bool last_micro_step, bool has_samples) {
+  impl_->arm(last_micro_step, has_samples);
+}
+void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) {
+  impl_->add_loss(sum, weight);
+}
 void GradientReducer::begin_backward() { impl_->begin_backward(); }
 void GradientReducer::finish() { impl_->finish(); }
 void GradientReducer::zero() { impl_->zero(); }

@@ -1,19 +1,24 @@
 #pragma once
 
-// Owns the gradients and sums them over ranks. Gradients live in flat buckets, and each parameter's .grad is a view of
-// its bucket with the parameter's own strides. On the last micro-step of an optimizer step a bucket is sent as soon as
-// backward has filled it, in one fixed order on all ranks; on earlier micro-steps nothing is sent. Behind the last
-// bucket travel the sums of loss and weight, in float64: bfloat16 cannot count beyond 256.
+// Owns the gradients and sums them over ranks. Gradients live in flat buckets, and each parameter's
+// .grad is a view of its bucket with the parameter's own strides. On the last micro-step of an
+// optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all
+// ranks; on earlier micro-steps nothing is sent. Behind the last bucket travel the sums of loss and
+// weight, in float64: bfloat16 cannot count beyond 256.
 //
-// The ranks agree on the set of parameters in use at the first step in which a rank has samples (one host reduction;
-// the buckets of that step are sent by finish()). Unused parameters are named once by rank 0 and left out of the
-// buckets; their grad is undefined from then on. A later deviation is a CommError of finish() that names parameter and
-// rank; the rank that throws has to end the job.
+// The ranks agree on the set of parameters in use at the first step in which a rank has samples
+// (one host reduction; the buckets of that step are sent by finish()). Unused parameters are named
+// once by rank 0 and left out of the buckets; their grad is undefined from then on. A later
+// deviation is a CommError of finish() that names parameter and rank; the rank that throws has to
+// end the job.
 //
-// One step: for each micro-step { arm(); if it has samples { add_loss(); backward } } finish(); use; zero().
+// One step: for each micro-step { arm(); if it has samples { add_loss(); backward } } finish();
+// use; zero().
 //
-// Thread-safety: hooks run on autograd's thread for the device, everything else on the training thread.
-// Ownership: owns buckets and hooks (a tensor has one slot for such a hook); borrows the communicators.
+// Thread-safety: hooks run on autograd's thread for the device, everything else on the
+// training thread.
+// Ownership: owns buckets and hooks (a tensor has one slot for such a hook); borrows
+// the communicators.
 
 #include <torch/types.h>
 
@@ -46,41 +51,50 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
-    std::optional<at::ScalarType> wire = {};  // on the way, if it is narrower (dist/bucket_transfer.h)
-    bool name_unused = true;                  // rank 0 warns about parameters that receive no gradient
-    trace::Track* track = nullptr;            // receives when each bucket is ready and when it is sent
+    std::optional<at::ScalarType> wire =
+        {};                         // on the way, if it is narrower (dist/bucket_transfer.h)
+    bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
+    trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
   };
   // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
-  // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once. CommError if
+  // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once.
+  // CommError if
   // the ranks' lists differ. Collective.
-  GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host, Options options);
+  GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients,
+                  Communicator& host, Options options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Call it before each micro-step. Without samples no backward follows; on the last micro-step this rank then sends
-  // its buckets at once.
+  // Call it before each micro-step. Without samples no backward follows; on the last micro-step
+  // this rank then sends its buckets at once.
   void arm(bool last_micro_step, bool has_samples = true);
-  // Device scalars, accumulated over micro-steps in float64 without host synchronization. Call it before backward,
-  // because they are sent with the last bucket, which may leave during backward.
+  // Device scalars, accumulated over micro-steps in float64 without host synchronization. Call it
+  // before backward, because they are sent with the last bucket, which may leave during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
   void begin_backward();  // call it where backward begins; backward_times() counts from here
-  // After the last backward: all buckets become sums over ranks (ordered on the current stream). Collective.
+  // After the last backward: all buckets become sums over ranks (ordered on the current
+  // stream). Collective.
   void finish();
   void zero();  // flat buckets and the sums of loss and weight become zero; the views stay
 
   const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters
-  at::Tensor loss_sum() const;                  // float64 device scalars of the last finish(), until the next one
+  at::Tensor loss_sum() const;  // float64 device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;
-  int64_t bytes_per_step() const;               // given by this rank to all_reduce
-  int64_t memory_bytes() const;                 // of the buckets, and of what travels in their place
-  const BackwardTimes& backward_times() const;  // of the last micro-step; of nothing before begin_backward()
-  std::vector<int64_t> bucket_bytes() const;    // on the way, by bucket, in the order in which they are sent
-  std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const;  // if Options::cap_bytes were this
+  int64_t bytes_per_step() const;  // given by this rank to all_reduce
+  int64_t memory_bytes() const;    // of the buckets, and of what travels in their place
+  const BackwardTimes& backward_times()
+      const;  // of the last micro-step; of nothing before begin_backward()
+  std::vector<int64_t> bucket_bytes()
+      const;  // on the way, by bucket, in the order in which they are sent
+  std::vector<int64_t> bucket_bytes_with(
+      int64_t cap_bytes) const;  // if Options::cap_bytes were this
 
-  // For measurements: whether the following steps note when each of their buckets is ready, on the device's clock.
+  // For measurements: whether the following steps note when each of their buckets is ready, on the
+  // device's clock.
   void time_buckets(bool on);
-  // Of the last step, in the order of sending; waits for the device. Empty if it was not timed, or had no samples.
+  // Of the last step, in the order of sending; waits for the device. Empty if it was not timed, or
+  // had no samples.
   std::vector<BucketTime> bucket_times() const;
 
  private:

@@ -43,7 +43,8 @@ Card card_of(const Peer& peer) {
 }
 
 Peer peer_of(const Card& card) {
-  std::vector<std::string> all = words(std::string_view(card.words, ::strnlen(card.words, sizeof card.words)));
+  std::vector<std::string> all =
+      words(std::string_view(card.words, ::strnlen(card.words, sizeof card.words)));
   if (all.empty()) return {};
   return {all.front(), {all.begin() + 1, all.end()}};
 }
@@ -61,8 +62,8 @@ class Exchange {
         arrived_(in_.size(), false) {
     arrived_[static_cast<size_t>(rank)] = true;
     for_others([&](int from) {
-      check_mpi(MPI_Irecv(&in_[static_cast<size_t>(from)], sizeof(Message), MPI_BYTE, from, tag_, MPI_COMM_WORLD,
-                          &receives_[static_cast<size_t>(from)]),
+      check_mpi(MPI_Irecv(&in_[static_cast<size_t>(from)], sizeof(Message), MPI_BYTE, from, tag_,
+                          MPI_COMM_WORLD, &receives_[static_cast<size_t>(from)]),
                 "MPI_Irecv");
     });
   }
@@ -70,8 +71,8 @@ class Exchange {
   void send(const Message& message) {
     in_[static_cast<size_t>(rank_)] = message;
     for_others([&](int to) {
-      check_mpi(MPI_Isend(&in_[static_cast<size_t>(rank_)], sizeof(Message), MPI_BYTE, to, tag_, MPI_COMM_WORLD,
-                          &sends_[static_cast<size_t>(to)]),
+      check_mpi(MPI_Isend(&in_[static_cast<size_t>(rank_)], sizeof(Message), MPI_BYTE, to, tag_,
+                          MPI_COMM_WORLD, &sends_[static_cast<size_t>(to)]),
                 "MPI_Isend");
     });
   }
@@ -120,7 +121,8 @@ class Exchange {
 
 class Handshake {
  public:
-  Handshake(int rank, int size) : rank_(rank), size_(size), cards_(rank, size, 1), reports_(rank, size, 2) {}
+  Handshake(int rank, int size)
+      : rank_(rank), size_(size), cards_(rank, size, 1), reports_(rank, size, 2) {}
 
   // Whether all ranks have reached each other.
   bool run(const Peer& own, double timeout) {
@@ -144,11 +146,14 @@ class Handshake {
   }
 
   // Whether MPI needs the memory of this object no longer.
-  bool is_idle() const { return cards_.sent() && reports_.sent() && cards_.all_arrived() && reports_.all_arrived(); }
+  bool is_idle() const {
+    return cards_.sent() && reports_.sent() && cards_.all_arrived() && reports_.all_arrived();
+  }
 
   std::vector<Peer> peers() const {
     std::vector<Peer> all;
-    for (int rank = 0; rank < size_; ++rank) all.push_back(cards_.arrived(rank) ? peer_of(cards_.from(rank)) : Peer{});
+    for (int rank = 0; rank < size_; ++rank)
+      all.push_back(cards_.arrived(rank) ? peer_of(cards_.from(rank)) : Peer{});
     return all;
   }
 
@@ -158,7 +163,8 @@ class Handshake {
     for (int rank = 0; rank < size_; ++rank) {
       if (!reports_.arrived(rank)) {
         // One of this host that has been reached is only a little later.
-        if (!cards_.arrived(rank) || peer_of(cards_.from(rank)).node != node_) pairs.emplace_back(rank_, rank);
+        if (!cards_.arrived(rank) || peer_of(cards_.from(rank)).node != node_)
+          pairs.emplace_back(rank_, rank);
         continue;
       }
       const Report& report = reports_.from(rank);
@@ -170,7 +176,9 @@ class Handshake {
 
   // Whether this rank should speak: it knows the most.
   bool speaks() const {
-    const auto complete = [&](int rank) { return reports_.arrived(rank) && reports_.from(rank).count == 0; };
+    const auto complete = [&](int rank) {
+      return reports_.arrived(rank) && reports_.from(rank).count == 0;
+    };
     const auto heard = [&](int rank) { return reports_.arrived(rank); };
     return first_rank(complete).value_or(first_rank(heard).value_or(rank_)) == rank_;
   }
@@ -180,7 +188,8 @@ class Handshake {
  private:
   bool said_missing() const {
     for (int rank = 0; rank < size_; ++rank) {
-      if (reports_.arrived(rank) && reports_.from(rank).count > 0) return seconds_ > last_report_ + kForReports / 2;
+      if (reports_.arrived(rank) && reports_.from(rank).count > 0)
+        return seconds_ > last_report_ + kForReports / 2;
     }
     return false;
   }
@@ -203,7 +212,8 @@ class Handshake {
       if (moved) backoff.progressed();
       backoff.wait();
       const auto now = std::chrono::steady_clock::now();
-      seconds_ += std::min(std::chrono::duration<double>(now - last).count(), 1.0);  // more: the job was suspended
+      seconds_ += std::min(std::chrono::duration<double>(now - last).count(),
+                           1.0);  // more: the job was suspended
       last = now;
     }
   }
@@ -233,8 +243,8 @@ std::vector<Peer> shake_hands(const Peer& own, int rank, int size, double timeou
   throw CommError(describe_unreached(handshake->missing(), nodes, handshake->seconds()));
 }
 
-std::string describe_unreached(std::span<const std::pair<int, int>> missing, std::span<const std::string> nodes,
-                               double seconds) {
+std::string describe_unreached(std::span<const std::pair<int, int>> missing,
+                               std::span<const std::string> nodes, double seconds) {
   std::vector<Gap> gaps;
   std::set<int> said, ranks, silent;  // silent: nobody is known to have heard of them
   for (const auto& [rank, other] : missing) {
@@ -247,11 +257,13 @@ std::string describe_unreached(std::span<const std::pair<int, int>> missing, std
   if (!silent.empty()) {
     const std::vector<int> all(silent.begin(), silent.end());
     const std::string& host = nodes[static_cast<size_t>(*said.begin())];
-    const bool one_host = std::ranges::all_of(said, [&](int rank) { return nodes[static_cast<size_t>(rank)] == host; });
+    const bool one_host = std::ranges::all_of(
+        said, [&](int rank) { return nodes[static_cast<size_t>(rank)] == host; });
     return str(start, rank_numbers(all), all.size() == 1 ? " has" : " have", " not reached ",
                rank_numbers({said.begin(), said.end()}), one_host ? " on " + host : "", ": ",
                all.size() == 1 ? "its process is" : "their processes are",
-               " stopped or dead, or a firewall or a broken link is between the hosts. `launch/ssh/check` with the "
+               " stopped or dead, or a firewall or a broken link is between the hosts. "
+               "`launch/ssh/check` with the "
                "names of all hosts tries their ports");
   }
   return str(start, rank_numbers({ranks.begin(), ranks.end()}),

@@ -17,13 +17,14 @@ int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.
 
 void check_tensor(const at::Tensor& tensor) {
   DTRAIN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
-               "ranks of several hosts exchange contiguous host tensors; this one is on ", tensor.device().str());
+               "ranks of several hosts exchange contiguous host tensors; this one is on ",
+               tensor.device().str());
 }
 
 void check_reducible(const at::Tensor& tensor) {
   check_tensor(tensor);
-  DTRAIN_CHECK(at::isFloatingType(tensor.scalar_type()) || tensor.scalar_type() == at::kLong, "tensors of ",
-               c10::toString(tensor.scalar_type()), " cannot be reduced");
+  DTRAIN_CHECK(at::isFloatingType(tensor.scalar_type()) || tensor.scalar_type() == at::kLong,
+               "tensors of ", c10::toString(tensor.scalar_type()), " cannot be reduced");
 }
 
 // Slice `index` of `count` of a 1-D tensor. It may be empty.
@@ -34,8 +35,10 @@ at::Tensor slice_of(const at::Tensor& flat, int64_t index, int64_t count) {
 
 class HierarchicalCommunicator final : public Communicator {
  public:
-  HierarchicalCommunicator(int rank, std::vector<RankPlace> places, std::unique_ptr<Communicator> within_host,
-                           std::unique_ptr<Communicator> between_hosts, const HierarchicalOptions& options)
+  HierarchicalCommunicator(int rank, std::vector<RankPlace> places,
+                           std::unique_ptr<Communicator> within_host,
+                           std::unique_ptr<Communicator> between_hosts,
+                           const HierarchicalOptions& options)
       : Communicator(rank, static_cast<int>(places.size())),
         options_(options),
         places_(std::move(places)),
@@ -49,11 +52,12 @@ class HierarchicalCommunicator final : public Communicator {
       most_ranks_ = std::max(most_ranks_, place.local + 1);
     }
     const auto on_this_host = std::ranges::count(places_, mine_.host, &RankPlace::host);
-    DTRAIN_CHECK(within_->rank() == mine_.local && within_->size() == on_this_host, "within the host: rank ",
-                 within_->rank(), " of ", within_->size());
-    DTRAIN_CHECK((between_ != nullptr) == (mine_.local < exchangers_), "rank ", rank, " is ", mine_.local, " of host ",
-                 mine_.host);
-    DTRAIN_CHECK(!between_ || (between_->rank() == mine_.host && between_->size() == hosts_), "between hosts");
+    DTRAIN_CHECK(within_->rank() == mine_.local && within_->size() == on_this_host,
+                 "within the host: rank ", within_->rank(), " of ", within_->size());
+    DTRAIN_CHECK((between_ != nullptr) == (mine_.local < exchangers_), "rank ", rank, " is ",
+                 mine_.local, " of host ", mine_.host);
+    DTRAIN_CHECK(!between_ || (between_->rank() == mine_.host && between_->size() == hosts_),
+                 "between hosts");
   }
 
   ~HierarchicalCommunicator() override {
@@ -79,14 +83,16 @@ class HierarchicalCommunicator final : public Communicator {
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     check_reducible(inout);
-    return run(Collective::kAllReduce, bytes_of(inout), [=, this] { reduce(inout.view({-1}), op); });
+    return run(Collective::kAllReduce, bytes_of(inout),
+               [=, this] { reduce(inout.view({-1}), op); });
   }
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
     check_reducible(in);
     check_tensor(out);
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(), "reduce_scatter: ", in.numel(),
-                 " to ", out.numel(), " elements on ", size(), " ranks");
+    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
+                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
     return run(Collective::kReduceScatter, bytes_of(in), [=, this] {
       const at::Tensor sum = in.clone().view({size(), out.numel()});
       reduce(sum.view({-1}), ReduceOp::kSum);
@@ -97,8 +103,9 @@ class HierarchicalCommunicator final : public Communicator {
   Work all_gather(at::Tensor out, at::Tensor in) override {
     check_tensor(in);
     check_tensor(out);
-    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(), "all_gather: ", in.numel(), " to ",
-                 out.numel(), " elements on ", size(), " ranks");
+    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(),
+                 "all_gather: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
     return run(Collective::kAllGather, bytes_of(in), [=, this] {
       gather(out.view({size(), in.numel()}), in.view({-1}));
     });
@@ -150,10 +157,12 @@ class HierarchicalCommunicator final : public Communicator {
 
   void reduce(const at::Tensor& flat, ReduceOp op) {
     const int exchangers = bytes_of(flat) <= options_.small_bytes ? 1 : exchangers_;
-    const int64_t per_chunk = std::max<int64_t>(options_.chunk_bytes / flat.element_size(), exchangers);
+    const int64_t per_chunk =
+        std::max<int64_t>(options_.chunk_bytes / flat.element_size(), exchangers);
     const int64_t chunks = std::max<int64_t>((flat.numel() + per_chunk - 1) / per_chunk, 1);
     const auto chunk = [&](int64_t index) {
-      return flat.narrow(0, index * per_chunk, std::min(per_chunk, flat.numel() - index * per_chunk));
+      return flat.narrow(0, index * per_chunk,
+                         std::min(per_chunk, flat.numel() - index * per_chunk));
     };
     Work exchanged = begin_exchange(chunk(0), op, exchangers);
     for (int64_t index = 0; index < chunks; ++index) {
@@ -180,8 +189,8 @@ class HierarchicalCommunicator final : public Communicator {
     for (Work& work : works) work.wait();
   }
 
-  // The first rank of each host exchanges what its host has, and passes on what the others have. Hosts with fewer ranks
-  // send zeros in the place of those that they lack.
+  // The first rank of each host exchanges what its host has, and passes on what the others have.
+  // Hosts with fewer ranks send zeros in the place of those that they lack.
   void gather(const at::Tensor& out, const at::Tensor& in) {
     const at::Tensor of_all = at::zeros({hosts_, most_ranks_, in.numel()}, in.options());
     const at::Tensor of_host = at::zeros({most_ranks_, in.numel()}, in.options());
@@ -204,7 +213,8 @@ class HierarchicalCommunicator final : public Communicator {
   const HierarchicalOptions options_;
   const std::vector<RankPlace> places_;
   const RankPlace mine_;
-  const int exchangers_;  // ranks of each host that exchange slices with other hosts: the first ones
+  const int
+      exchangers_;  // ranks of each host that exchange slices with other hosts: the first ones
   int hosts_ = 0, most_ranks_ = 0;
   std::unique_ptr<Communicator> within_, between_;
   CommThread thread_;  // last, because it uses the others
@@ -216,7 +226,8 @@ std::vector<RankPlace> places_of(std::span<const int> host_by_rank) {
   std::map<int, int> index_of_host, ranks_of_host;
   std::vector<RankPlace> places;
   for (const int host : host_by_rank) {
-    const int index = index_of_host.emplace(host, static_cast<int>(index_of_host.size())).first->second;
+    const int index =
+        index_of_host.emplace(host, static_cast<int>(index_of_host.size())).first->second;
     places.push_back({index, ranks_of_host[host]++});
   }
   return places;
@@ -230,10 +241,9 @@ int least_ranks_of_a_host(std::span<const RankPlace> places) {
   return least;
 }
 
-std::unique_ptr<Communicator> make_hierarchical_communicator(int rank, std::vector<RankPlace> places,
-                                                             std::unique_ptr<Communicator> within_host,
-                                                             std::unique_ptr<Communicator> between_hosts,
-                                                             const HierarchicalOptions& options) {
+std::unique_ptr<Communicator> make_hierarchical_communicator(
+    int rank, std::vector<RankPlace> places, std::unique_ptr<Communicator> within_host,
+    std::unique_ptr<Communicator> between_hosts, const HierarchicalOptions& options) {
   return std::make_unique<HierarchicalCommunicator>(rank, std::move(places), std::move(within_host),
                                                     std::move(between_hosts), options);
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kTag = 3;  // of MPI_COMM_WORLD; the handshake has two others
 constexpr int kSmall = 64 << 10, kLarge = 1 << 20;
-constexpr double kQuick = 5e-3;  // seconds: where a small message takes less, its latency counts for too much
+constexpr double kQuick =
+    5e-3;  // seconds: where a small message takes less, its latency counts for too much
 constexpr int kRepetitions = 3;
 constexpr double kSlow = 0.25;  // of the speed of most links
 constexpr size_t kMostNamed = 8;
@@ -42,7 +43,8 @@ void receive(void* bytes, int count, int from) {
   finish(request);
 }
 
-// The two ends of a measured direction. Before each message the sender says how long it is, and 0 ends it.
+// The two ends of a measured direction. Before each message the sender says how long it is, and 0
+// ends it.
 class Direction {
  public:
   double send_to(int to) {
@@ -114,8 +116,9 @@ Speeds measure(int host, const std::vector<int>& leaders) {
 std::vector<int> leaders_of(const World& world) {
   std::vector<int> hosts(static_cast<size_t>(world.size));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&world.host, 1, MPI_INT, hosts.data(), 1, MPI_INT, MPI_COMM_WORLD, &request),
-            "MPI_Iallgather");
+  check_mpi(
+      MPI_Iallgather(&world.host, 1, MPI_INT, hosts.data(), 1, MPI_INT, MPI_COMM_WORLD, &request),
+      "MPI_Iallgather");
   finish(request);
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
@@ -147,23 +150,28 @@ std::vector<LinkSpeed> probe_links(const World& world) {
   if (!world.several_hosts()) return {};
   const std::vector<int> leaders = leaders_of(world);
   const auto own = std::find(leaders.begin(), leaders.end(), world.rank);
-  const Speeds mine = own == leaders.end() ? Speeds{} : measure(static_cast<int>(own - leaders.begin()), leaders);
+  const Speeds mine =
+      own == leaders.end() ? Speeds{} : measure(static_cast<int>(own - leaders.begin()), leaders);
   std::vector<Speeds> all(world.rank == 0 ? static_cast<size_t>(world.size) : 0);
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Igather(&mine, 2, MPI_DOUBLE, all.data(), 2, MPI_DOUBLE, 0, MPI_COMM_WORLD, &request), "MPI_Igather");
+  check_mpi(
+      MPI_Igather(&mine, 2, MPI_DOUBLE, all.data(), 2, MPI_DOUBLE, 0, MPI_COMM_WORLD, &request),
+      "MPI_Igather");
   finish(request);
   std::vector<LinkSpeed> links;
   if (world.rank != 0) return links;
   for (size_t i = 0; i < leaders.size(); ++i) {
     const Speeds& speeds = all[static_cast<size_t>(leaders[i])];
-    const int next = leaders[(i + 1) % leaders.size()], previous = leaders[(i + leaders.size() - 1) % leaders.size()];
+    const int next = leaders[(i + 1) % leaders.size()],
+              previous = leaders[(i + leaders.size() - 1) % leaders.size()];
     if (speeds.to_next > 0) links.push_back({leaders[i], next, speeds.to_next});
     if (speeds.to_previous > 0) links.push_back({leaders[i], previous, speeds.to_previous});
   }
   return links;
 }
 
-std::string describe_slow_links(std::span<const LinkSpeed> links, std::span<const std::string> nodes) {
+std::string describe_slow_links(std::span<const LinkSpeed> links,
+                                std::span<const std::string> nodes) {
   if (links.empty()) return "";
   const auto name = [&](int host) { return nodes[static_cast<size_t>(host)]; };
   std::vector<double> speeds;
@@ -173,11 +181,14 @@ std::string describe_slow_links(std::span<const LinkSpeed> links, std::span<cons
   const double usual = speeds[(3 * speeds.size()) / 4];
   const auto is_slow = [&](const LinkSpeed& link) { return link.bytes_per_second < kSlow * usual; };
 
-  // A host is slow in a direction if all of its links are. One link alone may be the other host's fault.
+  // A host is slow in a direction if all of its links are. One link alone may be the other
+  // host's fault.
   struct Host {
     std::array<std::vector<double>, 2> slow;  // sent, received
     std::array<size_t, 2> links{};
-    bool is_slow(size_t direction) const { return links[direction] > 1 && slow[direction].size() == links[direction]; }
+    bool is_slow(size_t direction) const {
+      return links[direction] > 1 && slow[direction].size() == links[direction];
+    }
   };
   std::map<int, Host> hosts;
   for (const LinkSpeed& link : links) {
@@ -190,13 +201,16 @@ std::string describe_slow_links(std::span<const LinkSpeed> links, std::span<cons
   std::vector<std::string> parts;
   for (const auto& [host, found] : hosts) {
     std::vector<std::string> directions;
-    if (found.is_slow(0)) directions.push_back(str("from ", name(host), " ", speed_text(mean(found.slow[0]))));
-    if (found.is_slow(1)) directions.push_back(str("to ", name(host), " ", speed_text(mean(found.slow[1]))));
+    if (found.is_slow(0))
+      directions.push_back(str("from ", name(host), " ", speed_text(mean(found.slow[0]))));
+    if (found.is_slow(1))
+      directions.push_back(str("to ", name(host), " ", speed_text(mean(found.slow[1]))));
     if (!directions.empty()) parts.push_back(join(directions, ", "));
   }
   for (const LinkSpeed& link : links) {
     if (!is_slow(link) || hosts[link.from].is_slow(0) || hosts[link.to].is_slow(1)) continue;
-    parts.push_back(str("from ", name(link.from), " to ", name(link.to), " ", speed_text(link.bytes_per_second)));
+    parts.push_back(str("from ", name(link.from), " to ", name(link.to), " ",
+                        speed_text(link.bytes_per_second)));
   }
   if (parts.empty()) return "";
   if (parts.size() > kMostNamed) {
@@ -204,8 +218,10 @@ std::string describe_slow_links(std::span<const LinkSpeed> links, std::span<cons
     parts.resize(kMostNamed);
     parts.push_back(str("and ", more, " more"));
   }
-  return str("slow network: ", join(parts, "; "), "; most links between hosts carry ", speed_text(usual),
-             ". The communication of all ranks waits for the slowest: look at its cable, its port of the switch and "
+  return str("slow network: ", join(parts, "; "), "; most links between hosts carry ",
+             speed_text(usual),
+             ". The communication of all ranks waits for the slowest: look at its cable, its port "
+             "of the switch and "
              "`ethtool`");
 }
 

@@ -13,8 +13,8 @@ class LoneCommunicator final : public Communicator {
   LoneCommunicator() : Communicator(0, 1) {}
 
   Work all_reduce(at::Tensor inout, ReduceOp) override {
-    DTRAIN_CHECK(at::isFloatingType(inout.scalar_type()) || inout.scalar_type() == at::kLong, "tensors of ",
-                 c10::toString(inout.scalar_type()), " cannot be reduced");
+    DTRAIN_CHECK(at::isFloatingType(inout.scalar_type()) || inout.scalar_type() == at::kLong,
+                 "tensors of ", c10::toString(inout.scalar_type()), " cannot be reduced");
     return done();
   }
   Work reduce_scatter(at::Tensor out, at::Tensor in) override { return copied(out, in); }
@@ -44,7 +44,8 @@ class LoneCommunicator final : public Communicator {
   }
 
   Work copied(const at::Tensor& out, const at::Tensor& in) {
-    DTRAIN_CHECK(in.numel() == out.numel() && in.dtype() == out.dtype(), in.numel(), " to ", out.numel(), " elements");
+    DTRAIN_CHECK(in.numel() == out.numel() && in.dtype() == out.dtype(), in.numel(), " to ",
+                 out.numel(), " elements");
     const at::NoGradGuard no_grad;
     out.view({-1}).copy_(in.view({-1}));
     return done();
@@ -56,6 +57,8 @@ class LoneCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_lone_communicator() { return std::make_unique<LoneCommunicator>(); }
+std::unique_ptr<Communicator> make_lone_communicator() {
+  return std::make_unique<LoneCommunicator>();
+}
 
 }  // namespace dtrain::dist

@@ -1,7 +1,7 @@
 #pragma once
 
-// The communicator of a rank that is alone: nothing travels, so it needs no NCCL, no MPI and no thread. A sum over one
-// rank is the tensor itself.
+// The communicator of a rank that is alone: nothing travels, so it needs no NCCL, no MPI and no
+// thread. A sum over one rank is the tensor itself.
 
 #include <memory>
 

@@ -55,14 +55,16 @@ std::string shared_gpu(std::span<const RankDevice> by_rank) {
   for (size_t a = 0; a < by_rank.size(); ++a) {
     for (size_t b = a + 1; b < by_rank.size(); ++b) {
       if (!share_one_gpu(by_rank[a], by_rank[b])) continue;
-      return str("rank ", a, " and rank ", b, " share one GPU (", by_rank[a].bus_id, " of ", by_rank[a].node, ")");
+      return str("rank ", a, " and rank ", b, " share one GPU (", by_rank[a].bus_id, " of ",
+                 by_rank[a].node, ")");
     }
   }
   return "";
 }
 
 bool on_one_host(std::span<const RankDevice> by_rank) {
-  return std::all_of(by_rank.begin(), by_rank.end(), [&](const RankDevice& d) { return d.host == by_rank[0].host; });
+  return std::all_of(by_rank.begin(), by_rank.end(),
+                     [&](const RankDevice& d) { return d.host == by_rank[0].host; });
 }
 
 std::vector<RankPlace> places_of_ranks(std::span<const RankDevice> by_rank) {
@@ -74,12 +76,13 @@ std::vector<RankPlace> places_of_ranks(std::span<const RankDevice> by_rank) {
 void check_one_kind(std::span<const RankDevice> by_rank) {
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {
     if (by_rank[rank].is_cpu() == by_rank[0].is_cpu()) continue;
-    const auto [cpu, gpu] =
-        by_rank[0].is_cpu() ? std::pair<size_t, size_t>(0, rank) : std::pair<size_t, size_t>(rank, 0);
-    throw ConfigError(str("rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu, " on ",
-                          by_rank[cpu].node,
-                          " has none: all ranks need the same kind of device. Set device.type cpu, or use only nodes "
-                          "with GPUs"));
+    const auto [cpu, gpu] = by_rank[0].is_cpu() ? std::pair<size_t, size_t>(0, rank)
+                                                : std::pair<size_t, size_t>(rank, 0);
+    throw ConfigError(str(
+        "rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu, " on ",
+        by_rank[cpu].node,
+        " has none: all ranks need the same kind of device. Set device.type cpu, or use only nodes "
+        "with GPUs"));
   }
 }
 
@@ -88,11 +91,13 @@ void check_one_kind(std::span<const RankDevice> by_rank) {
 config::Backend choose_host_backend(std::span<const RankDevice> by_rank) {
   if (on_one_host(by_rank)) return config::Backend::kSharedMemory;
   const std::vector<RankPlace> places = places_of_ranks(by_rank);
-  const bool some_share = std::ranges::any_of(places, [](const RankPlace& place) { return place.local > 0; });
+  const bool some_share =
+      std::ranges::any_of(places, [](const RankPlace& place) { return place.local > 0; });
   return some_share ? config::Backend::kHierarchical : config::Backend::kMpi;
 }
 
-BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank, bool nccl_available) {
+BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank,
+                             bool nccl_available) {
   using config::Backend;
   check_one_kind(by_rank);
   const bool cpu = by_rank[0].is_cpu();
@@ -103,32 +108,38 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
     case Backend::kMpi:
       if (cpu) return {requested, ""};
       throw ConfigError(
-          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors "
+          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend "
+          "staged (GPU tensors "
           "over MPI, through the host), or device.type cpu");
     case Backend::kSharedMemory:
       if (!cpu) {
         throw ConfigError(
-            "dist.backend shared_memory reduces CPU tensors, but the ranks train on GPUs: set dist.backend nccl or "
+            "dist.backend shared_memory reduces CPU tensors, but the ranks train on GPUs: set "
+            "dist.backend nccl or "
             "staged, or device.type cpu");
       }
       if (!on_one_host(by_rank)) {
         throw ConfigError(
-            "dist.backend shared_memory: the ranks are on several hosts, which share no memory: set dist.backend "
+            "dist.backend shared_memory: the ranks are on several hosts, which share no memory: "
+            "set dist.backend "
             "hierarchical, which shares it within each host, or mpi");
       }
       return {requested, ""};
     case Backend::kHierarchical:
       if (cpu) return {requested, ""};
       throw ConfigError(
-          "dist.backend hierarchical reduces CPU tensors, but the ranks train on GPUs: set dist.backend nccl or "
+          "dist.backend hierarchical reduces CPU tensors, but the ranks train on GPUs: set "
+          "dist.backend nccl or "
           "staged, or device.type cpu");
     case Backend::kNccl:
       if (cpu) {
         throw DeviceError(
-            "dist.backend nccl needs a GPU, but the ranks train on the CPU: set dist.backend mpi or auto");
+            "dist.backend nccl needs a GPU, but the ranks train on the CPU: set dist.backend mpi "
+            "or auto");
       }
       if (!nccl_available)
-        throw DeviceError("dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
+        throw DeviceError(
+            "dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
       if (!shared.empty()) {
         throw ConfigError(str("dist.backend nccl: ", shared,
                               ", which NCCL refuses. Start one rank per GPU, or set "
@@ -141,11 +152,14 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
   if (by_rank.size() == 1) return {std::nullopt};
   if (cpu) return {choose_host_backend(by_rank), ""};
   if (!nccl_available) {
-    return {Backend::kStaged, "this dtrain was built without NCCL: gradients travel through the host"};
+    return {Backend::kStaged,
+            "this dtrain was built without NCCL: gradients travel through the host"};
   }
   if (!shared.empty()) {
-    return {Backend::kStaged,
-            str(shared, ", which NCCL refuses: gradients travel through the host. One rank per GPU is faster")};
+    return {
+        Backend::kStaged,
+        str(shared,
+            ", which NCCL refuses: gradients travel through the host. One rank per GPU is faster")};
   }
   return {Backend::kNccl, ""};
 }
@@ -158,8 +172,10 @@ std::unique_ptr<Communicator> make_host_communicator(const World& world) {
 
 namespace {
 
-// Of the ranks of this host: none to talk to where there is one. DeviceError on all ranks, of the other hosts too.
-std::unique_ptr<Communicator> make_within_host(Communicator& host, std::span<const RankPlace> places, RankPlace mine) {
+// Of the ranks of this host: none to talk to where there is one. DeviceError on all ranks, of the
+// other hosts too.
+std::unique_ptr<Communicator> make_within_host(Communicator& host,
+                                               std::span<const RankPlace> places, RankPlace mine) {
   SharedMemoryOptions options{.beside_compute = true};
   for (size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].host == mine.host) options.names.push_back(static_cast<int>(rank));
@@ -168,7 +184,8 @@ std::unique_ptr<Communicator> make_within_host(Communicator& host, std::span<con
   std::unique_ptr<Communicator> within;
   std::string failure;
   try {
-    within = ranks->size() == 1 ? make_lone_communicator() : make_shared_memory_communicator(*ranks, options);
+    within = ranks->size() == 1 ? make_lone_communicator()
+                                : make_shared_memory_communicator(*ranks, options);
   } catch (const DeviceError& error) {
     failure = error.what();
   }
@@ -176,21 +193,28 @@ std::unique_ptr<Communicator> make_within_host(Communicator& host, std::span<con
   return within;
 }
 
-std::unique_ptr<Communicator> make_hierarchical(Communicator& host, const World& world, std::vector<RankPlace> places) {
+std::unique_ptr<Communicator> make_hierarchical(Communicator& host, const World& world,
+                                                std::vector<RankPlace> places) {
   const RankPlace mine = places[static_cast<size_t>(world.rank)];
   std::unique_ptr<Communicator> within = make_within_host(host, places, mine);
-  std::unique_ptr<Communicator> between = make_mpi_communicator({.group = mine.local, .order = mine.host});
+  std::unique_ptr<Communicator> between =
+      make_mpi_communicator({.group = mine.local, .order = mine.host});
   if (mine.local >= least_ranks_of_a_host(places)) between.reset();
-  return make_hierarchical_communicator(world.rank, std::move(places), std::move(within), std::move(between));
+  return make_hierarchical_communicator(world.rank, std::move(places), std::move(within),
+                                        std::move(between));
 }
 
-// `kind`: one of those of choose_host_backend(). `host` carries what the ranks tell each other. Collective.
-std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Communicator& host, const World& world,
-                                                    std::span<const RankDevice> by_rank, bool beside_compute) {
+// `kind`: one of those of choose_host_backend(). `host` carries what the ranks tell each
+// other. Collective.
+std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Communicator& host,
+                                                    const World& world,
+                                                    std::span<const RankDevice> by_rank,
+                                                    bool beside_compute) {
   if (kind == config::Backend::kSharedMemory) {
     return make_shared_memory_communicator(host, {.beside_compute = beside_compute});
   }
-  if (kind == config::Backend::kHierarchical) return make_hierarchical(host, world, places_of_ranks(by_rank));
+  if (kind == config::Backend::kHierarchical)
+    return make_hierarchical(host, world, places_of_ranks(by_rank));
   return make_host_communicator(world);
 }
 
@@ -198,7 +222,8 @@ std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Commun
 
 void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
-std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist& dist,
+std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host,
+                                                         const config::Dist& dist,
                                                          const World& world, at::Device device) {
   DTRAIN_CHECK(device.is_cpu() || device.has_index(), "a GPU needs an index");
   using config::Backend;
@@ -206,7 +231,8 @@ std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, con
   const BackendChoice choice = choose_backend(dist.backend, by_rank, nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
   if (!choice.backend) return make_lone_communicator();
-  if (choice.backend == Backend::kNccl) return make_nccl_communicator(make_host_communicator(world), device);
+  if (choice.backend == Backend::kNccl)
+    return make_nccl_communicator(make_host_communicator(world), device);
   const bool staged = choice.backend == Backend::kStaged;
   const Backend kind = staged ? choose_host_backend(by_rank) : *choice.backend;
   std::unique_ptr<Communicator> carrier;
@@ -214,7 +240,8 @@ std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, con
     carrier = make_for_host_tensors(kind, host, world, by_rank, /*beside_compute=*/staged);
   } catch (const DeviceError& error) {  // on all ranks alike
     if (dist.backend == kind) throw;
-    if (world.rank == 0) log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
+    if (world.rank == 0)
+      log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
     carrier = make_host_communicator(world);
   }
   if (staged) return make_staged_communicator(std::move(carrier), device);

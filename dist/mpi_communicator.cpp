@@ -72,7 +72,9 @@ class StridedBytes {
     check_mpi(code, "MPI_Type_create_resized");
     check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
-  ~StridedBytes() { MPI_Type_free(&type_); }  // MPI keeps it until the operations that use it are done
+  ~StridedBytes() {
+    MPI_Type_free(&type_);
+  }  // MPI keeps it until the operations that use it are done
   StridedBytes(const StridedBytes&) = delete;
   StridedBytes& operator=(const StridedBytes&) = delete;
   MPI_Datatype get() const { return type_; }
@@ -81,11 +83,16 @@ class StridedBytes {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// The MPI requests of one operation, all in flight together. Each transfer is cut into messages (message_size).
+// The MPI requests of one operation, all in flight together. Each transfer is cut into
+// messages (message_size).
 class Exchange {
  public:
-  Exchange(MPI_Comm comm, const std::vector<int>& world_ranks, const CommThread& thread, int64_t smallest_message)
-      : comm_(comm), world_ranks_(world_ranks), thread_(thread), smallest_message_(smallest_message) {}
+  Exchange(MPI_Comm comm, const std::vector<int>& world_ranks, const CommThread& thread,
+           int64_t smallest_message)
+      : comm_(comm),
+        world_ranks_(world_ranks),
+        thread_(thread),
+        smallest_message_(smallest_message) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
@@ -117,8 +124,9 @@ class Exchange {
   void all_gather(void* out, const void* in, int64_t bytes) {
     for_messages(bytes, [&](int64_t begin, int count) {
       const StridedBytes by_rank(count, bytes);
-      check_mpi(MPI_Iallgather(static_cast<const char*>(in) + begin, count, MPI_BYTE, static_cast<char*>(out) + begin,
-                               1, by_rank.get(), comm_, add({"an all_gather"})),
+      check_mpi(MPI_Iallgather(static_cast<const char*>(in) + begin, count, MPI_BYTE,
+                               static_cast<char*>(out) + begin, 1, by_rank.get(), comm_,
+                               add({"an all_gather"})),
                 "MPI_Iallgather");
     });
   }
@@ -132,12 +140,13 @@ class Exchange {
     while (true) {
       thread_.throw_if_failed();
       int count = 0;
-      const int code =
-          MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done.data(), statuses.data());
+      const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                    done.data(), statuses.data());
       if (count == MPI_UNDEFINED) return;  // nothing is in flight any longer
       const auto finished = static_cast<size_t>(count);
       if (code == MPI_ERR_IN_STATUS) {
-        for (size_t i = 0; i < finished; ++i) check_mpi(statuses[i].MPI_ERROR, transfer(done[i]).text());
+        for (size_t i = 0; i < finished; ++i)
+          check_mpi(statuses[i].MPI_ERROR, transfer(done[i]).text());
       }
       check_mpi(code, "MPI_Testsome");
       for (size_t i = 0; i < finished; ++i) check_length(transfer(done[i]), statuses[i]);
@@ -181,7 +190,8 @@ class Exchange {
     int received = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
     if (received == transfer.expected_bytes) return;
-    throw CommError(str("rank ", transfer.rank, " sent ", received, " bytes where ", transfer.expected_bytes,
+    throw CommError(str("rank ", transfer.rank, " sent ", received, " bytes where ",
+                        transfer.expected_bytes,
                         " were expected: the ranks are not at the same operation"));
   }
 
@@ -223,8 +233,9 @@ class MpiCommunicator final : public Communicator {
   }
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(), "reduce_scatter: ", in.numel(),
-                 " to ", out.numel(), " elements on ", size(), " ranks");
+    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
+                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
     return run(Collective::kReduceScatter, size_of(in), {out, in}, [=, this] {
       reduce_slice(
           in, ReduceOp::kSum,
@@ -236,16 +247,19 @@ class MpiCommunicator final : public Communicator {
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(), "all_gather: ", in.numel(), " to ",
-                 out.numel(), " elements on ", size(), " ranks");
-    return run(Collective::kAllGather, size_of(in), {out, in},
-               [=, this] { exchange([&](Exchange& e) { e.all_gather(out.data_ptr(), in.data_ptr(), size_of(in)); }); });
+    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(),
+                 "all_gather: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
+    return run(Collective::kAllGather, size_of(in), {out, in}, [=, this] {
+      exchange([&](Exchange& e) { e.all_gather(out.data_ptr(), in.data_ptr(), size_of(in)); });
+    });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
     DTRAIN_CHECK(root >= 0 && root < size(), "broadcast from rank ", root, " of ", size());
-    return run(Collective::kBroadcast, size_of(inout), {inout},
-               [=, this] { exchange([&](Exchange& e) { e.broadcast(inout.data_ptr(), size_of(inout), root); }); });
+    return run(Collective::kBroadcast, size_of(inout), {inout}, [=, this] {
+      exchange([&](Exchange& e) { e.broadcast(inout.data_ptr(), size_of(inout), root); });
+    });
   }
 
   void barrier() override {
@@ -256,22 +270,24 @@ class MpiCommunicator final : public Communicator {
   void check() override { thread_->throw_if_failed(); }
 
  private:
-  // Tensors of an operation that failed are never freed: its messages may still read or write them, and MPI cannot
-  // cancel a message that was sent. The process is about to end.
-  Work run(Collective kind, int64_t bytes, std::vector<at::Tensor> tensors, std::function<void()> operation) {
+  // Tensors of an operation that failed are never freed: its messages may still read or write them,
+  // and MPI cannot cancel a message that was sent. The process is about to end.
+  Work run(Collective kind, int64_t bytes, std::vector<at::Tensor> tensors,
+           std::function<void()> operation) {
     for (const at::Tensor& tensor : tensors) check_tensor(tensor);
-    return thread_->submit([=, this, tensors = std::move(tensors), operation = std::move(operation)] {
-      const trace::Time began = trace::now();
-      try {
-        operation();
-        meter_.add(kind, bytes, began, trace::now());
-      } catch (...) {
-        broken_ = true;
-        static_cast<void>(new std::vector<at::Tensor>(tensors));
-        static_cast<void>(scratch_.release());
-        throw;
-      }
-    });
+    return thread_->submit(
+        [=, this, tensors = std::move(tensors), operation = std::move(operation)] {
+          const trace::Time began = trace::now();
+          try {
+            operation();
+            meter_.add(kind, bytes, began, trace::now());
+          } catch (...) {
+            broken_ = true;
+            static_cast<void>(new std::vector<at::Tensor>(tensors));
+            static_cast<void>(scratch_.release());
+            throw;
+          }
+        });
   }
 
   // Runs what `issue` adds to an exchange, to its end.
@@ -289,7 +305,8 @@ class MpiCommunicator final : public Communicator {
   }
 
   char* scratch(int64_t bytes) {
-    if (static_cast<int64_t>(scratch_->size()) < bytes) scratch_->resize(static_cast<size_t>(bytes));
+    if (static_cast<int64_t>(scratch_->size()) < bytes)
+      scratch_->resize(static_cast<size_t>(bytes));
     return scratch_->data();
   }
 
@@ -315,11 +332,16 @@ class MpiCommunicator final : public Communicator {
     char* received = scratch(mine.count * width * size());
     std::vector<const void*> by_rank;
     for (int peer = 0; peer < size(); ++peer) {
-      by_rank.push_back(peer == rank() ? bytes_of(in) + mine.begin * width : received + peer * mine.count * width);
+      by_rank.push_back(peer == rank() ? bytes_of(in) + mine.begin * width
+                                       : received + peer * mine.count * width);
     }
     exchange([&](Exchange& e) {
-      for_peers([&](int peer) { e.receive(received + peer * mine.count * width, mine.count * width, peer); });
-      for_peers([&](int peer) { e.send(bytes_of(in) + slice(peer).begin * width, slice(peer).count * width, peer); });
+      for_peers([&](int peer) {
+        e.receive(received + peer * mine.count * width, mine.count * width, peer);
+      });
+      for_peers([&](int peer) {
+        e.send(bytes_of(in) + slice(peer).begin * width, slice(peer).count * width, peer);
+      });
     });
     reduce_in_rank_order(in.scalar_type(), op, by_rank, out, mine.count);
   }
@@ -330,8 +352,9 @@ class MpiCommunicator final : public Communicator {
     char* mine = bytes_of(inout) + slice(rank()).begin * width;
     reduce_slice(inout, op, slice, mine);
     exchange([&](Exchange& e) {
-      for_peers(
-          [&](int peer) { e.receive(bytes_of(inout) + slice(peer).begin * width, slice(peer).count * width, peer); });
+      for_peers([&](int peer) {
+        e.receive(bytes_of(inout) + slice(peer).begin * width, slice(peer).count * width, peer);
+      });
       for_peers([&](int peer) { e.send(mine, slice(rank()).count * width, peer); });
     });
   }
@@ -339,14 +362,17 @@ class MpiCommunicator final : public Communicator {
   const MpiOptions options_;
   MPI_Comm comm_;
   const std::vector<int> world_ranks_;  // by rank, for messages
-  bool broken_ = false;  // an operation failed, and its messages may still be in flight; used by the thread
+  bool broken_ =
+      false;  // an operation failed, and its messages may still be in flight; used by the thread
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();
   std::unique_ptr<CommThread> thread_;
 };
 
 }  // namespace
 
-int64_t message_size(int64_t bytes, int64_t smallest) { return std::clamp(bytes / 64, smallest, kLargestMessage); }
+int64_t message_size(int64_t bytes, int64_t smallest) {
+  return std::clamp(bytes / 64, smallest, kLargestMessage);
+}
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
   return std::make_unique<MpiCommunicator>(options, group_of_world(options.group, options.order));

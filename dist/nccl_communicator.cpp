@@ -22,16 +22,19 @@ namespace {
 
 constexpr auto kFinalizeTimeout = std::chrono::seconds(5);
 
-std::string version_text(int code) { return str(code / 10000, ".", code / 100 % 100, ".", code % 100); }
+std::string version_text(int code) {
+  return str(code / 10000, ".", code / 100 % 100, ".", code % 100);
+}
 
 void check_version() {
   int loaded = 0;
   if (ncclGetVersion(&loaded) != ncclSuccess)
     throw DeviceError("NCCL does not report its version: is libnccl.so.2 damaged?");
   if (loaded == NCCL_VERSION_CODE) return;
-  throw DeviceError(
-      str("dtrain was built with NCCL ", version_text(NCCL_VERSION_CODE), " and runs with ", version_text(loaded),
-          ": use the NCCL of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or set dist.backend staged"));
+  throw DeviceError(str("dtrain was built with NCCL ", version_text(NCCL_VERSION_CODE),
+                        " and runs with ", version_text(loaded),
+                        ": use the NCCL of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or "
+                        "set dist.backend staged"));
 }
 
 ncclDataType_t nccl_type(at::ScalarType dtype) {
@@ -53,12 +56,17 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
   }
 }
 
-ncclRedOp_t nccl_op(ReduceOp op) { return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin; }
+ncclRedOp_t nccl_op(ReduceOp op) {
+  return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin;
+}
 
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host, at::Device device)
-      : Communicator(host->rank(), host->size()), host_(std::move(host)), device_(device), side_(device) {
+      : Communicator(host->rank(), host->size()),
+        host_(std::move(host)),
+        device_(device),
+        side_(device) {
     check_version();
     const at::Tensor id_bytes = at::zeros({static_cast<int64_t>(sizeof(ncclUniqueId))}, at::kByte);
     auto* id = reinterpret_cast<ncclUniqueId*>(id_bytes.data_ptr<uint8_t>());
@@ -86,30 +94,31 @@ class NcclCommunicator final : public Communicator {
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     return run(Collective::kAllReduce, inout.nbytes(), {inout}, "ncclAllReduce", [&] {
-      return ncclAllReduce(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()),
-                           nccl_op(op), comm_, stream());
+      return ncclAllReduce(inout.data_ptr(), inout.data_ptr(), count(inout),
+                           nccl_type(inout.scalar_type()), nccl_op(op), comm_, stream());
     });
   }
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype());
     return run(Collective::kReduceScatter, in.nbytes(), {out, in}, "ncclReduceScatter", [&] {
-      return ncclReduceScatter(in.data_ptr(), out.data_ptr(), count(out), nccl_type(in.scalar_type()), ncclSum, comm_,
-                               stream());
+      return ncclReduceScatter(in.data_ptr(), out.data_ptr(), count(out),
+                               nccl_type(in.scalar_type()), ncclSum, comm_, stream());
     });
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype());
     return run(Collective::kAllGather, in.nbytes(), {out, in}, "ncclAllGather", [&] {
-      return ncclAllGather(in.data_ptr(), out.data_ptr(), count(in), nccl_type(in.scalar_type()), comm_, stream());
+      return ncclAllGather(in.data_ptr(), out.data_ptr(), count(in), nccl_type(in.scalar_type()),
+                           comm_, stream());
     });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
     return run(Collective::kBroadcast, inout.nbytes(), {inout}, "ncclBroadcast", [&] {
-      return ncclBroadcast(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()), root,
-                           comm_, stream());
+      return ncclBroadcast(inout.data_ptr(), inout.data_ptr(), count(inout),
+                           nccl_type(inout.scalar_type()), root, comm_, stream());
     });
   }
 
@@ -139,7 +148,8 @@ class NcclCommunicator final : public Communicator {
   Traffic traffic() override {
     drain();
     Traffic totals = meter_.totals();
-    totals[static_cast<size_t>(Collective::kBarrier)] = host_->traffic()[static_cast<size_t>(Collective::kBarrier)];
+    totals[static_cast<size_t>(Collective::kBarrier)] =
+        host_->traffic()[static_cast<size_t>(Collective::kBarrier)];
     return totals;
   }
 
@@ -167,7 +177,8 @@ class NcclCommunicator final : public Communicator {
   cudaStream_t stream() const { return static_cast<cudaStream_t>(side_.stream().native_handle()); }
 
   template <typename Call>
-  Work run(Collective kind, size_t bytes, std::initializer_list<at::Tensor> tensors, const char* what, Call call) {
+  Work run(Collective kind, size_t bytes, std::initializer_list<at::Tensor> tensors,
+           const char* what, Call call) {
     for (const at::Tensor& tensor : tensors) {
       DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, what, " of a tensor on ",
                    tensor.device().str());
@@ -203,12 +214,15 @@ class NcclCommunicator final : public Communicator {
     const std::lock_guard lock(in_flight_mutex_);
     for (; !in_flight_.empty() && in_flight_.front().done.passed(); in_flight_.pop_front()) {
       const InFlight& ended = in_flight_.front();
-      const trace::Time began = record_origin_ + nanoseconds(record_began_.seconds_until(ended.begun));
-      meter_.add(ended.kind, ended.bytes, began, began + nanoseconds(ended.begun.seconds_until(ended.done)));
+      const trace::Time began =
+          record_origin_ + nanoseconds(record_began_.seconds_until(ended.begun));
+      meter_.add(ended.kind, ended.bytes, began,
+                 began + nanoseconds(ended.begun.seconds_until(ended.done)));
     }
   }
 
-  // A call on a non-blocking communicator returns before it has ended; the communicator's state says how it ended.
+  // A call on a non-blocking communicator returns before it has ended; the communicator's state
+  // says how it ended.
   void settle(ncclResult_t result, const char* what) {
     for (Backoff backoff; result == ncclInProgress; backoff.wait()) result = state();
     if (result != ncclSuccess) throw_error(result, what);
@@ -232,13 +246,17 @@ class NcclCommunicator final : public Communicator {
   }
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
-    // A GPU that has failed makes NCCL's calls fail, too: its error goes before theirs. Asked without waiting.
+    // A GPU that has failed makes NCCL's calls fail, too: its error goes before theirs. Asked
+    // without waiting.
     const cudaError_t of_device = cudaStreamQuery(stream());
     if (of_device != cudaErrorNotReady) C10_CUDA_CHECK(of_device);
     const std::lock_guard lock(mutex_);
-    const std::string why = str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_), ")");
+    const std::string why =
+        str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_), ")");
     if (says_out_of_memory(why)) {
-      throw DeviceError(why + ": the GPU has too little memory left for NCCL's buffers. Use a smaller --batch-size");
+      throw DeviceError(
+          why +
+          ": the GPU has too little memory left for NCCL's buffers. Use a smaller --batch-size");
     }
     throw CommError(why + ". NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL");
   }
@@ -271,7 +289,7 @@ class NcclCommunicator final : public Communicator {
   SideStream side_;
   std::mutex in_flight_mutex_;
   std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
-  Mark record_began_;               // passed by the device when the host's clock was at record_origin_
+  Mark record_began_;  // passed by the device when the host's clock was at record_origin_
   trace::Time record_origin_ = 0;
   mutable std::mutex mutex_;  // of comm_ and reason_; held only around calls that do not block
   ncclComm_t comm_ = nullptr;
@@ -289,7 +307,8 @@ std::string nccl_versions() {
 
 bool nccl_available() { return true; }
 
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, at::Device device) {
+std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
+                                                     at::Device device) {
   return std::make_unique<NcclCommunicator>(std::move(host), device);
 }
 

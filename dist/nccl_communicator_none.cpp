@@ -8,7 +8,8 @@ namespace {
 
 [[noreturn]] void refuse() {
   throw DeviceError(
-      "this dtrain was built without GPU code, so it has no NCCL: build it with -DDTRAIN_CUDA=ON and a LibTorch "
+      "this dtrain was built without GPU code, so it has no NCCL: build it with -DDTRAIN_CUDA=ON "
+      "and a LibTorch "
       "for CUDA, or set device.type cpu");
 }
 
@@ -16,6 +17,8 @@ namespace {
 
 std::string nccl_versions() { return "none"; }
 bool nccl_available() { return false; }
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, at::Device) { refuse(); }
+std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, at::Device) {
+  refuse();
+}
 
 }  // namespace dtrain::dist

@@ -11,14 +11,18 @@ at::Tensor as_tensor(Bytes& bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte);
 }
 
-at::Tensor size_tensor(const Bytes& bytes) { return at::tensor({static_cast<int64_t>(bytes.size())}, at::kLong); }
+at::Tensor size_tensor(const Bytes& bytes) {
+  return at::tensor({static_cast<int64_t>(bytes.size())}, at::kLong);
+}
 
 Bytes bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
 
-std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace
 
@@ -54,11 +58,13 @@ std::vector<Bytes> all_gather_object(Communicator& comm, const Bytes& bytes) {
 
 std::vector<std::string> all_gather_object(Communicator& comm, const std::string& text) {
   std::vector<std::string> all;
-  for (const Bytes& theirs : all_gather_object(comm, bytes_of(text))) all.push_back(text_of(theirs));
+  for (const Bytes& theirs : all_gather_object(comm, bytes_of(text)))
+    all.push_back(text_of(theirs));
   return all;
 }
 
-void stream_to_rank0(Communicator& comm, int from, const std::function<void(const TakePiece&)>& produce,
+void stream_to_rank0(Communicator& comm, int from,
+                     const std::function<void(const TakePiece&)>& produce,
                      const TakePiece& receive) {
   if (from == 0) {
     if (comm.rank() == 0) produce(receive);
@@ -70,8 +76,8 @@ void stream_to_rank0(Communicator& comm, int from, const std::function<void(cons
       DTRAIN_CHECK(!piece.empty());
       size.fill_(static_cast<int64_t>(piece.size()));
       comm.broadcast(size, from).wait();
-      const at::Tensor text =
-          at::from_blob(const_cast<char*>(piece.data()), {static_cast<int64_t>(piece.size())}, at::kByte);
+      const at::Tensor text = at::from_blob(const_cast<char*>(piece.data()),
+                                            {static_cast<int64_t>(piece.size())}, at::kByte);
       comm.broadcast(text, from).wait();
     });
     comm.broadcast(size.zero_(), from).wait();
@@ -82,7 +88,9 @@ void stream_to_rank0(Communicator& comm, int from, const std::function<void(cons
     comm.broadcast(size, from).wait();
     piece.resize(static_cast<size_t>(size.item<int64_t>()));
     if (piece.empty()) return;
-    comm.broadcast(at::from_blob(piece.data(), {static_cast<int64_t>(piece.size())}, at::kByte), from).wait();
+    comm.broadcast(at::from_blob(piece.data(), {static_cast<int64_t>(piece.size())}, at::kByte),
+                   from)
+        .wait();
     if (comm.rank() == 0) receive(piece);
   }
 }

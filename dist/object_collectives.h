@@ -1,8 +1,8 @@
 #pragma once
 
-// Collectives on values instead of tensors: bytes, text, and trivially copyable structs travel over a communicator for
-// host tensors. Rank states reach rank 0 this way, and a checkpoint reaches all ranks. Sizes may differ between ranks.
-// Every function is collective.
+// Collectives on values instead of tensors: bytes, text, and trivially copyable structs travel over
+// a communicator for host tensors. Rank states reach rank 0 this way, and a checkpoint reaches all
+// ranks. Sizes may differ between ranks. Every function is collective.
 
 #include <cstddef>
 #include <cstring>
@@ -27,14 +27,15 @@ std::string broadcast_object(Communicator&, const std::string& text);
 std::vector<Bytes> all_gather_object(Communicator&, const Bytes& bytes);
 std::vector<std::string> all_gather_object(Communicator&, const std::string& text);
 
-// Text that rank `from` makes reaches rank 0 in pieces, so that no rank has to hold all of it. On rank `from`,
-// `produce` calls the function that it receives with one piece after the other, none of them empty; on rank 0,
-// `receive` takes them in this order. (On their way all ranks see them.)
+// Text that rank `from` makes reaches rank 0 in pieces, so that no rank has to hold all of it. On
+// rank `from`, `produce` calls the function that it receives with one piece after the other, none
+// of them empty; on rank 0, `receive` takes them in this order. (On their way all ranks see them.)
 using TakePiece = std::function<void(std::string_view)>;
 void stream_to_rank0(Communicator&, int from, const std::function<void(const TakePiece&)>& produce,
                      const TakePiece& receive);
 
-// What is sent as the bytes that it consists of. (A literal is a pointer to text, and is sent as text.)
+// What is sent as the bytes that it consists of. (A literal is a pointer to text, and is sent
+// as text.)
 template <typename T>
 concept PlainValue = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
 

@@ -15,8 +15,9 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr rlim_t kFewestFiles = 64;
 constexpr rlim_t kMostFiles = 4096;
-// Open MPI 4.1 with its usual settings. The first two are measured with limits and tmpfs mounts of several sizes: with
-// less, MPI_Init ends with text of PMIx, or mpirun hangs. The third is its btl_vader_segment_size.
+// Open MPI 4.1 with its usual settings. The first two are measured with limits and tmpfs mounts of
+// several sizes: with less, MPI_Init ends with text of PMIx, or mpirun hangs. The third is
+// its btl_vader_segment_size.
 constexpr uint64_t kFileBytes = 5 * kMiB;
 constexpr uint64_t kSessionBytes = 16 * kMiB;
 constexpr uint64_t kSharedBytesPerRank = 4 * kMiB;
@@ -38,7 +39,8 @@ void raise_open_files() {
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_cur >= kFewestFiles) return;
-  throw UsageError(str("this process may open ", limit.rlim_cur, " files (ulimit -Hn), and dtrain needs ", kFewestFiles,
+  throw UsageError(str("this process may open ", limit.rlim_cur,
+                       " files (ulimit -Hn), and dtrain needs ", kFewestFiles,
                        " or more: start it from a shell with a higher limit"));
 }
 
@@ -53,8 +55,9 @@ MpiRoom mpi_room(const std::filesystem::path& folder, int local_ranks) {
 
 std::string missing_for_mpi(const MpiRoom& room) {
   if (room.file_bytes < kFileBytes) {
-    return str("this process may write files of ", human_bytes(static_cast<double>(room.file_bytes)),
-               " (ulimit -f), and MPI needs ", human_bytes(kFileBytes), ": start it from a shell with a higher limit");
+    return str("this process may write files of ",
+               human_bytes(static_cast<double>(room.file_bytes)), " (ulimit -f), and MPI needs ",
+               human_bytes(kFileBytes), ": start it from a shell with a higher limit");
   }
   if (room.folder_bytes < kSessionBytes) {
     return str(room.folder.string(), " has ", human_bytes(static_cast<double>(room.folder_bytes)),
@@ -67,10 +70,12 @@ std::string missing_for_mpi(const MpiRoom& room) {
 std::string no_shared_memory(const MpiRoom& room) {
   const uint64_t needed = kSharedBytesPerRank * static_cast<uint64_t>(room.local_ranks);
   if (room.local_ranks == 1 || room.shared_bytes >= needed) return "";
-  return str("/dev/shm has ", human_bytes(static_cast<double>(room.shared_bytes)), " free, and ", room.local_ranks,
-             " ranks need ", human_bytes(static_cast<double>(needed)),
-             " for the messages of MPI: these take TCP, which is slower (gradients of CPU ranks of one host take "
-             "memory of their own, but with dist.backend mpi). Remove old files there, or give a container more "
+  return str("/dev/shm has ", human_bytes(static_cast<double>(room.shared_bytes)), " free, and ",
+             room.local_ranks, " ranks need ", human_bytes(static_cast<double>(needed)),
+             " for the messages of MPI: these take TCP, which is slower (gradients of CPU ranks of "
+             "one host take "
+             "memory of their own, but with dist.backend mpi). Remove old files there, or give a "
+             "container more "
              "(docker run --shm-size)");
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-// What a process needs of its environment before it can start: open files, and room for the files through which the
-// ranks of a host share memory. Where it is missing, the libraries below die by SIGBUS, hang, or print text of their
-// own, long after the start. Errors: UsageError, one line with the limit, its value, what is needed, and how to change
-// it. Thread-safety: to be called before other threads exist.
+// What a process needs of its environment before it can start: open files, and room for the files
+// through which the ranks of a host share memory. Where it is missing, the libraries below die by
+// SIGBUS, hang, or print text of their own, long after the start. Errors: UsageError, one line with
+// the limit, its value, what is needed, and how to change it. Thread-safety: to be called before
+// other threads exist.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +12,8 @@
 
 namespace dtrain::dist {
 
-// Raises the limit of open files to what the system allows (at most 4096), and throws if that is too few.
+// Raises the limit of open files to what the system allows (at most 4096), and throws if that is
+// too few.
 void raise_open_files();
 
 struct MpiRoom {
@@ -27,8 +29,9 @@ MpiRoom mpi_room(const std::filesystem::path& folder, int local_ranks);
 
 // What MPI_Init cannot do without: the message of an error, or "". Pure.
 std::string missing_for_mpi(const MpiRoom& room);
-// Why the ranks of this host cannot exchange MPI's messages through shared memory: the message of a warning, or "".
-// They take TCP then. Gradients of CPU ranks do not need this room (shared_segment.h). Pure.
+// Why the ranks of this host cannot exchange MPI's messages through shared memory: the message of a
+// warning, or "". They take TCP then. Gradients of CPU ranks do not need this room
+// (shared_segment.h). Pure.
 std::string no_shared_memory(const MpiRoom& room);
 
 }  // namespace dtrain::dist

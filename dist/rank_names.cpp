@@ -13,12 +13,15 @@ namespace {
 
 constexpr size_t kMostPairs = 4;  // a longer list is no more useful
 
-const std::string& host_of(int rank, std::span<const std::string> nodes) { return nodes[static_cast<size_t>(rank)]; }
+const std::string& host_of(int rank, std::span<const std::string> nodes) {
+  return nodes[static_cast<size_t>(rank)];
+}
 
 }  // namespace
 
 bool several_hosts(std::span<const std::string> nodes) {
-  return std::any_of(nodes.begin(), nodes.end(), [&](const std::string& node) { return node != nodes.front(); });
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const std::string& node) { return node != nodes.front(); });
 }
 
 std::string rank_numbers(const std::vector<int>& ranks) {
@@ -31,7 +34,7 @@ std::string ranks_on(const std::vector<int>& ranks, std::span<const std::string>
 
 std::string describe_gaps(std::span<const Gap> gaps, std::span<const std::string> nodes) {
   struct Pair {
-    bool to_first = false, to_second = false;                  // nothing is heard there of the other one,
+    bool to_first = false, to_second = false;  // nothing is heard there of the other one,
     bool arrives_at_first = false, arrives_at_second = false;  // but packets arrive
   };
   std::map<std::pair<std::string, std::string>, Pair> pairs;
@@ -49,7 +52,8 @@ std::string describe_gaps(std::span<const Gap> gaps, std::span<const std::string
   for (const auto& [hosts, pair] : pairs) {
     const auto& [first, second] = hosts;
     const auto one_way = [](const std::string& from, const std::string& to) {
-      return str("what ", to, " sends arrives at ", from, ", but nothing arrives from ", from, " to ", to);
+      return str("what ", to, " sends arrives at ", from, ", but nothing arrives from ", from,
+                 " to ", to);
     };
     if (parts.size() == kMostPairs) {
       parts.push_back(str("and ", pairs.size() - kMostPairs, " more pairs of hosts"));

@@ -12,9 +12,12 @@ constexpr int kOffsetBits = 40;  // of a place: parts of up to 1 TiB, and 16 mil
 
 }  // namespace
 
-at::Tensor SharedArena::allocate(Communicator& comm, at::IntArrayRef sizes, const at::TensorOptions& options) {
-  DTRAIN_CHECK(options.device().is_cpu(), "shared memory holds CPU tensors, not those of ", options.device().str());
-  const int64_t bytes = c10::multiply_integers(sizes) * static_cast<int64_t>(options.dtype().itemsize());
+at::Tensor SharedArena::allocate(Communicator& comm, at::IntArrayRef sizes,
+                                 const at::TensorOptions& options) {
+  DTRAIN_CHECK(options.device().is_cpu(), "shared memory holds CPU tensors, not those of ",
+               options.device().str());
+  const int64_t bytes =
+      c10::multiply_integers(sizes) * static_cast<int64_t>(options.dtype().itemsize());
   DTRAIN_CHECK(bytes < int64_t{1} << kOffsetBits, bytes, " bytes");
   auto segment = std::make_shared<SharedSegment>(comm, bytes, options_);
   std::byte* mine = segment->part(comm.rank());

@@ -1,8 +1,8 @@
 #pragma once
 
-// The tensors that ranks of one host reduce where they lie. Each allocate() makes a shared segment of its own, which
-// the kernel frees when the tensor is gone on every rank: a phase of training that has buckets of its own leaves
-// nothing behind, and there is no heap to manage.
+// The tensors that ranks of one host reduce where they lie. Each allocate() makes a shared segment
+// of its own, which the kernel frees when the tensor is gone on every rank: a phase of training
+// that has buckets of its own leaves nothing behind, and there is no heap to manage.
 //
 // Thread-safety: one thread allocates; tensors may be freed, and parts looked up, on any thread.
 
@@ -18,7 +18,8 @@ namespace dtrain::dist {
 
 // Where the bytes of a tensor lie: at the same offset in the part of each rank.
 struct SharedParts {
-  uint64_t place = 0;          // the same on all ranks for the same bytes of one allocate(); 0: not in the arena
+  uint64_t place =
+      0;  // the same on all ranks for the same bytes of one allocate(); 0: not in the arena
   std::byte* first = nullptr;  // of rank 0
   int64_t stride = 0;          // from one rank to the next
   std::byte* of(int rank) const { return first + rank * stride; }
@@ -28,8 +29,8 @@ class SharedArena {
  public:
   explicit SharedArena(SharedMemoryOptions options) : options_(std::move(options)) {}
 
-  // A CPU tensor, uninitialized (at first: zeros), that begins at a page. `comm` carries what the ranks tell each
-  // other. The tensor may outlive the arena. DeviceError on all ranks. Collective.
+  // A CPU tensor, uninitialized (at first: zeros), that begins at a page. `comm` carries what the
+  // ranks tell each other. The tensor may outlive the arena. DeviceError on all ranks. Collective.
   at::Tensor allocate(Communicator& comm, at::IntArrayRef sizes, const at::TensorOptions& options);
 
   // Of `bytes` bytes that begin at `data`, which this rank allocated and has not freed.

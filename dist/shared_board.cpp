@@ -12,7 +12,8 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr size_t kLine = 64;  // of a cache: what one rank writes often shares none with what another one does
+constexpr size_t kLine =
+    64;  // of a cache: what one rank writes often shares none with what another one does
 
 enum Presence : uint32_t { kNotYet, kPresent, kLeft };
 
@@ -22,14 +23,17 @@ std::string describe(const SharedOperation& operation) {
   if (operation.kind == Collective::kBarrier) return text;
   text += str(" of ", operation.bytes, " bytes of ", c10::toString(operation.dtype));
   if (operation.kind == Collective::kBroadcast) text += str(" from rank ", operation.root);
-  if (operation.kind == Collective::kAllReduce) text += str(" (", kOps[static_cast<int>(operation.op)], ")");
-  if (operation.place) text += str(" at ", operation.place >> 40, ":", operation.place & ((uint64_t{1} << 40) - 1));
+  if (operation.kind == Collective::kAllReduce)
+    text += str(" (", kOps[static_cast<int>(operation.op)], ")");
+  if (operation.place)
+    text += str(" at ", operation.place >> 40, ":", operation.place & ((uint64_t{1} << 40) - 1));
   return text;
 }
 
 }  // namespace
 
-// Its first line has room for a few values, so that a small operation costs the transfer of one line.
+// Its first line has room for a few values, so that a small operation costs the transfer of
+// one line.
 struct alignas(kLine) SharedBoard::Slot {
   std::atomic<uint64_t> number;  // of the operation; stored last
   SharedOperation operation;
@@ -75,9 +79,15 @@ void SharedBoard::leave() noexcept {
   wake_all();
 }
 
-SharedBoard::Page& SharedBoard::page(int rank) const { return *reinterpret_cast<Page*>(segment_->part(rank)); }
-SharedBoard::Slot& SharedBoard::slot(int rank, uint64_t number) const { return page(rank).slots[number % kSlots]; }
-const std::byte* SharedBoard::data(int rank, uint64_t number) const { return slot(rank, number).data; }
+SharedBoard::Page& SharedBoard::page(int rank) const {
+  return *reinterpret_cast<Page*>(segment_->part(rank));
+}
+SharedBoard::Slot& SharedBoard::slot(int rank, uint64_t number) const {
+  return page(rank).slots[number % kSlots];
+}
+const std::byte* SharedBoard::data(int rank, uint64_t number) const {
+  return slot(rank, number).data;
+}
 
 template <typename Reached>
 void SharedBoard::wait_for(int rank, const Patience& patience, Reached reached) {
@@ -109,10 +119,12 @@ void SharedBoard::wait_for_posts(uint64_t number, const Patience& patience) {
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const Slot& theirs = slot(rank, number);
-    wait_for(rank, patience, [&] { return theirs.number.load(std::memory_order_acquire) == number; });
+    wait_for(rank, patience,
+             [&] { return theirs.number.load(std::memory_order_acquire) == number; });
     if (theirs.operation == mine) continue;
-    throw CommError(str("rank ", options_.name_of(rank), " is at ", describe(theirs.operation), " and rank ",
-                        options_.name_of(rank_), " at ", describe(mine), ": the ranks are not at the same operation"));
+    throw CommError(str("rank ", options_.name_of(rank), " is at ", describe(theirs.operation),
+                        " and rank ", options_.name_of(rank_), " at ", describe(mine),
+                        ": the ranks are not at the same operation"));
   }
 }
 
@@ -128,7 +140,8 @@ void SharedBoard::wait_for_finish(uint64_t number, const Patience& patience) {
   for (int rank = 0; rank < size_; ++rank) {
     const std::atomic<uint64_t>& finished = page(rank).finished;
     uint64_t reached = 0;
-    wait_for(rank, patience, [&] { return (reached = finished.load(std::memory_order_acquire)) >= number; });
+    wait_for(rank, patience,
+             [&] { return (reached = finished.load(std::memory_order_acquire)) >= number; });
     least = std::min(least, reached);
   }
   finished_by_all_ = least;
@@ -149,7 +162,9 @@ void SharedBoard::wake_all() noexcept {
   for (int rank = 0; rank < size_; ++rank) page(rank).bell.wake();
 }
 
-bool SharedBoard::failed() const noexcept { return page(0).failure.state.load(std::memory_order_acquire) == 2; }
+bool SharedBoard::failed() const noexcept {
+  return page(0).failure.state.load(std::memory_order_acquire) == 2;
+}
 std::string SharedBoard::failure() const { return failed() ? page(0).failure.reason : ""; }
 
 // Why `awaited` will not do what this rank waits for.
@@ -164,10 +179,12 @@ void SharedBoard::throw_if_stopped(int awaited) const {
     if (presence != kPresent || rank == rank_) continue;
     const int locked = ::pthread_mutex_trylock(&page(rank).alive);
     if (locked == EBUSY) continue;
-    // Unlocking without a repair makes the mutex unusable, which tells the next rank that looks the same.
+    // Unlocking without a repair makes the mutex unusable, which tells the next rank that looks
+    // the same.
     if (locked == 0 || locked == EOWNERDEAD) ::pthread_mutex_unlock(&page(rank).alive);
     if (page(rank).presence.load() != kPresent) continue;
-    throw CommError(str("rank ", options_.name_of(rank), " (process ", page(rank).process, ") has died"));
+    throw CommError(
+        str("rank ", options_.name_of(rank), " (process ", page(rank).process, ") has died"));
   }
 }
 

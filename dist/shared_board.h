@@ -1,17 +1,21 @@
 #pragma once
 
-// Where the ranks of one host tell each other how far they are: each rank posts its operations, one after the other,
-// with a little data, and says which ones it has finished. Also which ranks live, and why they all have to stop.
+// Where the ranks of one host tell each other how far they are: each rank posts its operations, one
+// after the other, with a little data, and says which ones it has finished. Also which ranks live,
+// and why they all have to stop.
 //
-// The operation of a number n lies in slot n mod kSlots of each rank. A rank uses a slot again when all ranks have
-// finished what lay there, so that a rank may post a few operations before it looks at those of the others. Every rank
-// compares what the others post with its own: ranks at different operations are an error, not wrong sums.
+// The operation of a number n lies in slot n mod kSlots of each rank. A rank uses a slot again when
+// all ranks have finished what lay there, so that a rank may post a few operations before it looks
+// at those of the others. Every rank compares what the others post with its own: ranks at different
+// operations are an error, not wrong sums.
 //
-// A rank that dies is noticed by the robust mutex that its communication thread holds: the kernel marks it however the
-// process ends, for a zombie and across pid namespaces too, which kill(pid, 0) and pidfd_open() do not do.
+// A rank that dies is noticed by the robust mutex that its communication thread holds: the kernel
+// marks it however the process ends, for a zombie and across pid namespaces too, which kill(pid, 0)
+// and pidfd_open() do not do.
 //
-// Errors: CommError, with the reason for which the ranks stop, from whatever waits. Thread-safety: one thread at a time
-// posts, waits and finishes; fail(), failure() and leave() may be called from any.
+// Errors: CommError, with the reason for which the ranks stop, from whatever waits. Thread-safety:
+// one thread at a time posts, waits and finishes; fail(), failure() and leave() may be called
+// from any.
 
 #include <atomic>
 #include <cstddef>
@@ -47,23 +51,27 @@ class SharedBoard {
   // Over the ranks of `comm`, all on one host. Collective.
   SharedBoard(Communicator& comm, const SharedMemoryOptions& options);
 
-  // The calling thread stands for this rank until it ends: if it ends without leave(), the rank has died.
+  // The calling thread stands for this rank until it ends: if it ends without leave(), the rank
+  // has died.
   void attend();
   void leave() noexcept;  // this rank posts nothing more, and what it waits for ends
 
-  // Posting: begin() gives the room for the data, once all ranks have finished what lay there. Returns to the caller
-  // after post() without waiting.
+  // Posting: begin() gives the room for the data, once all ranks have finished what lay there.
+  // Returns to the caller after post() without waiting.
   std::byte* begin(const Patience&);
   void post(const SharedOperation&) noexcept;
-  // Waits until all ranks have posted the operation `number` (1, 2, ...), and compares it with this rank's.
+  // Waits until all ranks have posted the operation `number` (1, 2, ...), and compares it with
+  // this rank's.
   void wait_for_posts(uint64_t number, const Patience&);
   const std::byte* data(int rank, uint64_t number) const;
-  // This rank needs the others' data of operations up to `number` no more; and waiting until no rank does.
+  // This rank needs the others' data of operations up to `number` no more; and waiting until no
+  // rank does.
   void finish(uint64_t number) noexcept;
   void wait_for_finish(uint64_t number, const Patience&);
   uint64_t posted() const { return posted_; }
 
-  void fail(std::string_view reason) noexcept;  // ends the waits of all ranks; the first reason counts
+  void fail(
+      std::string_view reason) noexcept;  // ends the waits of all ranks; the first reason counts
   bool failed() const noexcept;
   std::string failure() const;  // the reason, with the rank that gave it; "": there is none
 

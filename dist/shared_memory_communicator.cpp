@@ -21,9 +21,11 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr int64_t kDirectBytes = 2 << 10;     // a larger tensor of the arena is reduced where it lies
-constexpr int64_t kCallersBytes = 256 << 10;  // beyond this, waking a thread costs little beside the operation
-constexpr int64_t kBlockBytes = 16 << 10;     // of all ranks, summed and then written to all while in the cache
+constexpr int64_t kDirectBytes = 2 << 10;  // a larger tensor of the arena is reduced where it lies
+constexpr int64_t kCallersBytes =
+    256 << 10;  // beyond this, waking a thread costs little beside the operation
+constexpr int64_t kBlockBytes =
+    16 << 10;  // of all ranks, summed and then written to all while in the cache
 
 // The cores that the ranks of `host` may use, all together.
 int cores_of_ranks(Communicator& host) {
@@ -46,9 +48,13 @@ struct Operation {
   int64_t per_piece = 1;  // elements
   int64_t width = 1;      // bytes of an element
   bool counted = true;    // in the traffic
-  int64_t pieces() const { return elements <= per_piece ? 1 : (elements + per_piece - 1) / per_piece; }
+  int64_t pieces() const {
+    return elements <= per_piece ? 1 : (elements + per_piece - 1) / per_piece;
+  }
   bool in_place() const { return what.place != 0; }
-  int64_t bytes_out(int ranks) const { return what.kind == Collective::kAllGather ? what.bytes * ranks : what.bytes; }
+  int64_t bytes_out(int ranks) const {
+    return what.kind == Collective::kAllGather ? what.bytes * ranks : what.bytes;
+  }
 };
 
 struct HandedOver {
@@ -65,7 +71,8 @@ class SharedMemoryCommunicator final : public Communicator {
         by_rank_(static_cast<size_t>(host.size())),
         thread_("shared_memory", [this] { board_.attend(); }) {
     const int cores = cores_of_ranks(host);
-    caller_ = options.beside_compute ? patience_of_thread(size(), cores) : patience_of_caller(size(), cores);
+    caller_ = options.beside_compute ? patience_of_thread(size(), cores)
+                                     : patience_of_caller(size(), cores);
     of_thread_ = patience_of_thread(size(), cores);
     thread_.submit([] {}).wait();
     host.barrier();  // all ranks attend: a death is noticed from now on
@@ -90,8 +97,9 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(), "reduce_scatter: ", in.numel(),
-                 " to ", out.numel(), " elements on ", size(), " ranks");
+    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
+                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
     check_reducible(in);
     Operation operation = describe(Collective::kReduceScatter, std::move(out), std::move(in));
     operation.elements /= size();
@@ -100,8 +108,9 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(), "all_gather: ", in.numel(), " to ",
-                 out.numel(), " elements on ", size(), " ranks");
+    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(),
+                 "all_gather: ", in.numel(), " to ", out.numel(), " elements on ", size(),
+                 " ranks");
     return issue(describe(Collective::kAllGather, std::move(out), std::move(in)));
   }
 
@@ -131,13 +140,14 @@ class SharedMemoryCommunicator final : public Communicator {
 
  private:
   static void check_reducible(const at::Tensor& tensor) {
-    DTRAIN_CHECK(at::isFloatingType(tensor.scalar_type()) || tensor.scalar_type() == at::kLong, "tensors of ",
-                 c10::toString(tensor.scalar_type()), " cannot be reduced");
+    DTRAIN_CHECK(at::isFloatingType(tensor.scalar_type()) || tensor.scalar_type() == at::kLong,
+                 "tensors of ", c10::toString(tensor.scalar_type()), " cannot be reduced");
   }
 
   static std::byte* bytes_of(const at::Tensor& tensor) {
     DTRAIN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
-                 "shared memory transfers contiguous host tensors; this one is on ", tensor.device().str());
+                 "shared memory transfers contiguous host tensors; this one is on ",
+                 tensor.device().str());
     return static_cast<std::byte*>(tensor.data_ptr());
   }
 
@@ -169,7 +179,8 @@ class SharedMemoryCommunicator final : public Communicator {
   Work issue(Operation operation) {
     operation.counted = meter_.counts();
     const bool is_short = operation.pieces() == 1 && operation.what.bytes <= kCallersBytes;
-    if (!is_short || handed_over_.load(std::memory_order_acquire) > 0) return hand_over(std::move(operation));
+    if (!is_short || handed_over_.load(std::memory_order_acquire) > 0)
+      return hand_over(std::move(operation));
     try {
       check();
       while (must_wait(operation)) finish_oldest();
@@ -184,13 +195,17 @@ class SharedMemoryCommunicator final : public Communicator {
     return Work([this, number] { finish_through(number); });
   }
 
-  // Whether posting has to wait for short operations: for room, or because they change what the operation reads.
+  // Whether posting has to wait for short operations: for room, or because they change what the
+  // operation reads.
   bool must_wait(const Operation& next) const {
-    const uint64_t posted = posted_.load(std::memory_order_relaxed), done = done_.load(std::memory_order_relaxed);
+    const uint64_t posted = posted_.load(std::memory_order_relaxed),
+                   done = done_.load(std::memory_order_relaxed);
     if (posted - done == SharedBoard::kSlots) return true;
     for (uint64_t number = done + 1; number <= posted; ++number) {
       const Operation& before = begun_[number % SharedBoard::kSlots];
-      if (next.from < before.to + before.bytes_out(size()) && before.to < next.from + next.what.bytes) return true;
+      if (next.from < before.to + before.bytes_out(size()) &&
+          before.to < next.from + next.what.bytes)
+        return true;
     }
     return false;
   }
@@ -211,7 +226,8 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   }
 
-  // To the thread, or to the caller if it waits before the thread has begun: it has nothing better to do.
+  // To the thread, or to the caller if it waits before the thread has begun: it has nothing better
+  // to do.
   Work hand_over(Operation operation) {
     const auto item = std::make_shared<HandedOver>();
     item->operation = std::move(operation);
@@ -272,7 +288,8 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   void count(const Operation& operation, trace::Time began) {
-    if (operation.counted) meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
+    if (operation.counted)
+      meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
   }
 
   void fail(std::string_view reason) noexcept {
@@ -303,7 +320,8 @@ class SharedMemoryCommunicator final : public Communicator {
     board_.wait_for_posts(number, patience);
     if (o.in_place()) {
       if (o.what.kind == Collective::kBroadcast) {
-        if (o.what.root != rank()) std::memcpy(o.to, o.parts.of(o.what.root), static_cast<size_t>(o.what.bytes));
+        if (o.what.root != rank())
+          std::memcpy(o.to, o.parts.of(o.what.root), static_cast<size_t>(o.what.bytes));
       } else {
         reduce_slice(o);
       }
@@ -323,8 +341,10 @@ class SharedMemoryCommunicator final : public Communicator {
     switch (o.what.kind) {
       case Collective::kAllReduce:
       case Collective::kReduceScatter: {
-        const int64_t offset = o.what.kind == Collective::kReduceScatter ? rank() * count * o.width : 0;
-        for (int r = 0; r < size(); ++r) by_rank_[static_cast<size_t>(r)] = board_.data(r, number) + offset;
+        const int64_t offset =
+            o.what.kind == Collective::kReduceScatter ? rank() * count * o.width : 0;
+        for (int r = 0; r < size(); ++r)
+          by_rank_[static_cast<size_t>(r)] = board_.data(r, number) + offset;
         return reduce_in_rank_order(o.what.dtype, o.what.op, by_rank_, to, count);
       }
       case Collective::kAllGather:
@@ -341,7 +361,8 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   }
 
-  // Sums this rank's slice of a tensor of the arena and writes the sum to all ranks, block by block.
+  // Sums this rank's slice of a tensor of the arena and writes the sum to all ranks, block
+  // by block.
   void reduce_slice(const Operation& o) {
     constexpr int64_t kLine = 64;  // of the cache: no two ranks write the same one
     const int64_t lines = (o.what.bytes + kLine - 1) / kLine;
@@ -363,10 +384,11 @@ class SharedMemoryCommunicator final : public Communicator {
   SharedArena arena_;
   Patience caller_, of_thread_;
 
-  // Held by whoever works on the board, the caller or the thread. While nothing is handed over, the thread does not,
-  // and the caller needs no lock.
+  // Held by whoever works on the board, the caller or the thread. While nothing is handed over, the
+  // thread does not, and the caller needs no lock.
   std::mutex mutex_;
-  // Short operations. None is posted while others are in the hands of the thread, so all of them come before those.
+  // Short operations. None is posted while others are in the hands of the thread, so all of them
+  // come before those.
   std::array<Operation, SharedBoard::kSlots> begun_;
   std::atomic<uint64_t> posted_ = 0, done_ = 0;
   // The others.
@@ -380,7 +402,8 @@ class SharedMemoryCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_shared_memory_communicator(Communicator& host, const SharedMemoryOptions& options) {
+std::unique_ptr<Communicator> make_shared_memory_communicator(Communicator& host,
+                                                              const SharedMemoryOptions& options) {
   return std::make_unique<SharedMemoryCommunicator>(host, options);
 }
 

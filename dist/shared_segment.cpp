@@ -61,12 +61,14 @@ Offer identified(const FileDescriptor& file, const std::string& path) {
 // Removes the files whose makers were killed before they could: nobody holds their locks.
 void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code ended;
-  for (std::filesystem::directory_iterator entry(folder, ended), end; !ended && entry != end; entry.increment(ended)) {
+  for (std::filesystem::directory_iterator entry(folder, ended), end; !ended && entry != end;
+       entry.increment(ended)) {
     if (!entry->path().filename().string().starts_with(kPrefix)) continue;
     FileDescriptor file;
     struct stat info {};
     if (file.open(entry->path(), O_RDWR | O_NOFOLLOW | O_NONBLOCK) != 0) continue;
-    if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) continue;
+    if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid())
+      continue;
     if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());
   }
 }
@@ -76,10 +78,12 @@ int make_locked(const std::string& path, FileDescriptor& file) {
   if (const int error = file.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600)) return error;
   struct stat info {};
   if (::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &info) != 0) return errno;
-  return info.st_nlink == 0 ? EAGAIN : 0;  // another job took it for a leftover before it was locked
+  return info.st_nlink == 0 ? EAGAIN
+                            : 0;  // another job took it for a leftover before it was locked
 }
 
-// A file of no size. Only this process has it: nobody else can open it but by the path in the offer.
+// A file of no size. Only this process has it: nobody else can open it but by the path in
+// the offer.
 Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& file) {
   Offer failed;
   if (memfd) {
@@ -99,8 +103,8 @@ Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& 
 }
 
 // Opens what rank 0 offers, takes this rank's pages, and maps the whole.
-Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t own_bytes, int64_t bytes,
-                 std::byte*& base) {
+Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t own_bytes,
+                 int64_t bytes, std::byte*& base) {
   const auto failed = [](const char* operation, int error) {
     Outcome outcome{.error = error};
     std::strncpy(outcome.operation, operation, sizeof outcome.operation - 1);
@@ -118,19 +122,23 @@ Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t
   }
   if (take_pages) {
     int error = EINTR;
-    while (error == EINTR) error = ::posix_fallocate(file.get(), own_begin, own_bytes);  // enlarges the file, too
+    while (error == EINTR)
+      error = ::posix_fallocate(file.get(), own_begin, own_bytes);  // enlarges the file, too
     if (error) return failed("take room in", error);
   } else if (::ftruncate(file.get(), bytes) != 0) {
     return failed("enlarge", errno);
   }
-  void* mapped = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* mapped = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        file.get(), 0);
   if (mapped == MAP_FAILED) return failed("map", errno);
-  ::madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // where the system allows it for shared memory
+  ::madvise(mapped, static_cast<size_t>(bytes),
+            MADV_HUGEPAGE);  // where the system allows it for shared memory
   base = static_cast<std::byte*>(mapped);
   return {};
 }
 
-Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool memfd, int64_t stride) {
+Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool memfd,
+                int64_t stride) {
   const int64_t bytes = stride * comm.size();
   FileDescriptor file;
   Offer offer;
@@ -145,7 +153,8 @@ Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool mem
     if (outcome.error == 0) continue;
     result.failure =
         str("rank ", options.name_of(static_cast<int>(rank)), " cannot ", outcome.operation, " ",
-            memfd ? str("the memory file of rank ", options.name_of(0)) : str("a file in ", options.folder.string()),
+            memfd ? str("the memory file of rank ", options.name_of(0))
+                  : str("a file in ", options.folder.string()),
             ": ", std::strerror(outcome.error));
     result.no_room = outcome.error == ENOSPC;
     break;
@@ -162,22 +171,25 @@ std::string text_of_room(const std::filesystem::path& folder) {
 
 // The least that any rank says can still be used.
 int64_t usable_memory(Communicator& comm, const std::filesystem::path& root) {
-  const int64_t mine = machine::read_usable_memory(root).value_or(std::numeric_limits<int64_t>::max());
+  const int64_t mine =
+      machine::read_usable_memory(root).value_or(std::numeric_limits<int64_t>::max());
   const std::vector<int64_t> by_rank = all_gather_object(comm, mine);
   return *std::min_element(by_rank.begin(), by_rank.end());
 }
 
 }  // namespace
 
-SharedSegment::SharedSegment(Communicator& comm, int64_t bytes, const SharedMemoryOptions& options) {
+SharedSegment::SharedSegment(Communicator& comm, int64_t bytes,
+                             const SharedMemoryOptions& options) {
   stride_ = (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
   bytes_ = stride_ * comm.size();
   const std::string wanted = str("the ", comm.size(), " ranks of this host cannot share ",
                                  human_bytes(static_cast<double>(bytes_)), " of memory: ");
   if (const int64_t usable = usable_memory(comm, options.root); usable < bytes_) {
-    throw DeviceError(str(wanted, "the host and its control group have ", human_bytes(static_cast<double>(usable)),
-                          " left. Start fewer ranks on this host, or give them more memory (docker and podman: "
-                          "--memory; Kubernetes: resources.limits.memory; Slurm: --mem)"));
+    throw DeviceError(str(
+        wanted, "the host and its control group have ", human_bytes(static_cast<double>(usable)),
+        " left. Start fewer ranks on this host, or give them more memory (docker and podman: "
+        "--memory; Kubernetes: resources.limits.memory; Slurm: --mem)"));
   }
   std::vector<std::string> failures;
   bool no_room = false;
@@ -194,9 +206,11 @@ SharedSegment::SharedSegment(Communicator& comm, int64_t bytes, const SharedMemo
   }
   const std::string needed = wanted + join(failures, "; ");
   if (!no_room) throw DeviceError(needed + ". Set dist.backend mpi, which is slower");
-  throw DeviceError(str(needed, text_of_room(options.folder), ". Give ", options.folder.string(),
-                        " room for the gradients of all ranks (docker and podman: --shm-size; Kubernetes: an emptyDir "
-                        "with medium: Memory at /dev/shm), or set dist.backend mpi, which is slower"));
+  throw DeviceError(
+      str(needed, text_of_room(options.folder), ". Give ", options.folder.string(),
+          " room for the gradients of all ranks (docker and podman: --shm-size; Kubernetes: an "
+          "emptyDir "
+          "with medium: Memory at /dev/shm), or set dist.backend mpi, which is slower"));
 }
 
 SharedSegment::~SharedSegment() { ::munmap(base_, static_cast<size_t>(bytes_)); }

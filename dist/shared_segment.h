@@ -1,18 +1,21 @@
 #pragma once
 
-// Memory that the ranks of one host share: one file in memory, in which each rank has a part of the same size, mapped
-// whole by every rank. The file has no name that outlives the start: it is a memfd that the others open through
-// /proc/PID/fd, or, where a process may not look into another one (other pid namespaces, hidepid), a file in /dev/shm
-// that is removed as soon as all ranks have mapped it. So nothing is left when ranks are killed.
+// Memory that the ranks of one host share: one file in memory, in which each rank has a part of the
+// same size, mapped whole by every rank. The file has no name that outlives the start: it is a
+// memfd that the others open through /proc/PID/fd, or, where a process may not look into another
+// one (other pid namespaces, hidepid), a file in /dev/shm that is removed as soon as all ranks have
+// mapped it. So nothing is left when ranks are killed.
 //
-// Pages of a memfd come when they are touched, like those of other memory. /dev/shm may be smaller than what is mapped,
-// which would be a SIGBUS much later: there each rank takes its pages at once. The file holds a lock while it has a
-// name, so that one whose maker was killed in between is known as a leftover, and removed by the next one.
+// Pages of a memfd come when they are touched, like those of other memory. /dev/shm may be smaller
+// than what is mapped, which would be a SIGBUS much later: there each rank takes its pages at once.
+// The file holds a lock while it has a name, so that one whose maker was killed in between is known
+// as a leftover, and removed by the next one.
 //
-// Memory that the host or its control group does not have would end a process much later, too: it is compared with what
-// can be used now.
+// Memory that the host or its control group does not have would end a process much later, too: it
+// is compared with what can be used now.
 //
-// Errors: DeviceError on every rank if it fails on any. Thread-safety: none needed; it does not change.
+// Errors: DeviceError on every rank if it fails on any. Thread-safety: none needed; it does
+// not change.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +30,11 @@ namespace dtrain::dist {
 struct SharedMemoryOptions {
   bool memfd = true;                          // false: only the file below, for tests
   std::filesystem::path folder = "/dev/shm";  // of the file; empty: only a memfd
-  std::filesystem::path root = "/";           // of the files of Linux that tell the memory that can be used, for tests
-  std::vector<int> names = {};                // the ranks, as messages call them; empty: by their own numbers
-  bool beside_compute = false;  // who waits is a thread beside others that compute, and leaves them its core sooner
+  std::filesystem::path root =
+      "/";  // of the files of Linux that tell the memory that can be used, for tests
+  std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
+  bool beside_compute =
+      false;  // who waits is a thread beside others that compute, and leaves them its core sooner
 
   int name_of(int rank) const { return names.empty() ? rank : names[static_cast<size_t>(rank)]; }
 };

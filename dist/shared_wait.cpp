@@ -10,7 +10,8 @@
 namespace dtrain::dist {
 namespace {
 
-static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4, "a futex is 4 bytes");
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4,
+              "a futex is 4 bytes");
 
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
@@ -19,7 +20,8 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 }  // namespace
 
 Patience patience_of_caller(int ranks, int cores) {
-  return ranks <= cores ? Patience{.spins = 2000, .yields = 1000} : Patience{.spins = 0, .yields = 100};
+  return ranks <= cores ? Patience{.spins = 2000, .yields = 1000}
+                        : Patience{.spins = 0, .yields = 100};
 }
 
 Patience patience_of_thread(int ranks, int cores) {
@@ -33,7 +35,8 @@ void Bell::wake() noexcept {
 
 void Bell::sleep(uint32_t seen, std::chrono::microseconds longest) noexcept {
   const timespec timeout{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(longest).count()};
-  futex(rung_, FUTEX_WAIT, seen, &timeout);  // an interrupted or expired sleep is a look at the state, as any other
+  futex(rung_, FUTEX_WAIT, seen,
+        &timeout);  // an interrupted or expired sleep is a look at the state, as any other
 }
 
 }  // namespace dtrain::dist

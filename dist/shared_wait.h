@@ -1,9 +1,10 @@
 #pragma once
 
-// How the ranks of one host wait for each other's stores to shared memory. A waiter spins, then yields its core, then
-// sleeps in the kernel (futex) until the owner of the bell rings. Each step costs more latency and less of the cores:
-// with more ranks than cores a spinning rank delays the very rank that it waits for, so there nobody spins. (Backoff
-// serves the same purpose for MPI, where nobody rings and a waiter has to poll.)
+// How the ranks of one host wait for each other's stores to shared memory. A waiter spins, then
+// yields its core, then sleeps in the kernel (futex) until the owner of the bell rings. Each step
+// costs more latency and less of the cores: with more ranks than cores a spinning rank delays the
+// very rank that it waits for, so there nobody spins. (Backoff serves the same purpose for MPI,
+// where nobody rings and a waiter has to poll.)
 //
 // Thread-safety: all methods may be called from any thread of any process that maps the bell.
 
@@ -26,16 +27,17 @@ Patience patience_of_thread(int ranks, int cores);
 // Lies in shared memory, and is all zeros at first.
 class Bell {
  public:
-  // For the rank that has just made a store (release) that others may wait for. It may miss a rank that is just about
-  // to sleep and does not see the store yet. A fence between the two would prevent that, and every small operation
-  // would wait for it; instead, the first sleep of a wait is short.
+  // For the rank that has just made a store (release) that others may wait for. It may miss a rank
+  // that is just about to sleep and does not see the store yet. A fence between the two would
+  // prevent that, and every small operation would wait for it; instead, the first sleep of a wait
+  // is short.
   void ring() noexcept {
     if (waiters_.load(std::memory_order_relaxed) != 0) wake();
   }
   void wake() noexcept;  // every sleeper, whether or not there is one
 
-  // Returns when reached() is true, which a store before ring() makes it. While it is not, stop() is called from time
-  // to time, at least once per `kInterval`; what it throws ends the wait.
+  // Returns when reached() is true, which a store before ring() makes it. While it is not, stop()
+  // is called from time to time, at least once per `kInterval`; what it throws ends the wait.
   template <typename Reached, typename Stop>
   void wait_until(const Patience& patience, Reached reached, Stop stop) {
     for (int i = 0; i < patience.spins; ++i) {

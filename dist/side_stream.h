@@ -1,8 +1,9 @@
 #pragma once
 
-// A high-priority stream beside the caller's current one, so that transfers run while the caller computes. Events on
-// the device order the two; the host waits for nothing. On the CPU, where work is done when the call returns, there is
-// no stream and no event. Thread-safety: all methods may be called from any thread, as CUDA's own.
+// A high-priority stream beside the caller's current one, so that transfers run while the caller
+// computes. Events on the device order the two; the host waits for nothing. On the CPU, where work
+// is done when the call returns, there is no stream and no event. Thread-safety: all methods may be
+// called from any thread, as CUDA's own.
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -14,13 +15,15 @@
 
 namespace dtrain::dist {
 
-// A point in a stream's work that other streams, or the host, can wait for. An empty one (CPU) has passed already.
+// A point in a stream's work that other streams, or the host, can wait for. An empty one (CPU) has
+// passed already.
 class Mark {
  public:
   Mark() = default;
   explicit Mark(const c10::Stream& stream, bool timed = false)
       : event_(std::make_shared<c10::Event>(
-            stream.device_type(), timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT)) {
+            stream.device_type(),
+            timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT)) {
     event_->record(stream);
   }
   void order_before(const c10::Stream& stream) const {
@@ -47,21 +50,25 @@ class SideStream {
  public:
   explicit SideStream(at::Device device) : device_(device) {
     if (!device.is_cpu()) {
-      stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+      stream_ = c10::impl::VirtualGuardImpl(device.type())
+                    .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
     }
   }
   c10::Stream stream() const { return *stream_; }  // requires a GPU
 
-  // Calls `issue` with this stream as the current one. What it issues runs after everything that is in the caller's
-  // current stream. It may use only `tensors`, whose memory is not reused before this stream is done with it.
-  Mark run_after_current(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue,
-                         bool timed = false) const {
-    if (stream_) Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
+  // Calls `issue` with this stream as the current one. What it issues runs after everything that is
+  // in the caller's current stream. It may use only `tensors`, whose memory is not reused before
+  // this stream is done with it.
+  Mark run_after_current(std::initializer_list<at::Tensor> tensors,
+                         const std::function<void()>& issue, bool timed = false) const {
+    if (stream_)
+      Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
     return run(tensors, issue, timed);
   }
 
   // The same, without waiting for the current stream.
-  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue, bool timed = false) const {
+  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue,
+           bool timed = false) const {
     if (!stream_) {
       issue();
       return {};

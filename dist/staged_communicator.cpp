@@ -17,8 +17,8 @@ class StagedCommunicator final : public Communicator {
         device_(device),
         down_(device),
         up_(device),
-        // An event that is made or destroyed on a thread whose current GPU is another one opens a second context of
-        // hundreds of megabytes there.
+        // An event that is made or destroyed on a thread whose current GPU is another one opens a
+        // second context of hundreds of megabytes there.
         thread_(std::make_unique<CommThread>("staged", [device] { device::use(device); })) {}
 
   // Aborting may reach other ranks, which are not at their end yet. Only what still runs needs it.
@@ -33,12 +33,14 @@ class StagedCommunicator final : public Communicator {
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
     const at::Tensor host_in = host_like(in), host_out = host_like(out);
-    return stage(in, host_in, out, host_out, [=, this] { return host_->reduce_scatter(host_out, host_in); });
+    return stage(in, host_in, out, host_out,
+                 [=, this] { return host_->reduce_scatter(host_out, host_in); });
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
     const at::Tensor host_in = host_like(in), host_out = host_like(out);
-    return stage(in, host_in, out, host_out, [=, this] { return host_->all_gather(host_out, host_in); });
+    return stage(in, host_in, out, host_out,
+                 [=, this] { return host_->all_gather(host_out, host_in); });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
@@ -65,16 +67,18 @@ class StagedCommunicator final : public Communicator {
 
  private:
   at::Tensor host_like(const at::Tensor& tensor) const {
-    DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, "a contiguous tensor on ", device_.str(),
-                 " was expected; this one is on ", tensor.device().str());
-    return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(!device_.is_cpu()));
+    DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, "a contiguous tensor on ",
+                 device_.str(), " was expected; this one is on ", tensor.device().str());
+    return at::empty(tensor.sizes(),
+                     tensor.options().device(at::kCPU).pinned_memory(!device_.is_cpu()));
   }
 
   // in -> host_in, the operation between hosts, host_out -> out.
   Work stage(at::Tensor in, at::Tensor host_in, at::Tensor out, at::Tensor host_out,
              std::function<Work()> between_hosts) {
     const at::NoGradGuard no_grad;
-    const Mark copied_down = down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
+    const Mark copied_down =
+        down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
     auto copied_up = std::make_shared<Mark>();
     Work carried = thread_->submit([=, this, between_hosts = std::move(between_hosts)]() mutable {
       const at::NoGradGuard no_grad;
@@ -97,7 +101,8 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, at::Device device) {
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
+                                                       at::Device device) {
   return std::make_unique<StagedCommunicator>(std::move(host), device);
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// Collectives on GPU tensors through the host, for ranks that share one GPU, which NCCL refuses, or that have no NCCL.
-// Copies run on streams of their own through pinned memory, and a thread runs each operation between its two copies, so
-// that bucket k travels between hosts while bucket k + 1 is copied to the host and bucket k - 1 back to the GPU.
+// Collectives on GPU tensors through the host, for ranks that share one GPU, which NCCL refuses, or
+// that have no NCCL. Copies run on streams of their own through pinned memory, and a thread runs
+// each operation between its two copies, so that bucket k travels between hosts while bucket k + 1
+// is copied to the host and bucket k - 1 back to the GPU.
 
 #include <memory>
 
@@ -11,6 +12,7 @@
 namespace dtrain::dist {
 
 // Owns `host`. Tensors must be on `device`, which may be the CPU in tests.
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, at::Device device);
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
+                                                       at::Device device);
 
 }  // namespace dtrain::dist

@@ -15,7 +15,9 @@ namespace {
 constexpr size_t kMostNamed = 8;  // a longer list of ranks is no more useful
 
 bool is_behind(const RankState& a, const RankState& b) { return a.step < b.step; }
-bool waits_for_others(const RankState& state) { return state.leaving || state.phase == "all_reduce"; }
+bool waits_for_others(const RankState& state) {
+  return state.leaving || state.phase == "all_reduce";
+}
 
 template <typename Predicate>
 std::vector<RankState> those(std::span<const RankState> ranks, Predicate predicate) {
@@ -27,15 +29,18 @@ std::vector<RankState> those(std::span<const RankState> ranks, Predicate predica
 template <typename Describe>
 std::string list(std::span<const RankState> ranks, Describe describe) {
   std::vector<std::string> parts;
-  for (const RankState& state : ranks.first(std::min(ranks.size(), kMostNamed))) parts.push_back(describe(state));
+  for (const RankState& state : ranks.first(std::min(ranks.size(), kMostNamed)))
+    parts.push_back(describe(state));
   if (ranks.size() > kMostNamed) parts.push_back(str("and ", ranks.size() - kMostNamed, " more"));
   return join(parts, "; ");
 }
 
-std::string place(const RankState& state) { return str("phase ", state.phase, ", step ", state.step); }
+std::string place(const RankState& state) {
+  return str("phase ", state.phase, ", step ", state.step);
+}
 
-// What heard ranks do not hear although other heard ranks do: then the host is there, and not the way to it. Hosts are
-// given by their lowest rank.
+// What heard ranks do not hear although other heard ranks do: then the host is there, and not the
+// way to it. Hosts are given by their lowest rank.
 std::vector<Gap> gaps_between(std::span<const RankState> all, std::span<const RankState> heard,
                               std::span<const std::string> nodes, double settled) {
   const auto on = [&](const RankState& state, int host) {
@@ -43,7 +48,8 @@ std::vector<Gap> gaps_between(std::span<const RankState> all, std::span<const Ra
   };
   const auto hears = [&](const RankState& state, int host) {
     return !state.hears_few && all[static_cast<size_t>(host)].silent >= settled &&
-           std::none_of(state.unheard.begin(), state.unheard.end(), [&](const Gap& gap) { return gap.from == host; });
+           std::none_of(state.unheard.begin(), state.unheard.end(),
+                        [&](const Gap& gap) { return gap.from == host; });
   };
   std::vector<Gap> gaps;
   for (const RankState& state : heard) {
@@ -57,65 +63,79 @@ std::vector<Gap> gaps_between(std::span<const RankState> all, std::span<const Ra
   return gaps;
 }
 
-// Silent ranks of one host that were in the same place, and have been silent for about as long, are one part.
+// Silent ranks of one host that were in the same place, and have been silent for about as long, are
+// one part.
 std::string describe_silent(std::span<const RankState> silent, std::span<const std::string> nodes) {
   std::map<std::pair<std::string, std::string>, std::vector<RankState>> groups;
-  for (const RankState& s : silent) groups[{nodes[static_cast<size_t>(s.rank)], place(s)}].push_back(s);
+  for (const RankState& s : silent)
+    groups[{nodes[static_cast<size_t>(s.rank)], place(s)}].push_back(s);
   std::vector<std::pair<int, std::string>> parts;
   for (const auto& [key, group] : groups) {
     std::vector<int> numbers;
     for (const RankState& s : group) numbers.push_back(s.rank);
-    const auto shortest = std::min_element(group.begin(), group.end(),
-                                           [](const RankState& a, const RankState& b) { return a.silent < b.silent; });
-    parts.emplace_back(numbers.front(),
-                       str(ranks_on(numbers, nodes), numbers.size() == 1 ? " has" : " have", " sent no heartbeat for ",
-                           fixed(shortest->silent, 1), " s (last: ", key.second, ")"));
+    const auto shortest = std::min_element(
+        group.begin(), group.end(),
+        [](const RankState& a, const RankState& b) { return a.silent < b.silent; });
+    parts.emplace_back(
+        numbers.front(),
+        str(ranks_on(numbers, nodes), numbers.size() == 1 ? " has" : " have",
+            " sent no heartbeat for ", fixed(shortest->silent, 1), " s (last: ", key.second, ")"));
   }
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> texts;
-  for (const auto& part : std::span(parts).first(std::min(parts.size(), kMostNamed))) texts.push_back(part.second);
+  for (const auto& part : std::span(parts).first(std::min(parts.size(), kMostNamed)))
+    texts.push_back(part.second);
   if (parts.size() > kMostNamed) texts.push_back("and others");
   const std::string& host = nodes[static_cast<size_t>(silent.front().rank)];
-  return join(texts, "; ") + (several_hosts(nodes) ? str(". The host is down or unreachable (`ssh ", host,
-                                                         " true` tells), its processes are stopped, or it is swapping")
-                                                   : ". Its process is stopped, or the machine is swapping");
+  return join(texts, "; ") +
+         (several_hosts(nodes) ? str(". The host is down or unreachable (`ssh ", host,
+                                     " true` tells), its processes are stopped, or it is swapping")
+                               : ". Its process is stopped, or the machine is swapping");
 }
 
 }  // namespace
 
-std::optional<std::string> describe_stall(std::span<const RankState> ranks, std::span<const std::string> nodes,
-                                          double timeout, double silence, double settled) {
+std::optional<std::string> describe_stall(std::span<const RankState> ranks,
+                                          std::span<const std::string> nodes, double timeout,
+                                          double silence, double settled) {
   const auto present = those(ranks, [](const RankState& state) { return !state.leaving; });
   if (present.empty()) return std::nullopt;
-  if (std::any_of(ranks.begin(), ranks.end(), [&](const RankState& s) { return s.stalled < timeout; }))
+  if (std::any_of(ranks.begin(), ranks.end(),
+                  [&](const RankState& s) { return s.stalled < timeout; }))
     return std::nullopt;
 
   const auto heard = those(present, [&](const RankState& s) { return s.silent < silence; });
   if (const std::vector<Gap> gaps = gaps_between(ranks, heard, nodes, settled); !gaps.empty()) {
-    return str("no rank has made progress for ", fixed(timeout, 1), " s: ", describe_gaps(gaps, nodes));
+    return str("no rank has made progress for ", fixed(timeout, 1),
+               " s: ", describe_gaps(gaps, nodes));
   }
   const auto silent = those(present, [&](const RankState& s) { return s.silent >= silence; });
   if (!silent.empty()) return describe_silent(silent, nodes);
-  if (const auto stuck = those(present, [](const RankState& s) { return !waits_for_others(s); }); !stuck.empty()) {
-    // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in any phase of a later
-    // step. So the cause is in the earliest step.
+  if (const auto stuck = those(present, [](const RankState& s) { return !waits_for_others(s); });
+      !stuck.empty()) {
+    // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in
+    // any phase of a later step. So the cause is in the earliest step.
     const int64_t first = std::min_element(stuck.begin(), stuck.end(), is_behind)->step;
     return list(those(stuck, [first](const RankState& s) { return s.step == first; }),
                 [nodes](const RankState& s) {
-                  return str(ranks_on({s.rank}, nodes), " has made no progress for ", fixed(s.stalled, 1), " s in ",
-                             place(s));
+                  return str(ranks_on({s.rank}, nodes), " has made no progress for ",
+                             fixed(s.stalled, 1), " s in ", place(s));
                 }) +
            ". If it is only slow, set a larger dist.timeout";
   }
   const auto last = std::min_element(present.begin(), present.end(), is_behind);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
-  return str("all ranks have waited for each other in collectives for ", fixed(timeout, 1), " s; furthest behind: ",
-             list(behind, [nodes](const RankState& s) { return str(ranks_on({s.rank}, nodes), " (", place(s), ")"); }),
+  return str("all ranks have waited for each other in collectives for ", fixed(timeout, 1),
+             " s; furthest behind: ",
+             list(behind,
+                  [nodes](const RankState& s) {
+                    return str(ranks_on({s.rank}, nodes), " (", place(s), ")");
+                  }),
              ". The network is down, or the ranks are not at the same operation");
 }
 
-StallDetector::StallDetector(int rank, std::vector<std::string> nodes, double timeout, double longest_interval,
-                             const Clock& clock)
+StallDetector::StallDetector(int rank, std::vector<std::string> nodes, double timeout,
+                             double longest_interval, const Clock& clock)
     : rank_(rank),
       nodes_(std::move(nodes)),
       timeout_(timeout),
@@ -145,7 +165,8 @@ double StallDetector::update(uint64_t progress, const char* phase, int64_t step)
   return now_;
 }
 
-void StallDetector::note_unheard(const std::function<bool(int rank, double seconds)>& packets_since) {
+void StallDetector::note_unheard(
+    const std::function<bool(int rank, double seconds)>& packets_since) {
   Heartbeat& own = reports_[static_cast<size_t>(rank_)].heartbeat;
   own.unheard = 0;
   for (const std::vector<int>& host : other_hosts_) {
@@ -158,7 +179,8 @@ void StallDetector::note_unheard(const std::function<bool(int rank, double secon
     if (left || least < silence()) continue;
     if (own.unheard < std::ssize(own.unheard_ranks)) {
       own.unheard_ranks[own.unheard] = host.front();
-      // Until the host was cut off it may have answered the last heartbeats of this rank, which are a period apart.
+      // Until the host was cut off it may have answered the last heartbeats of this rank, which are
+      // a period apart.
       own.packets[own.unheard] = packets_since(host.front(), least - 2 * longest_interval_) ? 1 : 0;
     }
     ++own.unheard;
@@ -172,7 +194,8 @@ void StallDetector::receive(int from, const Heartbeat& heartbeat) {
 }
 
 bool StallDetector::all_left() const {
-  return std::all_of(reports_.begin(), reports_.end(), [](const Report& r) { return r.heartbeat.leaving != 0; });
+  return std::all_of(reports_.begin(), reports_.end(),
+                     [](const Report& r) { return r.heartbeat.leaving != 0; });
 }
 
 std::optional<std::string> StallDetector::judge() const {
@@ -180,20 +203,26 @@ std::optional<std::string> StallDetector::judge() const {
   for (const auto& [heartbeat, when] : reports_) {
     const auto rank = static_cast<int>(states.size());
     const double silent = this->silent(states.size());
-    // A rank that still sends heartbeats may have moved since the last one: only the next one can tell. A rank that
-    // leaves sends no more of them.
-    const double stalled = heartbeat.stalled + (silent >= silence() || heartbeat.leaving != 0 ? silent : 0);
-    states.push_back({rank, silent, stalled, heartbeat.phase, heartbeat.step, heartbeat.leaving != 0});
-    const auto listed = std::min<size_t>(static_cast<size_t>(heartbeat.unheard), std::size(heartbeat.unheard_ranks));
+    // A rank that still sends heartbeats may have moved since the last one: only the next one can
+    // tell. A rank that leaves sends no more of them.
+    const double stalled =
+        heartbeat.stalled + (silent >= silence() || heartbeat.leaving != 0 ? silent : 0);
+    states.push_back(
+        {rank, silent, stalled, heartbeat.phase, heartbeat.step, heartbeat.leaving != 0});
+    const auto listed = std::min<size_t>(static_cast<size_t>(heartbeat.unheard),
+                                         std::size(heartbeat.unheard_ranks));
     for (size_t i = 0; i < listed; ++i) {
-      states.back().unheard.push_back({rank, heartbeat.unheard_ranks[i], heartbeat.packets[i] != 0});
+      states.back().unheard.push_back(
+          {rank, heartbeat.unheard_ranks[i], heartbeat.packets[i] != 0});
     }
     states.back().hears_few = heartbeat.unheard > static_cast<int>(listed);
   }
-  const bool lowest_alive = std::all_of(states.begin(), states.begin() + rank_,
-                                        [&](const RankState& s) { return s.silent >= silence() || s.leaving; });
+  const bool lowest_alive =
+      std::all_of(states.begin(), states.begin() + rank_,
+                  [&](const RankState& s) { return s.silent >= silence() || s.leaving; });
   const double patience = lowest_alive ? 0 : 2 + 2 * longest_interval_;
-  return describe_stall(states, nodes_, timeout_ + patience, silence(), silence() + 2 * longest_interval_);
+  return describe_stall(states, nodes_, timeout_ + patience, silence(),
+                        silence() + 2 * longest_interval_);
 }
 
 }  // namespace dtrain::dist

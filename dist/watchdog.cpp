@@ -42,7 +42,9 @@ class Channel {
     Outgoing& out = out_[static_cast<size_t>(to)];
     if (!sent(out)) return false;
     out.heartbeat = heartbeat;
-    check_mpi(MPI_Isend(&out.heartbeat, sizeof out.heartbeat, MPI_BYTE, to, kTag, comm_, &out.request), "MPI_Isend");
+    check_mpi(
+        MPI_Isend(&out.heartbeat, sizeof out.heartbeat, MPI_BYTE, to, kTag, comm_, &out.request),
+        "MPI_Isend");
     return true;
   }
 
@@ -82,7 +84,8 @@ class Channel {
   }
 
   void expect() {
-    check_mpi(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_, &incoming_request_),
+    check_mpi(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_,
+                        &incoming_request_),
               "MPI_Irecv");
   }
 
@@ -103,7 +106,8 @@ std::vector<std::string> nodes_of(const World& world) {
 
 class Watchdog::Impl {
  public:
-  Impl(const World& world, double timeout, std::function<void(const std::string&)> on_stall, const Clock& clock)
+  Impl(const World& world, double timeout, std::function<void(const std::string&)> on_stall,
+       const Clock& clock)
       : rank_(world.rank),
         size_(world.size),
         period_(std::min(timeout / 10, 30.0)),
@@ -171,15 +175,18 @@ class Watchdog::Impl {
     double next_heartbeat = 0;
     bool said_goodbye = false;
     for (Order order = Order::kWatch; order != Order::kQuit; order = wait(order)) {
-      const uint64_t progress = progress_.load(std::memory_order_acquire);  // first: it publishes phase and step
-      const double now =
-          detector_.update(progress, phase_.load(std::memory_order_relaxed), step_.load(std::memory_order_relaxed));
-      channel_->receive([&](int from, const Heartbeat& heartbeat) { detector_.receive(from, heartbeat); });
+      const uint64_t progress =
+          progress_.load(std::memory_order_acquire);  // first: it publishes phase and step
+      const double now = detector_.update(progress, phase_.load(std::memory_order_relaxed),
+                                          step_.load(std::memory_order_relaxed));
+      channel_->receive(
+          [&](int from, const Heartbeat& heartbeat) { detector_.receive(from, heartbeat); });
       if (order == Order::kLeave && !said_goodbye) {
         detector_.leave();
         said_goodbye = say_goodbye();
       } else if (now >= next_heartbeat && !said_goodbye) {
-        detector_.note_unheard([this](int rank, double seconds) { return packets_since(rank, seconds); });
+        detector_.note_unheard(
+            [this](int rank, double seconds) { return packets_since(rank, seconds); });
         for_others([this](int to) { channel_->send(to, detector_.own()); });
         next_heartbeat = now + period_;
       }
@@ -207,8 +214,8 @@ class Watchdog::Impl {
       return std::nullopt;
     } catch (const std::exception& error) {
       const Heartbeat& own = detector_.own();
-      return str("rank ", rank_, " has made no progress for ", fixed(own.stalled, 1), " s in phase ", own.phase,
-                 ", step ", own.step, ": ", error.what());
+      return str("rank ", rank_, " has made no progress for ", fixed(own.stalled, 1),
+                 " s in phase ", own.phase, ", step ", own.step, ": ", error.what());
     }
   }
 
@@ -261,8 +268,8 @@ class Watchdog::Impl {
   std::thread thread_;
 };
 
-Watchdog::Watchdog(const World& world, double timeout_seconds, std::function<void(const std::string&)> on_stall,
-                   const Clock& clock) {
+Watchdog::Watchdog(const World& world, double timeout_seconds,
+                   std::function<void(const std::string&)> on_stall, const Clock& clock) {
   DTRAIN_CHECK(timeout_seconds > 0, "timeout ", timeout_seconds);
   impl_ = std::make_unique<Impl>(world, timeout_seconds, std::move(on_stall), clock);
 }

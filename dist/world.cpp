@@ -37,20 +37,25 @@ int number(const char* name, int fallback) {
 bool under_mpirun() { return is_set("OMPI_COMM_WORLD_RANK"); }
 bool under_srun() { return is_set("SLURM_STEP_ID") && !under_mpirun(); }
 
-// Tasks of the srun step that started this process; 1 outside of srun. The shell of salloc or a batch script has
-// SLURM_NTASKS too, but no step; a single process there is intended.
-int tasks_of_step() { return under_srun() ? number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1)) : 1; }
+// Tasks of the srun step that started this process; 1 outside of srun. The shell of salloc or a
+// batch script has SLURM_NTASKS too, but no step; a single process there is intended.
+int tasks_of_step() {
+  return under_srun() ? number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1)) : 1;
+}
 
 [[noreturn]] void refuse_singletons(int tasks) {
   throw UsageError(
-      str("srun started ", tasks, " tasks, but MPI sees one process: without PMIx each task would train alone. ",
-          "Start with `srun --mpi=pmix dtrain ...` (`srun --mpi=list` shows what this Slurm has) or, in the "
+      str("srun started ", tasks,
+          " tasks, but MPI sees one process: without PMIx each task would train alone. ",
+          "Start with `srun --mpi=pmix dtrain ...` (`srun --mpi=list` shows what this Slurm has) "
+          "or, in the "
           "allocation, with `mpirun -np ",
           tasks, " dtrain ...`"));
 }
 
-// Open MPI without Slurm support ends any process that sees SLURM_NODELIST and no PMIx, even one that is meant to run
-// alone (in a batch script, an salloc shell, `srun -n 1`). Such a process initializes MPI without that variable.
+// Open MPI without Slurm support ends any process that sees SLURM_NODELIST and no PMIx, even one
+// that is meant to run alone (in a batch script, an salloc shell, `srun -n 1`). Such a process
+// initializes MPI without that variable.
 class HiddenNodeList {
  public:
   HiddenNodeList() {
@@ -68,8 +73,9 @@ class HiddenNodeList {
   std::string value_;
 };
 
-// What Open MPI reads from the environment while it is initialized, where the user has not set it. Afterwards the
-// environment is the user's again: `dtrain doctor` shows it, and other programs that are started see it.
+// What Open MPI reads from the environment while it is initialized, where the user has not set it.
+// Afterwards the environment is the user's again: `dtrain doctor` shows it, and other programs that
+// are started see it.
 class MpiVariables {
  public:
   MpiVariables() = default;
@@ -89,18 +95,20 @@ class MpiVariables {
   std::vector<const char*> set_;
 };
 
-// Before ranks are known, the first rank of each host speaks for it, with its name where rank 0 is elsewhere.
+// Before ranks are known, the first rank of each host speaks for it, with its name where rank 0
+// is elsewhere.
 std::string on_other_hosts(const std::string& message) {
   return launcher_rank_hint() == 0 ? message : str("on host ", host_name(), ": ", message);
 }
 
-// Open MPI listens on all interfaces for ranks of other hosts, also where there are none; and for a process without
-// mpirun it starts a daemon, which listens too.
+// Open MPI listens on all interfaces for ranks of other hosts, also where there are none; and for a
+// process without mpirun it starts a daemon, which listens too.
 void listen_to_nobody_else(MpiVariables& variables) {
   const int here = number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
   if (!under_mpirun() && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) {
     variables.set("OMPI_MCA_ess_singleton_isolated", "1");
-    // Lone processes share the folder of their session by name: one that ends removes what another one begins in.
+    // Lone processes share the folder of their session by name: one that ends removes what another
+    // one begins in.
     variables.set("OMPI_MCA_orte_create_session_dirs", "0");
     variables.set("OMPI_MCA_btl", "self");
   } else if (here > 0 && here == number("OMPI_COMM_WORLD_SIZE", 0)) {
@@ -109,11 +117,14 @@ void listen_to_nobody_else(MpiVariables& variables) {
 }
 
 void prepare_for_mpi(MpiVariables& variables) {
-  // Up to 25 MB, copying through shared memory is faster than the kernel's copy, which containers forbid.
+  // Up to 25 MB, copying through shared memory is faster than the kernel's copy, which
+  // containers forbid.
   variables.set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   const char* folder = std::getenv("TMPDIR");
-  const MpiRoom room = mpi_room(folder && *folder ? folder : "/tmp", number("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
-  if (const std::string missing = missing_for_mpi(room); !missing.empty()) throw UsageError(missing);
+  const MpiRoom room =
+      mpi_room(folder && *folder ? folder : "/tmp", number("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
+  if (const std::string missing = missing_for_mpi(room); !missing.empty())
+    throw UsageError(missing);
   if (const std::string why = no_shared_memory(room); !why.empty()) {
     // Otherwise Open MPI finds that out by itself, and prints a page about it.
     // Without "ofi" it would try that on this host alone, and fail to agree with the others.
@@ -133,8 +144,9 @@ void initialize_mpi(int* argc, char*** argv) {
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
     throw CommError(str("this MPI supports thread level ", provided,
-                        ", but dtrain calls it from several threads: it needs ", "MPI_THREAD_MULTIPLE (",
-                        int{MPI_THREAD_MULTIPLE}, "). Use an MPI that was built with threads"));
+                        ", but dtrain calls it from several threads: it needs ",
+                        "MPI_THREAD_MULTIPLE (", int{MPI_THREAD_MULTIPLE},
+                        "). Use an MPI that was built with threads"));
   }
 }
 
@@ -143,14 +155,16 @@ void meet_others(World& world) {
   const std::set<std::string> own = own_addresses();
   std::vector<Peer> peers;
   try {
-    peers = shake_hands({world.node, {own.begin(), own.end()}}, world.rank, world.size, kMostSecondsToMeet);
+    peers = shake_hands({world.node, {own.begin(), own.end()}}, world.rank, world.size,
+                        kMostSecondsToMeet);
   } catch (const CommError& error) {  // no rank can wait for the others any more
     log::set_rank(world.rank, world.size, world.node);
     log::error(error.what());
     abort_job(error.exit_code());
   }
   for (Peer& peer : peers) {
-    std::erase_if(peer.addresses, [&](const std::string& address) { return own.contains(address); });
+    std::erase_if(peer.addresses,
+                  [&](const std::string& address) { return own.contains(address); });
     world.nodes.push_back(std::move(peer.node));
     world.addresses.push_back(std::move(peer.addresses));
   }
@@ -167,8 +181,9 @@ World find_world() {
   meet_others(world);
 
   MPI_Comm host = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL, &host),
-            "MPI_Comm_split_type");
+  check_mpi(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL, &host),
+      "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(host, &world.local_rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(host, &world.local_size), "MPI_Comm_size");
   world.host = world.rank;
@@ -199,7 +214,9 @@ int launcher_local_rank_hint() {
   return under_srun() ? number("SLURM_LOCALID", 0) : launcher_rank_hint();
 }
 
-int launcher_size_hint() { return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step(); }
+int launcher_size_hint() {
+  return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step();
+}
 
 std::string library_variable(const char* name) {
   const char* value = std::getenv(name);
@@ -236,7 +253,8 @@ int MpiSession::close(int exit_code) {
   DTRAIN_CHECK(open_, "close() is called once");
   int agreed = exit_code;
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(&exit_code, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
+  check_mpi(MPI_Iallreduce(&exit_code, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request),
+            "MPI_Iallreduce");
   Backoff backoff;  // rank 0 may still be writing files, and needs its cores for that
   for (int done = 0; !done;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");

@@ -1,7 +1,8 @@
 #pragma once
 
-// A file that grows by whole records. A record that does not fit (a full disk) is cut off again, so that what is in the
-// file stays readable. The first failure is logged, and later records are still tried.
+// A file that grows by whole records. A record that does not fit (a full disk) is cut off again, so
+// that what is in the file stays readable. The first failure is logged, and later records are
+// still tried.
 
 #include <filesystem>
 #include <string_view>
@@ -12,7 +13,8 @@ namespace dtrain::monitoring {
 
 class AppendFile {
  public:
-  explicit AppendFile(const std::filesystem::path& path);  // creates the file if needed; a failure is only logged
+  explicit AppendFile(
+      const std::filesystem::path& path);  // creates the file if needed; a failure is only logged
 
   bool append(std::string_view record) noexcept;  // false: not written
 

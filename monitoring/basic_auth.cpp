@@ -27,8 +27,9 @@ constexpr size_t kLongestLine = 1024;
   throw ConfigError(str("metrics.auth_file: ", file.string(), " ", problem));
 }
 
-// As ssh sees its keys: a file of this user is for this user alone. One of somebody else may be readable by a group,
-// because this process must have been put into it: so Kubernetes mounts a Secret for a user that is not root.
+// As ssh sees its keys: a file of this user is for this user alone. One of somebody else may be
+// readable by a group, because this process must have been put into it: so Kubernetes mounts a
+// Secret for a user that is not root.
 constexpr mode_t kNotOfOwn = S_IRWXG | S_IRWXO, kNotOfOther = S_IWGRP | S_IXGRP | S_IRWXO;
 
 // The text of a regular file that no others can read, cut where it is certainly too long.
@@ -44,24 +45,27 @@ std::string read_private(const std::filesystem::path& file) {
   if ((status.st_mode & (own ? kNotOfOwn : kNotOfOther)) != 0) {
     std::array<char, 8> mode{};
     std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(status.st_mode & 07777));
-    refuse(file, own ? str("has mode ", mode.data(),
-                           ", and others than its owner must not read a password. Run chmod 600 on it")
-                     : str("has mode ", mode.data(),
-                           ", and others than its owner and its group must not read a password. Give it mode 0440 (a "
-                           "Secret of Kubernetes: defaultMode: 0400)"));
+    refuse(file,
+           own ? str("has mode ", mode.data(),
+                     ", and others than its owner must not read a password. Run chmod 600 on it")
+               : str("has mode ", mode.data(),
+                     ", and others than its owner and its group must not read a password. Give it "
+                     "mode 0440 (a "
+                     "Secret of Kubernetes: defaultMode: 0400)"));
   }
   std::string text(std::min(static_cast<size_t>(status.st_size), kLongestLine + 2), '\0');
   if (const int code = fd.read_all(std::as_writable_bytes(std::span(text)))) {
-    refuse(file, str("cannot be read: ", code == FileDescriptor::kEndOfFile ? "it changed" : std::strerror(code)));
+    refuse(file, str("cannot be read: ",
+                     code == FileDescriptor::kEndOfFile ? "it changed" : std::strerror(code)));
   }
   return text;
 }
 
 std::string base64(std::string_view text) {
   std::string encoded((text.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a zero byte
-  const int size =
-      ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()),
-                        reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  const int size = ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()),
+                                     reinterpret_cast<const unsigned char*>(text.data()),
+                                     static_cast<int>(text.size()));
   encoded.resize(static_cast<size_t>(size));
   return encoded;
 }
@@ -72,10 +76,12 @@ BasicAuth::BasicAuth(const std::filesystem::path& file) {
   std::string line = read_private(file);
   if (line.ends_with('\n')) line.pop_back();
   const size_t colon = line.find(':');
-  const bool printable = std::none_of(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  const bool printable =
+      std::none_of(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   if (!printable || line.size() > kLongestLine || colon == std::string::npos || colon == 0 ||
       colon + 1 == line.size()) {
-    refuse(file, str("must hold one line USER:PASSWORD of at most ", kLongestLine, " bytes, and nothing else"));
+    refuse(file, str("must hold one line USER:PASSWORD of at most ", kLongestLine,
+                     " bytes, and nothing else"));
   }
   token_ = base64(line);
 }

@@ -46,22 +46,28 @@ std::string time_split(const StepStats& s) {
 std::string memory(const StepStats& s) {
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
   const std::string used = fixed(s.memory_used / kGiB, 1);
-  return s.memory_total > 0 ? str(used, "/", fixed(s.memory_total / kGiB, 1), " GiB") : used + " GiB";
+  return s.memory_total > 0 ? str(used, "/", fixed(s.memory_total / kGiB, 1), " GiB")
+                            : used + " GiB";
 }
 
-// Three significant digits, since the norm of a gradient may have any size: 0.52, 0.00213, 12.3, 4.32e+03.
+// Three significant digits, since the norm of a gradient may have any size: 0.52, 0.00213,
+// 12.3, 4.32e+03.
 std::string three_digits(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
 
-std::string of(int64_t value, int64_t total) { return total > 0 ? str(value, "/", total) : str(value); }
+std::string of(int64_t value, int64_t total) {
+  return total > 0 ? str(value, "/", total) : str(value);
+}
 
-std::string value_of(const std::string& name, double value, const std::map<std::string, std::string>& units) {
+std::string value_of(const std::string& name, double value,
+                     const std::map<std::string, std::string>& units) {
   const auto unit = units.find(name);
   // More decimals of an error in the unit of the targets, such as degrees, would be noise.
-  const bool error = unit != units.end() && (unit->second == "degrees" || unit->second == "absolute error");
+  const bool error =
+      unit != units.end() && (unit->second == "degrees" || unit->second == "absolute error");
   return name + " " + fixed(value, error ? 2 : 4);
 }
 
@@ -107,14 +113,17 @@ class Bar : public Sink {
   void progress(const Progress& p) override {
     if (p.done == 0) began_ = clock_.now();
     if (!is_due()) return;
-    draw(dtrain::progress_bar(p, std::chrono::duration<double>(clock_.now() - began_).count(), terminal_columns() - 1));
+    draw(dtrain::progress_bar(p, std::chrono::duration<double>(clock_.now() - began_).count(),
+                              terminal_columns() - 1));
   }
   void state(RunState state) override {
     if (state == RunState::kFinished || state == RunState::kFailed) remove_line();
   }
 
  private:
-  bool is_due() const { return !drawn_at_ || clock_.now() - *drawn_at_ >= std::chrono::milliseconds(100); }
+  bool is_due() const {
+    return !drawn_at_ || clock_.now() - *drawn_at_ >= std::chrono::milliseconds(100);
+  }
   void draw(const std::string& line) {
     log::status(line);
     drawn_at_ = clock_.now();
@@ -138,10 +147,12 @@ class Bar : public Sink {
 }  // namespace
 
 std::string step_line(const StepStats& s) {
-  std::vector<std::string> parts = {"epoch " + of(s.epoch + 1, s.epochs), "step " + of(s.step, s.total_steps),
-                                    "loss " + fixed(s.loss, 4), "lr " + scientific(s.learning_rate, 2)};
+  std::vector<std::string> parts = {"epoch " + of(s.epoch + 1, s.epochs),
+                                    "step " + of(s.step, s.total_steps), "loss " + fixed(s.loss, 4),
+                                    "lr " + scientific(s.learning_rate, 2)};
   if (!std::isnan(s.grad_norm)) parts.push_back("gnorm " + three_digits(s.grad_norm));
-  if (!std::isnan(s.samples_per_second)) parts.push_back(fixed(s.samples_per_second, 1) + " samples/s");
+  if (!std::isnan(s.samples_per_second))
+    parts.push_back(fixed(s.samples_per_second, 1) + " samples/s");
   parts.push_back("step " + time_split(s));
   if (s.memory_used > 0) parts.push_back("mem " + memory(s));
   if (!std::isnan(s.loss_scale)) parts.push_back("scale " + fixed(s.loss_scale, 0));
@@ -162,7 +173,8 @@ std::string progress_bar(const StepStats& s, int columns) {
   const std::string head = "epoch " + of(s.epoch + 1, s.epochs);
   std::string tail = of(s.step, s.total_steps);
   if (!std::isnan(s.loss)) tail += "  loss " + fixed(s.loss, 4);
-  if (!std::isnan(s.samples_per_second)) tail += "  " + fixed(s.samples_per_second, 1) + " samples/s";
+  if (!std::isnan(s.samples_per_second))
+    tail += "  " + fixed(s.samples_per_second, 1) + " samples/s";
   if (!std::isnan(s.eta_seconds)) tail += "  eta " + human_duration(s.eta_seconds);
   return bar_line(head, s.step, s.total_steps, tail, columns);
 }

@@ -21,17 +21,21 @@ std::optional<DiskSpace> disk_space(std::filesystem::path path) {
     path = path.parent_path();
   }
   const auto block = static_cast<double>(info.f_frsize);
-  return DiskSpace{static_cast<double>(info.f_bavail) * block, static_cast<double>(info.f_blocks) * block};
+  return DiskSpace{static_cast<double>(info.f_bavail) * block,
+                   static_cast<double>(info.f_blocks) * block};
 }
 
-DiskMetrics::DiskMetrics(prometheus::Registry& registry, const std::map<std::string, std::string>& labels,
+DiskMetrics::DiskMetrics(prometheus::Registry& registry,
+                         const std::map<std::string, std::string>& labels,
                          std::filesystem::path folder, double interval) {
   const auto gauge = [&](const char* name, const char* help) {
     return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
   };
-  prometheus::Gauge* free = gauge("dtrain_disk_free_bytes", "What can still be written to the disk of the run folder");
+  prometheus::Gauge* free =
+      gauge("dtrain_disk_free_bytes", "What can still be written to the disk of the run folder");
   prometheus::Gauge* size = gauge("dtrain_disk_size_bytes", "Size of the disk of the run folder");
-  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(interval));
+  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(interval));
   thread_ = std::jthread([=, folder = std::move(folder)](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;

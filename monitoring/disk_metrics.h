@@ -1,7 +1,8 @@
 #pragma once
 
-// The dtrain_disk_* series: how full the disk of the run folder is. A separate thread asks, because a network file
-// system may take long to answer, and neither the training thread nor a scrape may wait for it.
+// The dtrain_disk_* series: how full the disk of the run folder is. A separate thread asks, because
+// a network file system may take long to answer, and neither the training thread nor a scrape may
+// wait for it.
 
 #include <filesystem>
 #include <map>
@@ -19,15 +20,15 @@ struct DiskSpace {
   double free = 0, size = 0;  // bytes: what an ordinary user may still write, and all of it
 };
 
-// Of the file system of `path` or, as long as that does not exist, of its nearest parent that does. nullopt: the system
-// does not say.
+// Of the file system of `path` or, as long as that does not exist, of its nearest parent that does.
+// nullopt: the system does not say.
 std::optional<DiskSpace> disk_space(std::filesystem::path path);
 
 class DiskMetrics {
  public:
   // Asks at once and then every `interval` seconds. The registry must live longer.
-  DiskMetrics(prometheus::Registry&, const std::map<std::string, std::string>& labels, std::filesystem::path folder,
-              double interval = 10);
+  DiskMetrics(prometheus::Registry&, const std::map<std::string, std::string>& labels,
+              std::filesystem::path folder, double interval = 10);
 
  private:
   std::jthread thread_;

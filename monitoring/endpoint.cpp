@@ -33,21 +33,23 @@ std::string host_and_port(const std::string& host, int64_t port) {
 }  // namespace
 
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
-                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who,
-                       const char* flag_of_port) {
+                       const std::optional<BasicAuth>& auth, const std::string& node,
+                       const std::string& who, const char* flag_of_port) {
   Attempt attempt = serve(bind, port, pages, auth);
   if (!attempt.server) {
-    const std::string what =
-        str(who, " cannot serve its metrics on ", host_and_port(bind, port), " (", attempt.problem, ")");
+    const std::string what = str(who, " cannot serve its metrics on ", host_and_port(bind, port),
+                                 " (", attempt.problem, ")");
     attempt = serve(bind, 0, pages, auth);
     if (!attempt.server) {
       log::warning(str(what,
-                       ". Training continues without them. Set --metrics.bind to an IP address of this machine, such "
+                       ". Training continues without them. Set --metrics.bind to an IP address of "
+                       "this machine, such "
                        "as 127.0.0.1, ::1 or 0.0.0.0"));
       return {};
     }
-    log::warning(str(what, " and uses port ", attempt.server->port(), " instead, which the targets file names. Set ",
-                     flag_of_port, " to choose another"));
+    log::warning(str(what, " and uses port ", attempt.server->port(),
+                     " instead, which the targets file names. Set ", flag_of_port,
+                     " to choose another"));
   }
   const bool everywhere = bind == "0.0.0.0" || bind == "::";
   std::string address = host_and_port(everywhere ? node : bind, attempt.server->port());

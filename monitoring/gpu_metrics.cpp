@@ -26,7 +26,8 @@ struct GpuMetrics::Series {
   void set(const char* name, const char* help, double value) {
     if (std::isnan(value)) return;
     prometheus::Gauge*& gauge = gauges[name];
-    if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+    if (gauge == nullptr)
+      gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
     gauge->Set(value);
   }
 
@@ -56,16 +57,22 @@ GpuMetrics::GpuMetrics(prometheus::Registry& registry, std::map<std::string, std
   own["gpu_uuid"] = reader.uuid();
   auto info = own;
   info["name"] = reader.name();
-  prometheus::BuildGauge().Name("dtrain_gpu_info").Help("The GPU of this rank").Register(registry).Add(info).Set(1);
+  prometheus::BuildGauge()
+      .Name("dtrain_gpu_info")
+      .Help("The GPU of this rank")
+      .Register(registry)
+      .Add(info)
+      .Set(1);
 }
 
 GpuMetrics::~GpuMetrics() = default;
 
 void GpuMetrics::update(const GpuReading& r, double seconds) {
   Series& s = *series_;
-  s.set("dtrain_gpu_utilization_ratio", "Share of time with a kernel running on the GPU", r.utilization);
-  s.set("dtrain_gpu_memory_utilization_ratio", "Share of time with GPU memory being read or written",
-        r.memory_utilization);
+  s.set("dtrain_gpu_utilization_ratio", "Share of time with a kernel running on the GPU",
+        r.utilization);
+  s.set("dtrain_gpu_memory_utilization_ratio",
+        "Share of time with GPU memory being read or written", r.memory_utilization);
   s.set("dtrain_gpu_memory_used_bytes", "GPU memory in use by all processes", r.memory_used);
   s.set("dtrain_gpu_memory_total_bytes", "GPU memory", r.memory_total);
   s.set("dtrain_gpu_power_watts", "Power drawn by the GPU", r.power);
@@ -87,7 +94,8 @@ void GpuMetrics::update(const GpuReading& r, double seconds) {
   }
 }
 
-GpuPoller::GpuPoller(std::unique_ptr<GpuReader> reader, std::unique_ptr<GpuMetrics> metrics, double interval)
+GpuPoller::GpuPoller(std::unique_ptr<GpuReader> reader, std::unique_ptr<GpuMetrics> metrics,
+                     double interval)
     : reader_(std::move(reader)),
       metrics_(std::move(metrics)),
       interval_(std::max(interval, 0.01)),
@@ -109,8 +117,9 @@ void GpuPoller::run() {
   while (true) {
     const std::optional<GpuReading> reading = reader_->read();
     if (!reading) {
-      log::warning(str("the GPU ", reader_->name(), " (", reader_->uuid(),
-                       ") no longer answers NVML, and its readings end. See `dmesg` for an Xid message"));
+      log::warning(
+          str("the GPU ", reader_->name(), " (", reader_->uuid(),
+              ") no longer answers NVML, and its readings end. See `dmesg` for an Xid message"));
       return;
     }
     const Clock::time_point now = Clock::now();
@@ -119,7 +128,8 @@ void GpuPoller::run() {
     window_.add(*reading, seconds);
     last = now;
     std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, std::chrono::duration<double>(interval_), [this] { return stop_; })) return;
+    if (wake_.wait_for(lock, std::chrono::duration<double>(interval_), [this] { return stop_; }))
+      return;
   }
 }
 

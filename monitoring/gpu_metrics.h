@@ -1,7 +1,8 @@
 #pragma once
 
-// The dtrain_gpu_* series of one GPU. A separate thread keeps them up to date: calls of NVML take milliseconds and may
-// hang when a driver fails, so that neither the training thread nor a scrape may make them.
+// The dtrain_gpu_* series of one GPU. A separate thread keeps them up to date: calls of NVML take
+// milliseconds and may hang when a driver fails, so that neither the training thread nor a scrape
+// may make them.
 
 #include <condition_variable>
 #include <map>
@@ -23,8 +24,8 @@ namespace dtrain::monitoring {
 class GpuMetrics {
  public:
   // Adds the labels `gpu` (the PCI bus id) and `gpu_uuid` to `labels`, those of the process.
-  GpuMetrics(prometheus::Registry&, std::map<std::string, std::string> labels, const std::string& pci_bus_id,
-             const GpuReader&);
+  GpuMetrics(prometheus::Registry&, std::map<std::string, std::string> labels,
+             const std::string& pci_bus_id, const GpuReader&);
   ~GpuMetrics();
   // Stores a reading that stands for the `seconds` before it.
   void update(const GpuReading&, double seconds);
@@ -34,8 +35,9 @@ class GpuMetrics {
   std::unique_ptr<Series> series_;
 };
 
-// Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which it logs. The
-// destructor waits for a reading that is under way. Without metrics (null) the readings only add up for take().
+// Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which
+// it logs. The destructor waits for a reading that is under way. Without metrics (null) the
+// readings only add up for take().
 class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);

@@ -1,6 +1,7 @@
 #pragma once
 
-// The sensors of one GPU. The interface has NVML behind it in a run, and a list of readings in the tests.
+// The sensors of one GPU. The interface has NVML behind it in a run, and a list of readings in
+// the tests.
 
 #include <cstdint>
 #include <limits>
@@ -12,9 +13,10 @@
 namespace dtrain::monitoring {
 
 struct GpuReading {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // this card does not report it
-  double utilization = kUnknown;                           // share of time with a kernel running, 0 to 1
-  double memory_utilization = kUnknown;                    // share of time with memory being read or written, 0 to 1
+  static constexpr double kUnknown =
+      std::numeric_limits<double>::quiet_NaN();  // this card does not report it
+  double utilization = kUnknown;                 // share of time with a kernel running, 0 to 1
+  double memory_utilization = kUnknown;  // share of time with memory being read or written, 0 to 1
   double memory_used = kUnknown, memory_total = kUnknown;  // bytes, all processes
   double power = kUnknown;                                 // watts
   double energy = kUnknown;                                // joules since the driver was loaded
@@ -26,8 +28,9 @@ struct GpuReading {
 
 // What does not change while a GPU runs.
 struct GpuSettings {
-  std::optional<bool> persistence;                         // the driver stays loaded while nothing uses the GPU
-  std::optional<double> power_limit, default_power_limit;  // watts: in force now; of the card as it was delivered
+  std::optional<bool> persistence;  // the driver stays loaded while nothing uses the GPU
+  std::optional<double> power_limit,
+      default_power_limit;  // watts: in force now; of the card as it was delivered
 };
 
 class GpuReader {
@@ -43,21 +46,24 @@ struct OpenedReader {
   std::unique_ptr<GpuReader> reader;  // null: see `problem`
   std::string problem;
 };
-// Loads NVML at run time and finds the GPU by its PCI bus id, because NVML and CUDA number GPUs differently when
-// CUDA_VISIBLE_DEVICES is set.
-OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library = "libnvidia-ml.so.1");
+// Loads NVML at run time and finds the GPU by its PCI bus id, because NVML and CUDA number GPUs
+// differently when CUDA_VISIBLE_DEVICES is set.
+OpenedReader open_nvml(const std::string& pci_bus_id,
+                       const std::string& library = "libnvidia-ml.so.1");
 
-// NVML's bits and their label values. `idle` and the application clocks are not throttling, and are left out.
+// NVML's bits and their label values. `idle` and the application clocks are not throttling, and are
+// left out.
 enum class ThrottledBy { kPower, kHeat, kEither };  // a hardware slowdown alone does not say which
 struct ThrottleReason {
   uint64_t bit;
   const char* name;
   ThrottledBy by;
 };
-inline constexpr ThrottleReason kThrottleReasons[] = {{0x4, "sw_power_cap", ThrottledBy::kPower},
-                                                      {0x8, "hw_slowdown", ThrottledBy::kEither},
-                                                      {0x20, "sw_thermal", ThrottledBy::kHeat},
-                                                      {0x40, "hw_thermal", ThrottledBy::kHeat},
-                                                      {0x80, "hw_power_brake", ThrottledBy::kPower}};
+inline constexpr ThrottleReason kThrottleReasons[] = {
+    {0x4, "sw_power_cap", ThrottledBy::kPower},
+    {0x8, "hw_slowdown", ThrottledBy::kEither},
+    {0x20, "sw_thermal", ThrottledBy::kHeat},
+    {0x40, "hw_thermal", ThrottledBy::kHeat},
+    {0x80, "hw_power_brake", ThrottledBy::kPower}};
 
 }  // namespace dtrain::monitoring

@@ -41,7 +41,8 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   use_.highest_sm_clock = r.highest_sm_clock;
   const bool by_power = is_throttled(r, ThrottledBy::kPower);
   // Of the two that a hardware slowdown may be, heat is the common one.
-  const bool by_heat = is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
+  const bool by_heat =
+      is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
   if (r.throttle_mask) {
     if (std::isnan(use_.slowed_by_power)) use_.slowed_by_power = use_.slowed_by_heat = 0;
     if (by_power) use_.slowed_by_power += seconds;
@@ -49,10 +50,12 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   }
   if (r.utilization >= kWorking) {
     working_sm_clock_.add(r.sm_clock, seconds);
-    if (r.throttle_mask && !by_power && !by_heat) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
+    if (r.throttle_mask && !by_power && !by_heat)
+      full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
   }
   // The card counts from the load of its driver, and starts again at 0 after a reload.
-  if (const double used = std::max(0.0, r.energy - last_energy_); !std::isnan(r.energy - last_energy_)) {
+  if (const double used = std::max(0.0, r.energy - last_energy_);
+      !std::isnan(r.energy - last_energy_)) {
     use_.energy = std::isnan(use_.energy) ? used : use_.energy + used;
     use_.energy_seconds += seconds;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the sensors of a GPU said since they were last asked for: the thread that reads them adds, and the training
-// thread takes at logging steps. Thread-safety: all methods, from any thread.
+// What the sensors of a GPU said since they were last asked for: the thread that reads them adds,
+// and the training thread takes at logging steps. Thread-safety: all methods, from any thread.
 
 #include <limits>
 #include <mutex>
@@ -10,7 +10,8 @@
 
 namespace dtrain::monitoring {
 
-// Means over `seconds`, but for what says otherwise. NaN: the card does not report it, or there was no reading.
+// Means over `seconds`, but for what says otherwise. NaN: the card does not report it, or there was
+// no reading.
 struct GpuUse {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0;             // that the readings stand for
@@ -21,10 +22,13 @@ struct GpuUse {
   double temperature = kUnknown;       // degrees Celsius, the highest
   double sm_clock = kUnknown;          // hertz
   double working_sm_clock = kUnknown;  // hertz, while kernels ran: an idle GPU lowers its clock
-  double full_sm_clock = kUnknown;     // hertz, the fastest of those in this run with nothing that slowed it
+  double full_sm_clock =
+      kUnknown;  // hertz, the fastest of those in this run with nothing that slowed it
   double highest_sm_clock = kUnknown;  // hertz, that the card allows
-  double slowed_by_power = kUnknown, slowed_by_heat = kUnknown;   // seconds with reduced clocks, in all
-  double power_limit = kUnknown, default_power_limit = kUnknown;  // watts: in force, of the card as it was delivered
+  double slowed_by_power = kUnknown,
+         slowed_by_heat = kUnknown;  // seconds with reduced clocks, in all
+  double power_limit = kUnknown,
+         default_power_limit = kUnknown;  // watts: in force, of the card as it was delivered
 };
 
 class GpuWindow {

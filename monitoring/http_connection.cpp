@@ -32,7 +32,8 @@ bool HttpConnection::receive() {
   if (received_.empty()) deadline_ = std::chrono::steady_clock::now() + kExchange;
   received_.append(buffer.data(), static_cast<size_t>(count));
   // Several requests may have arrived together: only the first one counts.
-  return received_.size() <= kRequestBytes || received_.find(kEndOfRequest) <= kRequestBytes - kEndOfRequest.size();
+  return received_.size() <= kRequestBytes ||
+         received_.find(kEndOfRequest) <= kRequestBytes - kEndOfRequest.size();
 }
 
 std::optional<std::string> HttpConnection::take_request() {
@@ -52,8 +53,8 @@ void HttpConnection::respond(std::string response, bool close) {
 }
 
 bool HttpConnection::send() {
-  const ssize_t count =
-      ::send(socket_.get(), response_.data() + sent_, response_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t count = ::send(socket_.get(), response_.data() + sent_, response_.size() - sent_,
+                               MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count < 0) return would_block(errno);
   sent_ += static_cast<size_t>(count);
   if (sent_ < response_.size()) return true;

@@ -1,9 +1,10 @@
 #pragma once
 
-// One client of the HTTP server: its socket, the part of a request that has arrived, and the part of the response that
-// it has not taken yet. No call waits, so that one thread can hold many connections, and a client that sends or reads
-// slowly, or nothing at all, costs a file descriptor and no more. Knows requests only as blocks of text that end in an
-// empty line; bodies of requests are not read.
+// One client of the HTTP server: its socket, the part of a request that has arrived, and the part
+// of the response that it has not taken yet. No call waits, so that one thread can hold many
+// connections, and a client that sends or reads slowly, or nothing at all, costs a file descriptor
+// and no more. Knows requests only as blocks of text that end in an empty line; bodies of requests
+// are not read.
 //
 // Thread-safety: none; one thread owns it.
 
@@ -20,10 +21,12 @@ class HttpConnection {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  static constexpr std::chrono::seconds kIdle{2};       // how long a connection may wait for its next request
-  static constexpr std::chrono::seconds kExchange{10};  // from a request's first byte to its response's last byte
-  static constexpr size_t kRequestBytes = 8192;         // largest request, without its body
-  static constexpr int kRequests = 100;                 // answered on one connection
+  static constexpr std::chrono::seconds kIdle{
+      2};  // how long a connection may wait for its next request
+  static constexpr std::chrono::seconds kExchange{
+      10};  // from a request's first byte to its response's last byte
+  static constexpr size_t kRequestBytes = 8192;  // largest request, without its body
+  static constexpr int kRequests = 100;          // answered on one connection
 
   explicit HttpConnection(FileDescriptor socket);  // a connected, non-blocking socket
 
@@ -34,11 +37,12 @@ class HttpConnection {
   // It has answered a request and has nothing of another one.
   bool is_idle() const { return requests_ > 0 && received_.empty() && response_.empty(); }
 
-  // Reads or writes what is possible now. False: the client has closed it, or sent too much; there is no use for it.
+  // Reads or writes what is possible now. False: the client has closed it, or sent too much; there
+  // is no use for it.
   [[nodiscard]] bool advance();
 
-  // The request line and headers, up to and including the empty line, once all of it has arrived and the response
-  // before it has left. Each is returned once.
+  // The request line and headers, up to and including the empty line, once all of it has arrived
+  // and the response before it has left. Each is returned once.
   std::optional<std::string> take_request();
   bool is_last_request() const { return requests_ >= kRequests; }  // of the one just taken
 

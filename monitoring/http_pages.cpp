@@ -11,8 +11,8 @@
 namespace dtrain::monitoring {
 namespace {
 
-// Whether a client with this Accept-Encoding takes gzip. httplib alone would prefer Brotli, which takes the training
-// process more time, and would not see that "gzip;q=0" is a refusal.
+// Whether a client with this Accept-Encoding takes gzip. httplib alone would prefer Brotli, which
+// takes the training process more time, and would not see that "gzip;q=0" is a refusal.
 bool accepts_gzip(std::string_view encodings) {
   while (!encodings.empty()) {
     std::string_view item = encodings.substr(0, encodings.find(','));
@@ -20,7 +20,8 @@ bool accepts_gzip(std::string_view encodings) {
     item.remove_prefix(std::min(item.size(), item.find_first_not_of(" \t")));
     if (!item.starts_with("gzip")) continue;
     const size_t weight = item.find("q=");
-    return weight == std::string_view::npos || item.find_first_not_of("0. \t", weight + 2) != std::string_view::npos;
+    return weight == std::string_view::npos ||
+           item.find_first_not_of("0. \t", weight + 2) != std::string_view::npos;
   }
   return false;
 }
@@ -38,8 +39,8 @@ struct RequestText {
   bool has_body = false;  // which is not read, and would be taken for the next request
 };
 
-// Leaves out the Range header: pages are sent whole, and httplib matches its value with std::regex, whose recursion
-// takes about 500 bytes of stack for each character.
+// Leaves out the Range header: pages are sent whole, and httplib matches its value with std::regex,
+// whose recursion takes about 500 bytes of stack for each character.
 RequestText prepared(std::string_view request) {
   RequestText result;
   while (!request.empty()) {
@@ -52,7 +53,8 @@ RequestText prepared(std::string_view request) {
   return result;
 }
 
-// What httplib reads a request from and writes the response to: memory, so that it never waits for a client.
+// What httplib reads a request from and writes the response to: memory, so that it never waits for
+// a client.
 class Exchange final : public httplib::Stream {
  public:
   explicit Exchange(std::string_view request) : request_(request) {}
@@ -79,7 +81,8 @@ class Exchange final : public httplib::Stream {
   std::string_view request_;
 };
 
-// "http://host:9500/metrics", the form of a request to a proxy (RFC 9112, section 3.2.2), means "/metrics".
+// "http://host:9500/metrics", the form of a request to a proxy (RFC 9112, section 3.2.2),
+// means "/metrics".
 std::string_view path_of(std::string_view target) {
   const size_t scheme = target.find("://");
   if (target.starts_with('/') || scheme == std::string_view::npos) return target;
@@ -89,11 +92,13 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-// For browsers. A page may load scripts, styles and data from this server only, and nobody may show it in a frame; what
-// it shows is neither stored nor named to other sites. (`data:` is the empty icon of a page.)
+// For browsers. A page may load scripts, styles and data from this server only, and nobody may show
+// it in a frame; what it shows is neither stored nor named to other sites. (`data:` is the empty
+// icon of a page.)
 constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Content-Security-Policy",
-     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+     "base-uri 'none'; "
      "form-action 'none'; frame-ancestors 'none'"},
     {"X-Content-Type-Options", "nosniff"},
     {"Referrer-Policy", "no-referrer"},
@@ -102,8 +107,10 @@ constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
 
 class HttpPages::Impl final : public httplib::Server {
  public:
-  Impl(std::vector<Page> pages, std::optional<BasicAuth> auth) : pages_(std::move(pages)), auth_(std::move(auth)) {
-    set_keep_alive_max_count(HttpConnection::kRequests);  // these two are what the Keep-Alive header says
+  Impl(std::vector<Page> pages, std::optional<BasicAuth> auth)
+      : pages_(std::move(pages)), auth_(std::move(auth)) {
+    set_keep_alive_max_count(
+        HttpConnection::kRequests);  // these two are what the Keep-Alive header says
     set_keep_alive_timeout(HttpConnection::kIdle.count());
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       answer(request, response);
@@ -123,7 +130,8 @@ class HttpPages::Impl final : public httplib::Server {
     });
     if (!answered) return {"", /*close=*/true};
     // What follows a request that cannot be read is not one either.
-    if (exchange.response.starts_with("HTTP/1.1 400") && !last) return respond(request, /*last=*/true);
+    if (exchange.response.starts_with("HTTP/1.1 400") && !last)
+      return respond(request, /*last=*/true);
     return {std::move(exchange.response), last || closed};
   }
 
@@ -141,7 +149,8 @@ class HttpPages::Impl final : public httplib::Server {
       return;
     }
     const std::string_view path = path_of(request.path);
-    const auto page = std::find_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.path == path; });
+    const auto page =
+        std::find_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.path == path; });
     if (page == pages_.end()) {
       response.status = 404;
       return;
@@ -158,6 +167,8 @@ HttpPages::HttpPages(std::vector<Page> pages, std::optional<BasicAuth> auth)
 
 HttpPages::~HttpPages() = default;
 
-HttpPages::Response HttpPages::respond(std::string_view request, bool last) { return impl_->respond(request, last); }
+HttpPages::Response HttpPages::respond(std::string_view request, bool last) {
+  return impl_->respond(request, last);
+}
 
 }  // namespace dtrain::monitoring

@@ -1,8 +1,9 @@
 #pragma once
 
-// Read-only pages, and the responses to requests for them: text in, text out, without a socket. cpp-httplib parses the
-// requests and writes the responses (HTTP/1.1, GET and HEAD, keep-alive, gzip). Every response tells a browser to load
-// nothing from elsewhere, to run no script but the pages', and to keep no copy.
+// Read-only pages, and the responses to requests for them: text in, text out, without a socket.
+// cpp-httplib parses the requests and writes the responses (HTTP/1.1, GET and HEAD, keep-alive,
+// gzip). Every response tells a browser to load nothing from elsewhere, to run no script but the
+// pages', and to keep no copy.
 
 #include <functional>
 #include <map>
@@ -19,8 +20,8 @@ namespace dtrain::monitoring {
 // The names and values of a request's "?name=value", decoded.
 using Query = std::multimap<std::string, std::string>;
 
-// A page that GET and HEAD find at `path` ("/metrics"). `body` is called for each request; if it throws, the client
-// receives status 500.
+// A page that GET and HEAD find at `path` ("/metrics"). `body` is called for each request; if it
+// throws, the client receives status 500.
 struct Page {
   std::string path, content_type;
   std::function<std::string(const Query&)> body;
@@ -36,11 +37,12 @@ class HttpPages {
   HttpPages& operator=(const HttpPages&) = delete;
 
   struct Response {
-    std::string text;  // status line, headers and body; empty: none, and the connection should be closed
-    bool close;        // the connection ends after it
+    std::string
+        text;    // status line, headers and body; empty: none, and the connection should be closed
+    bool close;  // the connection ends after it
   };
-  // To a request line with its headers, up to and including the empty line. A body is not read; the connection ends
-  // after such a request. `last`: the connection ends after this one in any case.
+  // To a request line with its headers, up to and including the empty line. A body is not read; the
+  // connection ends after such a request. `last`: the connection ends after this one in any case.
   Response respond(std::string_view request, bool last);
 
  private:

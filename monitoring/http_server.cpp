@@ -31,13 +31,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBacklog = 1024;                           // clients that wait in the kernel for a place
-constexpr size_t kConnections = 256;                     // at most; a process with few file descriptors keeps fewer
-constexpr std::chrono::milliseconds kNoDescriptor{100};  // before accept() is tried again in a process that has none
+constexpr int kBacklog = 1024;        // clients that wait in the kernel for a place
+constexpr size_t kConnections = 256;  // at most; a process with few file descriptors keeps fewer
+constexpr std::chrono::milliseconds kNoDescriptor{
+    100};  // before accept() is tried again in a process that has none
 
 std::runtime_error system_problem() { return std::runtime_error(std::strerror(errno)); }
 
-// A socket that listens on a numeric address. Without SO_REUSEPORT, with which two runs would share a port unnoticed.
+// A socket that listens on a numeric address. Without SO_REUSEPORT, with which two runs would share
+// a port unnoticed.
 FileDescriptor listening_socket(const std::string& address, int port) {
   sockaddr_in v4{};
   sockaddr_in6 v6{};
@@ -48,15 +50,20 @@ FileDescriptor listening_socket(const std::string& address, int port) {
   v6.sin6_family = AF_INET6;
   v4.sin_family = AF_INET;
   v6.sin6_port = v4.sin_port = htons(static_cast<uint16_t>(port));
-  FileDescriptor fd(::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor fd(
+      ::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) throw system_problem();
   const int on = 1, off = 0;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // a port in TIME_WAIT is free
-  // Connections inherit it. The last piece of a large response would otherwise wait for the client's delayed ACK.
+  // Connections inherit it. The last piece of a large response would otherwise wait for the
+  // client's delayed ACK.
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (is_v6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);  // "::" means IPv4 too
-  const auto* target = is_v6 ? reinterpret_cast<const sockaddr*>(&v6) : reinterpret_cast<const sockaddr*>(&v4);
-  if (::bind(fd.get(), target, is_v6 ? sizeof v6 : sizeof v4) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+  if (is_v6)
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);  // "::" means IPv4 too
+  const auto* target =
+      is_v6 ? reinterpret_cast<const sockaddr*>(&v6) : reinterpret_cast<const sockaddr*>(&v4);
+  if (::bind(fd.get(), target, is_v6 ? sizeof v6 : sizeof v4) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
     throw system_problem();
   }
   return fd;
@@ -66,7 +73,8 @@ int port_of(int fd) {
   sockaddr_in6 name{};  // the port of an IPv4 name is at the same place
   static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
   socklen_t size = sizeof name;
-  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 ? ntohs(name.sin6_port) : 0;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 ? ntohs(name.sin6_port)
+                                                                           : 0;
 }
 
 // A quarter of the process's file descriptors at most: a checkpoint needs some too.
@@ -125,7 +133,8 @@ class HttpServer::Impl {
         clients_.remove_if([this](Client& client) { return !serve(client); });
         // After serving, which frees places.
         accept_clients();
-      } catch (const std::exception& e) {  // out of memory, most likely: these clients receive nothing
+      } catch (
+          const std::exception& e) {  // out of memory, most likely: these clients receive nothing
         clients_.clear();
         log::warning(str("the HTTP server on port ", port_, " closed its connections: ", e.what()));
       }
@@ -135,7 +144,8 @@ class HttpServer::Impl {
   // Until something can be done: a client's bytes, room for a response, a deadline, or the end.
   void wait() {
     const bool later = Clock::now() < accept_again_;
-    polled_.assign({{wake_.get(), POLLIN, 0}, {later || !has_place() ? -1 : listener_.get(), POLLIN, 0}});
+    polled_.assign(
+        {{wake_.get(), POLLIN, 0}, {later || !has_place() ? -1 : listener_.get(), POLLIN, 0}});
     auto first = later ? accept_again_ : Clock::time_point::max();
     for (const Client& client : clients_) {
       polled_.push_back({client.connection.socket(), client.connection.events(), 0});
@@ -157,9 +167,11 @@ class HttpServer::Impl {
   void accept_clients() {
     if (polled_[1].revents == 0) return;
     for (size_t left = places_; left > 0 && has_place(); --left) {
-      FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(
+          ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.is_open()) {
-        // Without a free descriptor the listener stays readable: asking again at once would use a whole core.
+        // Without a free descriptor the listener stays readable: asking again at once would use a
+        // whole core.
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
           accept_again_ = Clock::now() + kNoDescriptor;
         return;
@@ -177,7 +189,8 @@ class HttpServer::Impl {
     auto found = clients_.end();
     for (auto client = clients_.begin(); client != clients_.end(); ++client) {
       if (!client->connection.is_idle()) continue;
-      if (found == clients_.end() || client->connection.deadline() < found->connection.deadline()) found = client;
+      if (found == clients_.end() || client->connection.deadline() < found->connection.deadline())
+        found = client;
     }
     return found;
   }
@@ -188,12 +201,14 @@ class HttpServer::Impl {
     if (client.ready && !connection.advance()) return false;
     // All that have arrived together: poll() does not report what has been received already.
     while (const auto request = connection.take_request()) {
-      HttpPages::Response response = pages_.respond(*request, full_ || connection.is_last_request());
+      HttpPages::Response response =
+          pages_.respond(*request, full_ || connection.is_last_request());
       if (response.text.empty()) return false;
       connection.respond(std::move(response.text), response.close);
       if (!connection.advance()) return false;  // most responses leave at once
     }
-    return polled_at_ < connection.deadline();  // what has arrived since is read before it counts as late
+    return polled_at_ <
+           connection.deadline();  // what has arrived since is read before it counts as late
   }
 
   HttpPages pages_;
@@ -209,7 +224,8 @@ class HttpServer::Impl {
   std::jthread thread_;             // last: joined before the rest goes
 };
 
-HttpServer::HttpServer(const std::string& address, int port, std::vector<Page> pages, std::optional<BasicAuth> auth)
+HttpServer::HttpServer(const std::string& address, int port, std::vector<Page> pages,
+                       std::optional<BasicAuth> auth)
     : impl_(std::make_unique<Impl>(address, port, std::move(pages), std::move(auth))) {}
 
 HttpServer::~HttpServer() = default;

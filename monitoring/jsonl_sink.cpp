@@ -39,10 +39,10 @@ bool is_until(std::string_view line, int64_t step) {
          record["step"].get<int64_t>() <= step;
 }
 
-// Where the last record until `step` ends; 0 if there is none. The steps of the records ascend, and a long run has
-// gigabytes of them: the file is read from its end, in blocks.
-int64_t end_of_records_until(const FileDescriptor& file, const std::filesystem::path& path, int64_t size,
-                             int64_t step) {
+// Where the last record until `step` ends; 0 if there is none. The steps of the records ascend, and
+// a long run has gigabytes of them: the file is read from its end, in blocks.
+int64_t end_of_records_until(const FileDescriptor& file, const std::filesystem::path& path,
+                             int64_t size, int64_t step) {
   constexpr int64_t kBlock = 1 << 20;
   std::string text, block;  // text: the file from `begin` to the end of the last line that may stay
   for (int64_t begin = size; begin > 0;) {
@@ -58,8 +58,10 @@ int64_t end_of_records_until(const FileDescriptor& file, const std::filesystem::
     while (!text.empty()) {
       const std::string_view lines = std::string_view(text).substr(0, text.size() - 1);
       const size_t newline = lines.rfind('\n');
-      if (newline == std::string_view::npos && begin > 0) break;  // the line begins in the block before
-      if (is_until(lines.substr(newline + 1), step)) return begin + static_cast<int64_t>(text.size());
+      if (newline == std::string_view::npos && begin > 0)
+        break;  // the line begins in the block before
+      if (is_until(lines.substr(newline + 1), step))
+        return begin + static_cast<int64_t>(text.size());
       text.resize(newline + 1);
     }
   }
@@ -96,7 +98,8 @@ Json loader_json(const RankStats& r) {
   put_if_known(loader, "augment_seconds", r.augment_seconds);
   // Of one sample, so that the two can be compared.
   if (r.few_samples > 0) put_if_known(loader, "few_sample_seconds", r.few_seconds / r.few_samples);
-  if (r.many_samples() > 0) put_if_known(loader, "many_sample_seconds", r.many_seconds() / r.many_samples());
+  if (r.many_samples() > 0)
+    put_if_known(loader, "many_sample_seconds", r.many_seconds() / r.many_samples());
   put_if_known(loader, "wait_seconds", r.empty_seconds);
   put_if_known(loader, "full_seconds", r.full_seconds);
   put_if_known(loader, "queue", r.queue);
@@ -277,15 +280,19 @@ class JsonLines : public Sink {
   }
 
  private:
-  static const std::filesystem::path& prepared(const std::filesystem::path& file, int64_t resumed_step) {
+  static const std::filesystem::path& prepared(const std::filesystem::path& file,
+                                               int64_t resumed_step) {
     try {
       cut_after(file, resumed_step);
     } catch (const std::exception& e) {
-      log::warning(str("cannot remove the records after step ", resumed_step, " from ", file.string(), ": ", e.what()));
+      log::warning(str("cannot remove the records after step ", resumed_step, " from ",
+                       file.string(), ": ", e.what()));
     }
     return file;
   }
-  Json begin(const char* kind) const { return {{"kind", kind}, {"time", unix_seconds()}, {"step", step_}}; }
+  Json begin(const char* kind) const {
+    return {{"kind", kind}, {"time", unix_seconds()}, {"step", step_}};
+  }
   void write(const Json& record) {
     // A name that is not UTF-8 must not end training: its invalid bytes are replaced.
     file_.append(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");

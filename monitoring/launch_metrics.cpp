@@ -26,13 +26,13 @@ using prometheus::Gauge;
 
 class LaunchMetrics::Impl {
  public:
-  Impl(const config::Metrics& config, int64_t port, std::filesystem::path runs, const std::string& name,
-       std::vector<std::string> causes)
+  Impl(const config::Metrics& config, int64_t port, std::filesystem::path runs,
+       const std::string& name, std::vector<std::string> causes)
       : runs_(std::move(runs)), causes_(std::move(causes)) {
     name_run(name);
     if (!config.enabled) return;
-    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch",
-                              "--metrics-port");
+    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config),
+                              host_name(), "launch", "--metrics-port");
   }
 
   void name_run(const std::string& name) {
@@ -40,12 +40,13 @@ class LaunchMetrics::Impl {
     name_ = name;
     labels_ = {{"job_id", name_}, {"node", host_name()}};
     for (const std::string& cause : causes_) {
-      restarts_[cause] =
-          &counter("dtrain_supervisor_restarts_total", "Restarts of the job by cause", {{"cause", cause}});
+      restarts_[cause] = &counter("dtrain_supervisor_restarts_total",
+                                  "Restarts of the job by cause", {{"cause", cause}});
     }
-    lost_steps_ = &counter("dtrain_supervisor_lost_steps_total", "Steps that were made again after restarts");
-    ratio_ =
-        &gauge("dtrain_supervisor_effective_training_time_ratio", "Share of the wall time of the launch that trained");
+    lost_steps_ =
+        &counter("dtrain_supervisor_lost_steps_total", "Steps that were made again after restarts");
+    ratio_ = &gauge("dtrain_supervisor_effective_training_time_ratio",
+                    "Share of the wall time of the launch that trained");
     ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
     hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
   }
@@ -53,7 +54,8 @@ class LaunchMetrics::Impl {
   void set(const LaunchNumbers& numbers) {
     if (name_.empty()) return;
     for (const auto& [cause, count] : numbers.restarts) {
-      if (const auto found = restarts_.find(cause); found != restarts_.end()) raise_to(*found->second, count);
+      if (const auto found = restarts_.find(cause); found != restarts_.end())
+        raise_to(*found->second, count);
     }
     raise_to(*lost_steps_, static_cast<double>(numbers.lost_steps));
     ratio_->Set(numbers.effective_ratio);
@@ -65,7 +67,9 @@ class LaunchMetrics::Impl {
     if (announced_ || endpoint_.address.empty()) return;
     announced_ = true;
     try {  // the folder may be another user's, and the run does not need the file
-      targets_.emplace(runs_, name_, std::vector<TargetsFile::Target>{{endpoint_.address, host_name(), {}}}, ".launch");
+      targets_.emplace(runs_, name_,
+                       std::vector<TargetsFile::Target>{{endpoint_.address, host_name(), {}}},
+                       ".launch");
     } catch (const Error& problem) {
       log::warning(str("Prometheus may not find the metrics of this launch: ", problem.what()));
     }
@@ -81,10 +85,20 @@ class LaunchMetrics::Impl {
   using Labels = std::map<std::string, std::string>;
 
   Counter& counter(const std::string& name, const std::string& help, const Labels& more = {}) {
-    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(*registry_).Add(more);
+    return prometheus::BuildCounter()
+        .Name(name)
+        .Help(help)
+        .Labels(labels_)
+        .Register(*registry_)
+        .Add(more);
   }
   Gauge& gauge(const std::string& name, const std::string& help) {
-    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+    return prometheus::BuildGauge()
+        .Name(name)
+        .Help(help)
+        .Labels(labels_)
+        .Register(*registry_)
+        .Add({});
   }
 
   std::filesystem::path runs_;
@@ -100,8 +114,9 @@ class LaunchMetrics::Impl {
   bool announced_ = false;
 };
 
-LaunchMetrics::LaunchMetrics(const config::Metrics& config, int64_t port, const std::filesystem::path& runs,
-                             const std::string& name, const std::vector<std::string>& causes)
+LaunchMetrics::LaunchMetrics(const config::Metrics& config, int64_t port,
+                             const std::filesystem::path& runs, const std::string& name,
+                             const std::vector<std::string>& causes)
     : impl_(std::make_unique<Impl>(config, port, runs, name, causes)) {}
 LaunchMetrics::~LaunchMetrics() = default;
 

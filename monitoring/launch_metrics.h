@@ -1,8 +1,9 @@
 #pragma once
 
-// The metrics of `dtrain launch`: an endpoint of its own, which lives on while jobs come and go, and the file by which
-// Prometheus finds it, RUNS/targets/NAME.launch.json. The file stays where the launch did not end well, as that of a
-// run does. A supervisor that cannot serve them goes on without, with a warning. Thread-safety: none.
+// The metrics of `dtrain launch`: an endpoint of its own, which lives on while jobs come and go,
+// and the file by which Prometheus finds it, RUNS/targets/NAME.launch.json. The file stays where
+// the launch did not end well, as that of a run does. A supervisor that cannot serve them goes on
+// without, with a warning. Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,19 +26,19 @@ struct LaunchNumbers {
 
 class LaunchMetrics {
  public:
-  // Serves on config.bind and `port`; 0 is any free one. `name`: of the run, without which there are no metrics yet.
-  // `causes`: of restarts, which are 0 until they occur.
+  // Serves on config.bind and `port`; 0 is any free one. `name`: of the run, without which there
+  // are no metrics yet. `causes`: of restarts, which are 0 until they occur.
   // ConfigError for a password file that cannot be used.
-  LaunchMetrics(const config::Metrics& config, int64_t port, const std::filesystem::path& runs, const std::string& name,
-                const std::vector<std::string>& causes);
+  LaunchMetrics(const config::Metrics& config, int64_t port, const std::filesystem::path& runs,
+                const std::string& name, const std::vector<std::string>& causes);
   ~LaunchMetrics();
   LaunchMetrics(const LaunchMetrics&) = delete;
   LaunchMetrics& operator=(const LaunchMetrics&) = delete;
 
   void name_run(const std::string& name);  // unless it has a name
   void set(const LaunchNumbers&);
-  void announce();                     // writes the targets file, once, for a job that holds the run
-  void ended_well();                   // removes it
+  void announce();    // writes the targets file, once, for a job that holds the run
+  void ended_well();  // removes it
   const std::string& address() const;  // "": nothing is served
 
  private:

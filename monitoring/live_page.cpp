@@ -21,7 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A browser that asks again within this time receives the same text: many of them at once cost one conversion.
+// A browser that asks again within this time receives the same text: many of them at once cost
+// one conversion.
 constexpr std::chrono::milliseconds kFresh{200};
 
 // What is kept of a logging step, in the order of the page's columns; the phases follow.
@@ -70,8 +71,11 @@ struct LogLine {
 // Seven digits are more than a curve shows, and short as text.
 double rounded(double value) {
   std::array<char, 32> text{};
-  const char* end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 7).ptr;
-  return parse_number<double>(std::string_view(text.data(), static_cast<size_t>(end - text.data()))).value_or(value);
+  const char* end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 7)
+          .ptr;
+  return parse_number<double>(std::string_view(text.data(), static_cast<size_t>(end - text.data())))
+      .value_or(value);
 }
 
 // JSON has no NaN and no infinity.
@@ -153,7 +157,8 @@ class LivePage::State {
 
   double time() const { return unix_seconds(clock_); }
 
-  // The training thread. A step is handed over when the server is not reading, else together with the next one.
+  // The training thread. A step is handed over when the server is not reading, else together with
+  // the next one.
   void add(const StepStats& s) {
     Position& position = mine_.position;
     position.step = s.step;
@@ -187,7 +192,9 @@ class LivePage::State {
     now_.evaluation = evaluation;
     evaluations_.add(++number_, std::move(evaluation));
   }
-  void set_checkpoint(int64_t step, double seconds) { now_.checkpoint = Checkpoint{step, time(), seconds}; }
+  void set_checkpoint(int64_t step, double seconds) {
+    now_.checkpoint = Checkpoint{step, time(), seconds};
+  }
   void set_state(RunState state) { now_.state = state; }
   void set_places(std::vector<RankFacts> places) {
     now_.places = std::move(places);
@@ -254,7 +261,8 @@ class LivePage::State {
       const std::lock_guard lock(mutex_);
       now = now_;
       number = number_;
-      whole = since <= 0 || since > number_ || !points_.continues(since) || !evaluations_.continues(since);
+      whole = since <= 0 || since > number_ || !points_.continues(since) ||
+              !evaluations_.continues(since);
       points = points_.since(whole ? 0 : since);
       evaluations = evaluations_.since(whole ? 0 : since);
       if (!whole && since >= placed_at_) now.places.clear();  // as they were
@@ -303,8 +311,9 @@ class LivePage::State {
     }
     for (const RankStats& rank : now.ranks) json["ranks"].push_back(rank_json(rank));
     if (now.checkpoint) {
-      json["checkpoint"] = {
-          {"step", now.checkpoint->step}, {"time", now.checkpoint->time}, {"seconds", number(now.checkpoint->seconds)}};
+      json["checkpoint"] = {{"step", now.checkpoint->step},
+                            {"time", now.checkpoint->time},
+                            {"seconds", number(now.checkpoint->seconds)}};
     }
     return json;
   }
@@ -347,10 +356,12 @@ LivePage::LivePage(std::string run, Facts facts, const Clock& clock)
 LivePage::~LivePage() = default;
 
 std::vector<Page> LivePage::pages() const {
-  return {{"/", "text/html; charset=utf-8", [](const Query&) { return file("live"); }},
-          {"/live.css", "text/css; charset=utf-8", [](const Query&) { return file("style"); }},
-          {"/live.js", "text/javascript; charset=utf-8", [](const Query&) { return file("script"); }},
-          {"/state.json", "application/json", [state = state_](const Query& query) { return state->json(query); }}};
+  return {
+      {"/", "text/html; charset=utf-8", [](const Query&) { return file("live"); }},
+      {"/live.css", "text/css; charset=utf-8", [](const Query&) { return file("style"); }},
+      {"/live.js", "text/javascript; charset=utf-8", [](const Query&) { return file("script"); }},
+      {"/state.json", "application/json",
+       [state = state_](const Query& query) { return state->json(query); }}};
 }
 
 void LivePage::record(const StepStats& stats) { state_->add(stats); }

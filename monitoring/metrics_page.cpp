@@ -10,7 +10,8 @@
 namespace dtrain::monitoring {
 
 Page metrics_page(std::shared_ptr<prometheus::Registry> registry) {
-  return {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = std::move(registry)](const Query&) {
+  return {"/metrics", "text/plain; version=0.0.4; charset=utf-8",
+          [registry = std::move(registry)](const Query&) {
             return prometheus::TextSerializer().Serialize(registry->Collect());
           }};
 }
@@ -21,6 +22,8 @@ std::optional<BasicAuth> auth_of(const config::Metrics& metrics) {
   return auth;
 }
 
-void raise_to(prometheus::Counter& counter, double total) { counter.Increment(std::max(0.0, total - counter.Value())); }
+void raise_to(prometheus::Counter& counter, double total) {
+  counter.Increment(std::max(0.0, total - counter.Value()));
+}
 
 }  // namespace dtrain::monitoring

@@ -9,8 +9,8 @@
 namespace dtrain::monitoring {
 namespace {
 
-// The functions that are used, looked up by name: a machine without a driver has no such library, and an old driver
-// lacks some of them.
+// The functions that are used, looked up by name: a machine without a driver has no such library,
+// and an old driver lacks some of them.
 struct Nvml {
   decltype(&nvmlInit_v2) init = nullptr;
   decltype(&nvmlShutdown) shutdown = nullptr;
@@ -53,7 +53,8 @@ Nvml find_all(void* library) {
   find(library, n.highest_clock, "nvmlDeviceGetMaxClockInfo");
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
-  if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
+  if (n.throttle == nullptr)
+    find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
   find(library, n.persistence, "nvmlDeviceGetPersistenceMode");
   find(library, n.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   find(library, n.default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
@@ -64,8 +65,10 @@ class NvmlReader : public GpuReader {
  public:
   NvmlReader(const Nvml& nvml, nvmlDevice_t device) : nvml_(nvml), device_(device) {
     char text[NVML_DEVICE_NAME_V2_BUFFER_SIZE];
-    if (nvml_.name != nullptr && nvml_.name(device_, text, sizeof text) == NVML_SUCCESS) name_ = text;
-    if (nvml_.uuid != nullptr && nvml_.uuid(device_, text, sizeof text) == NVML_SUCCESS) uuid_ = text;
+    if (nvml_.name != nullptr && nvml_.name(device_, text, sizeof text) == NVML_SUCCESS)
+      name_ = text;
+    if (nvml_.uuid != nullptr && nvml_.uuid(device_, text, sizeof text) == NVML_SUCCESS)
+      uuid_ = text;
   }
   ~NvmlReader() override { nvml_.shutdown(); }
 
@@ -87,8 +90,10 @@ class NvmlReader : public GpuReader {
     if (unsigned long long mj = 0; ok(nvml_.energy, &mj)) r.energy = static_cast<double>(mj) * 1e-3;
     if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_SM, &mhz)) r.sm_clock = mhz * 1e6;
     if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_MEM, &mhz)) r.memory_clock = mhz * 1e6;
-    if (unsigned mhz = 0; ok(nvml_.highest_clock, NVML_CLOCK_SM, &mhz)) r.highest_sm_clock = mhz * 1e6;
-    if (unsigned celsius = 0; ok(nvml_.temperature, NVML_TEMPERATURE_GPU, &celsius)) r.temperature = celsius;
+    if (unsigned mhz = 0; ok(nvml_.highest_clock, NVML_CLOCK_SM, &mhz))
+      r.highest_sm_clock = mhz * 1e6;
+    if (unsigned celsius = 0; ok(nvml_.temperature, NVML_TEMPERATURE_GPU, &celsius))
+      r.temperature = celsius;
     if (unsigned long long mask = 0; ok(nvml_.throttle, &mask)) r.throttle_mask = mask;
     if (lost_) return std::nullopt;
     return r;
@@ -97,14 +102,16 @@ class NvmlReader : public GpuReader {
   GpuSettings settings() override {
     GpuSettings s;
     lost_ = false;
-    if (nvmlEnableState_t on{}; ok(nvml_.persistence, &on)) s.persistence = on == NVML_FEATURE_ENABLED;
+    if (nvmlEnableState_t on{}; ok(nvml_.persistence, &on))
+      s.persistence = on == NVML_FEATURE_ENABLED;
     if (unsigned mw = 0; ok(nvml_.power_limit, &mw)) s.power_limit = mw * 1e-3;
     if (unsigned mw = 0; ok(nvml_.default_power_limit, &mw)) s.default_power_limit = mw * 1e-3;
     return s;
   }
 
  private:
-  // False: the library lacks the function, or the card does not report the value, as is common on consumer cards.
+  // False: the library lacks the function, or the card does not report the value, as is common on
+  // consumer cards.
   template <typename Function, typename... Arguments>
   bool ok(Function function, Arguments... arguments) {
     if (function == nullptr || lost_) return false;
@@ -130,11 +137,14 @@ OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library
     return {nullptr, library + " is not NVML, or is older than 2013"};
   }
   const auto text = [&](nvmlReturn_t code) {
-    return nvml.error_string != nullptr ? std::string(nvml.error_string(code)) : str("NVML error ", code);
+    return nvml.error_string != nullptr ? std::string(nvml.error_string(code))
+                                        : str("NVML error ", code);
   };
-  if (const nvmlReturn_t code = nvml.init(); code != NVML_SUCCESS) return {nullptr, "nvmlInit: " + text(code)};
+  if (const nvmlReturn_t code = nvml.init(); code != NVML_SUCCESS)
+    return {nullptr, "nvmlInit: " + text(code)};
   nvmlDevice_t device{};
-  if (const nvmlReturn_t code = nvml.by_pci_bus_id(pci_bus_id.c_str(), &device); code != NVML_SUCCESS) {
+  if (const nvmlReturn_t code = nvml.by_pci_bus_id(pci_bus_id.c_str(), &device);
+      code != NVML_SUCCESS) {
     nvml.shutdown();
     return {nullptr, "GPU " + pci_bus_id + ": " + text(code)};
   }

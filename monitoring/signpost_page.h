@@ -1,7 +1,7 @@
 #pragma once
 
-// The page "/" of the ranks other than 0: it says where the page of the run is. A rank serves before it knows the
-// address of rank 0, and until then the page says so.
+// The page "/" of the ranks other than 0: it says where the page of the run is. A rank serves
+// before it knows the address of rank 0, and until then the page says so.
 //
 // Thread-safety: any thread.
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// A place that the numbers of a run go to: the console, metrics.jsonl, TensorBoard, Prometheus. The trainer calls every
-// sink at each step. A sink that cannot write logs one warning and never stops training.
+// A place that the numbers of a run go to: the console, metrics.jsonl, TensorBoard, Prometheus. The
+// trainer calls every sink at each step. A sink that cannot write logs one warning and never
+// stops training.
 
 #include <memory>
 #include <string>
@@ -14,7 +15,8 @@
 
 namespace dtrain::monitoring {
 
-// Evaluating and saving are states of their own, so that a long one of them does not look like a stall.
+// Evaluating and saving are states of their own, so that a long one of them does not look like
+// a stall.
 enum class RunState { kStarting, kTraining, kEvaluating, kSaving, kFinished, kFailed };
 constexpr auto names_of(RunState) {
   return names("starting", "training", "evaluating", "saving", "finished", "failed");
@@ -27,9 +29,10 @@ class Sink {
   virtual void record(const StepStats&) = 0;  // after each optimizer step
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  virtual void state(RunState) {}                // what the run does now
-  virtual void progress(const Progress&) {}      // of an evaluation, after each batch
-  virtual void verdict(const VerdictRecord&) {}  // on rank 0: after 20 steps, every minute, on request, at the end
+  virtual void state(RunState) {}            // what the run does now
+  virtual void progress(const Progress&) {}  // of an evaluation, after each batch
+  virtual void verdict(const VerdictRecord&) {
+  }  // on rank 0: after 20 steps, every minute, on request, at the end
 };
 
 using Sinks = std::vector<std::unique_ptr<Sink>>;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The numbers of an optimizer step and of an evaluation, as all sinks receive them. Times are in seconds and sizes in
-// bytes. Loss, norm and samples are of all ranks, times and memory of this rank. NaN means unknown: only logging steps
-// read the device.
+// The numbers of an optimizer step and of an evaluation, as all sinks receive them. Times are in
+// seconds and sizes in bytes. Loss, norm and samples are of all ranks, times and memory of this
+// rank. NaN means unknown: only logging steps read the device.
 
 #include <cstdint>
 #include <limits>
@@ -35,22 +35,27 @@ struct StepStats {
   bool logging = false;  // a logging step, at which the values that come from the device are known
   double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
   double learning_rate = 0;
-  int64_t skipped_total = 0;     // steps skipped so far because a gradient was not finite; known at logging steps
-  double step_seconds = 0;       // wall time; at logging steps the mean since the last one
-  PhaseSeconds phase_seconds{};  // mean per step since the last logging step
-  double other_seconds = 0;      // likewise, in no phase
+  int64_t skipped_total =
+      0;  // steps skipped so far because a gradient was not finite; known at logging steps
+  double step_seconds = 0;               // wall time; at logging steps the mean since the last one
+  PhaseSeconds phase_seconds{};          // mean per step since the last logging step
+  double other_seconds = 0;              // likewise, in no phase
   double samples_per_second = kUnknown;  // all ranks, since the last logging step
   double eta_seconds = kUnknown;
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
   int loader_queue = 0;
-  double memory_used = 0, memory_total = 0;     // of the device; on the CPU the resident set and the machine's memory
-  double memory_reserved = 0, memory_peak = 0;  // by LibTorch's allocator now, and at most; known at logging steps
-  int64_t allocator_retries = 0, out_of_memory = 0;  // of the allocator so far; known at logging steps
-  std::vector<CollectiveStats> collectives = {};     // known at logging steps
-  uint64_t ledger = 0;                               // checksum of the samples used so far; known at logging steps
-  double padding_waste = kUnknown;    // share of padding in the rows of all ranks since the last logging step
-  int64_t bad_samples = 0;            // left out so far by data.on_bad_sample skip, all ranks
+  double memory_used = 0,
+         memory_total = 0;  // of the device; on the CPU the resident set and the machine's memory
+  double memory_reserved = 0,
+         memory_peak = 0;  // by LibTorch's allocator now, and at most; known at logging steps
+  int64_t allocator_retries = 0,
+          out_of_memory = 0;                      // of the allocator so far; known at logging steps
+  std::vector<CollectiveStats> collectives = {};  // known at logging steps
+  uint64_t ledger = 0;  // checksum of the samples used so far; known at logging steps
+  double padding_waste =
+      kUnknown;             // share of padding in the rows of all ranks since the last logging step
+  int64_t bad_samples = 0;  // left out so far by data.on_bad_sample skip, all ranks
   std::optional<RankStats> own = {};  // of this rank, at logging steps
   std::vector<RankStats> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
   // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
@@ -61,7 +66,7 @@ struct EvalStats {
   int64_t step = 0, epoch = 0;
   std::string split;                                    // "val" or "test"
   std::vector<std::pair<std::string, double>> metrics;  // in the task's order, "loss" first
-  std::vector<Table> tables;                            // metrics of more than one number: per class, histograms
+  std::vector<Table> tables;  // metrics of more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;
   std::map<std::string, std::string> units = {};  // of the metrics that have one

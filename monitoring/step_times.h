@@ -1,8 +1,9 @@
 #pragma once
 
-// Where the time of one optimizer step of one rank went. Times are in seconds; on a GPU they are the device's own. A
-// step lasts from its first phase to the first phase of the next step, so that what follows it (report, evaluation,
-// checkpoint) belongs to it, and what no phase covers is known too. Plain values, which travel between ranks.
+// Where the time of one optimizer step of one rank went. Times are in seconds; on a GPU they are
+// the device's own. A step lasts from its first phase to the first phase of the next step, so that
+// what follows it (report, evaluation, checkpoint) belongs to it, and what no phase covers is known
+// too. Plain values, which travel between ranks.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +12,17 @@
 
 namespace dtrain::monitoring {
 
-enum class Phase { kDataWait, kH2d, kForward, kBackward, kAllReduceWait, kOptimizer, kCheckpoint, kEval, kCount };
+enum class Phase {
+  kDataWait,
+  kH2d,
+  kForward,
+  kBackward,
+  kAllReduceWait,
+  kOptimizer,
+  kCheckpoint,
+  kEval,
+  kCount
+};
 inline constexpr size_t kPhases = static_cast<size_t>(Phase::kCount);
 // The label values of dtrain_phase_seconds_total and the keys of metrics.jsonl.
 inline constexpr std::array<const char*, kPhases> kPhaseNames = {
@@ -19,8 +30,8 @@ inline constexpr std::array<const char*, kPhases> kPhaseNames = {
 
 using PhaseSeconds = std::array<double, kPhases>;
 
-// Of batches that are padded to the length of their longest sample: rows with values, of the cells of the batches. 0
-// without such batches.
+// Of batches that are padded to the length of their longest sample: rows with values, of the cells
+// of the batches. 0 without such batches.
 struct PaddedRows {
   double rows = 0, cells = 0;
 };
@@ -29,8 +40,8 @@ struct StepTimes {
   PhaseSeconds phases{};
   double wall = 0;    // of the whole step
   double launch = 0;  // with a GPU: of the host, while it launched forward and backward
-  // From the start of the last backward to the moments at which the first, the middle and the last bucket of gradients
-  // were ready to be sent. 0: it was not sent during backward.
+  // From the start of the last backward to the moments at which the first, the middle and the last
+  // bucket of gradients were ready to be sent. 0: it was not sent during backward.
   std::array<double, 3> buckets{};
   PaddedRows padded{};
 

@@ -19,11 +19,13 @@ TargetsFile::TargetsFile(const std::filesystem::path& runs_folder, const std::st
     groups.push_back({{"targets", {target.address}}, {"labels", labels}});
   }
   real_file_system().create_folders(path_.parent_path());
-  write_atomically(real_file_system(), path_, groups.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_atomically(real_file_system(), path_,
+                   groups.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void TargetsFile::remove() noexcept {
-  std::error_code ignored;  // a target that stays is reported as down, which is no reason to fail a finished run
+  // a target that stays is reported as down, which is no reason to fail a finished run
+  std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }
 

@@ -14,9 +14,11 @@
 namespace dtrain::monitoring {
 namespace {
 
-// events.out.tfevents.TIME.HOST.PID: TensorBoard reads the files of a folder in the order of their names.
+// events.out.tfevents.TIME.HOST.PID: TensorBoard reads the files of a folder in the order of
+// their names.
 std::string file_name() {
-  return str("events.out.tfevents.", static_cast<int64_t>(unix_seconds()), ".", host_name(), ".", ::getpid());
+  return str("events.out.tfevents.", static_cast<int64_t>(unix_seconds()), ".", host_name(), ".",
+             ::getpid());
 }
 
 class TensorBoard : public Sink {
@@ -51,7 +53,9 @@ class TensorBoard : public Sink {
     if (std::exchange(started_, true)) return;
     file_.append(tfevents::frame(tfevents::start_event(unix_seconds(), step)));
   }
-  void add(std::string tag, double value) { scalars_.emplace_back(std::move(tag), static_cast<float>(value)); }
+  void add(std::string tag, double value) {
+    scalars_.emplace_back(std::move(tag), static_cast<float>(value));
+  }
   void add_known(const char* tag, double value) {
     if (!std::isnan(value)) add(tag, value);
   }

@@ -1,7 +1,8 @@
 #pragma once
 
-// The scalars of a run for TensorBoard. Each start of the run writes a new events.out.tfevents.* file, and TensorBoard
-// itself drops what the older files hold from the first step of the new one on.
+// The scalars of a run for TensorBoard. Each start of the run writes a new events.out.tfevents.*
+// file, and TensorBoard itself drops what the older files hold from the first step of the new
+// one on.
 
 #include <filesystem>
 #include <memory>

@@ -6,7 +6,8 @@
 namespace dtrain::monitoring::tfevents {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "TFRecord and protobuf are little endian");
+static_assert(std::endian::native == std::endian::little,
+              "TFRecord and protobuf are little endian");
 
 constexpr std::array<uint32_t, 256> kTable = [] {
   std::array<uint32_t, 256> table{};
@@ -32,7 +33,9 @@ void varint(std::string& out, uint64_t value) {
 }
 
 // The key of a field. Wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
-void key(std::string& out, uint32_t number, uint32_t wire_type) { varint(out, number << 3 | wire_type); }
+void key(std::string& out, uint32_t number, uint32_t wire_type) {
+  varint(out, number << 3 | wire_type);
+}
 
 void bytes(std::string& out, uint32_t number, std::string_view value) {
   key(out, number, 2);
@@ -55,7 +58,8 @@ uint32_t masked(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 uint32_t crc32c(std::string_view bytes) {
   uint32_t crc = ~0u;
-  for (const char byte : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
+  for (const char byte : bytes)
+    crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
   return ~crc;
 }
 
@@ -83,7 +87,8 @@ std::string start_event(double wall_time, int64_t step) {
   return out;
 }
 
-std::string scalars_event(double wall_time, int64_t step, std::span<const std::pair<std::string, float>> scalars) {
+std::string scalars_event(double wall_time, int64_t step,
+                          std::span<const std::pair<std::string, float>> scalars) {
   std::string summary;
   for (const auto& [tag, value] : scalars) {
     std::string scalar;

@@ -1,8 +1,9 @@
 #pragma once
 
-// The history of a run in bounded memory: a list that, when it is full, drops every second entry and from then on keeps
-// only every second, fourth, eighth ... value. A reader that asks for what is new since its last visit receives each
-// entry once, until a drop makes it start again. Pure values. Thread-safety: none.
+// The history of a run in bounded memory: a list that, when it is full, drops every second entry
+// and from then on keeps only every second, fourth, eighth ... value. A reader that asks for what
+// is new since its last visit receives each entry once, until a drop makes it start again. Pure
+// values. Thread-safety: none.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,8 @@ class ThinnedHistory {
     entries_.push_back({number, std::move(value)});
   }
 
-  // Whether a reader that has all entries up to `number` still has the same ones: false after entries were dropped.
+  // Whether a reader that has all entries up to `number` still has the same ones: false after
+  // entries were dropped.
   bool continues(int64_t number) const { return number >= dropped_at_; }
 
   // The entries whose numbers are greater than `number`.

@@ -32,7 +32,8 @@ std::string text_of(const VerdictRecord::Probes& probes) {
     parts.push_back(fixed(1e3 * probes.cached_step, 1) + " ms per step with batches from memory");
   }
   if (std::isfinite(probes.latency) && std::isfinite(probes.seconds_per_byte)) {
-    parts.push_back(str(fixed(1e3 * probes.latency, 3), " ms + ", fixed(1e3 * kMebibyte * probes.seconds_per_byte, 3),
+    parts.push_back(str(fixed(1e3 * probes.latency, 3), " ms + ",
+                        fixed(1e3 * kMebibyte * probes.seconds_per_byte, 3),
                         " ms per MiB for an all-reduce"));
   }
   return parts.empty() ? "" : "measured before training: " + join(parts, "; ");

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a run says of itself, as sinks receive it: the verdict and its runners-up (diagnose/verdict.h makes it, job/
-// passes it on). Plain values.
+// What a run says of itself, as sinks receive it: the verdict and its runners-up
+// (diagnose/verdict.h makes it, job/ passes it on). Plain values.
 
 #include <cstdint>
 #include <limits>
@@ -12,23 +12,26 @@ namespace dtrain::monitoring {
 
 struct VerdictRecord {
   struct Cause {
-    std::string name = {};                                    // "decode", as diagnose/finding.h lists them
-    int rank = -1;                                            // -1: all alike
-    double gain = std::numeric_limits<double>::quiet_NaN();   // 0.38: 38 % more steps per second; NaN: not computable
+    std::string name = {};  // "decode", as diagnose/finding.h lists them
+    int rank = -1;          // -1: all alike
+    double gain = std::numeric_limits<double>::quiet_NaN();   // 0.38: 38 % more steps per second;
+                                                              // NaN: not computable
     double error = std::numeric_limits<double>::quiet_NaN();  // standard error of the gain
     std::string setting = {}, evidence = {}, otherwise = {};  // as in Finding
   };
-  // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured, or one rank.
+  // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured,
+  // or one rank.
   struct Communication {
     static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-    double late = kUnknown;                           // for the rank that arrives last, mean over ranks
+    double late = kUnknown;  // for the rank that arrives last, mean over ranks
     double latency = kUnknown, bandwidth = kUnknown;  // of messages
-    double not_overlapped = kUnknown;                 // with backward, though buckets of another size would be
-    double other = kUnknown;                          // more than the network was measured to cost
+    double not_overlapped = kUnknown;  // with backward, though buckets of another size would be
+    double other = kUnknown;           // more than the network was measured to cost
   };
   // Measured before training; NaN: it was not.
   struct Probes {
-    double cached_step = std::numeric_limits<double>::quiet_NaN();  // seconds of a step with batches from memory
+    double cached_step =
+        std::numeric_limits<double>::quiet_NaN();  // seconds of a step with batches from memory
     // Of an all-reduce of gradients when no rank is late: latency + bytes * seconds_per_byte.
     double latency = std::numeric_limits<double>::quiet_NaN();
     double seconds_per_byte = std::numeric_limits<double>::quiet_NaN();
@@ -42,12 +45,12 @@ struct VerdictRecord {
   Probes probes = {};
 };
 
-// "communication: 5.3 ms per step = late rank 3.1 + latency 0.2 + bandwidth 0.5 + not overlapped 1.1 + other 0.4"; ""
-// where it was not measured.
+// "communication: 5.3 ms per step = late rank 3.1 + latency 0.2 + bandwidth 0.5 + not overlapped
+// 1.1 + other 0.4"; "" where it was not measured.
 std::string text_of(const VerdictRecord::Communication&);
 
-// "measured before training: 8.2 ms per step with batches from memory; 0.025 ms + 0.350 ms per MiB for an all-reduce";
-// "" where nothing was.
+// "measured before training: 8.2 ms per step with batches from memory; 0.025 ms + 0.350 ms per MiB
+// for an all-reduce"; "" where nothing was.
 std::string text_of(const VerdictRecord::Probes&);
 
 }  // namespace dtrain::monitoring

@@ -28,7 +28,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void prepare(int,
   }
 }
 
-__attribute__((section(".preinit_array"), used)) void (*const first_of_all)(int, char**, char**) = prepare;
+__attribute__((section(".preinit_array"), used)) void (*const first_of_all)(int, char**,
+                                                                            char**) = prepare;
 
 }  // namespace
 

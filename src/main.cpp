@@ -1,4 +1,5 @@
-// dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
+// dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an
+// exit code.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -32,12 +33,14 @@ namespace {
 
 using dtrain::cli::Arguments;
 
-// If a standard descriptor is closed, the next file that is opened gets its number, and output would go into that file.
-// A closed standard output remains one that cannot be written: its results would be lost silently.
+// If a standard descriptor is closed, the next file that is opened gets its number, and output
+// would go into that file. A closed standard output remains one that cannot be written: its results
+// would be lost silently.
 void occupy_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    static_cast<void>(::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));  // takes the lowest number
+    static_cast<void>(::open(
+        "/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));  // takes the lowest number
   }
 }
 
@@ -45,28 +48,32 @@ void occupy_standard_descriptors() {
 void flush_standard_output() {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
-    throw dtrain::OutputError(dtrain::str("cannot write the standard output: ", std::strerror(errno)));
+    throw dtrain::OutputError(
+        dtrain::str("cannot write the standard output: ", std::strerror(errno)));
   }
 }
 
 void refuse_several_processes(const dtrain::cli::Command& command) {
   const int processes = dtrain::dist::launcher_size_hint();
   if (processes == 1) return;
-  throw dtrain::UsageError(dtrain::str("dtrain ", command.name, " is one process that uses all cores, and ", processes,
+  throw dtrain::UsageError(dtrain::str("dtrain ", command.name,
+                                       " is one process that uses all cores, and ", processes,
                                        " were started: give it without mpirun or srun"));
 }
 
 void refuse_removed_folder() {
   if (!dtrain::current_folder_was_removed()) return;
-  throw dtrain::UsageError("the current folder was removed: change to one that exists (cd) and start dtrain there");
+  throw dtrain::UsageError(
+      "the current folder was removed: change to one that exists (cd) and start dtrain there");
 }
 
 // A path in the place of a command: what the user can do with it.
 [[noreturn]] void refuse_path(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
-    throw dtrain::UsageError(dtrain::str(path, " is a folder, not a command: `dtrain convert NAME ", path,
-                                         "` makes a data file of raw data, `dtrain --resume ", path,
-                                         "` continues a run, `dtrain inspect ", path, "` shows what is in a run"));
+    throw dtrain::UsageError(dtrain::str(path, " is a folder, not a command: `dtrain convert NAME ",
+                                         path, "` makes a data file of raw data, `dtrain --resume ",
+                                         path, "` continues a run, `dtrain inspect ", path,
+                                         "` shows what is in a run"));
   }
   throw dtrain::UsageError(dtrain::str(path, " is a file, not a command: `dtrain --dataset ", path,
                                        "` trains on a data file, `dtrain inspect ", path,
@@ -84,7 +91,8 @@ int dispatch(Arguments arguments) {
     std::puts(dtrain::job::version_text().c_str());
     return 0;
   }
-  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
+  if (!arguments.empty() &&
+      (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
     std::fputs(dtrain::cli::general_help(dtrain::cli::asks_for_all(arguments, 0)).c_str(), stdout);
     return 0;
   }
@@ -95,8 +103,9 @@ int dispatch(Arguments arguments) {
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
     if (arguments[0] == command.name) {
-      const bool asks = std::any_of(arguments.begin(), arguments.end(),
-                                    [](const std::string& a) { return a == "--help" || a == "-h"; });
+      const bool asks = std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) {
+        return a == "--help" || a == "-h";
+      });
       if (command.alone && !asks) refuse_several_processes(command);
       arguments.erase(arguments.begin());
       return command.run(arguments);
@@ -106,13 +115,15 @@ int dispatch(Arguments arguments) {
   std::error_code unknown;
   if (std::filesystem::exists(arguments[0], unknown)) refuse_path(arguments[0]);
   const std::string near = dtrain::nearest(arguments[0], names);
-  throw dtrain::UsageError(dtrain::str("unknown command '", arguments[0], "'",
-                                       near.empty() ? "" : dtrain::str("; did you mean '", near, "'?"),
-                                       " (known: ", dtrain::join(names, ", "), ")"));
+  throw dtrain::UsageError(
+      dtrain::str("unknown command '", arguments[0], "'",
+                  near.empty() ? "" : dtrain::str("; did you mean '", near, "'?"),
+                  " (known: ", dtrain::join(names, ", "), ")"));
 }
 
-// Before MPI starts, most failures are those of every rank: rank 0 prints, and the others give it time until mpirun has
-// ended them. What fails on another host alone, its first rank prints when nobody has ended it for a while.
+// Before MPI starts, most failures are those of every rank: rank 0 prints, and the others give it
+// time until mpirun has ended them. What fails on another host alone, its first rank prints when
+// nobody has ended it for a while.
 void report_early(const std::string& message) {
   if (dtrain::dist::launcher_rank_hint() == 0) {
     if (!message.empty()) dtrain::log::error(message);
@@ -125,9 +136,10 @@ void report_early(const std::string& message) {
   }
 }
 
-// The end of a process without a GPU, unless it is built with sanitizers: static objects are not destroyed. LibTorch
-// would take its operators apart one by one, for a fifth of the time of a short command, and none of ours has anything
-// left to write. Profilers of GPUs and sanitizers do, at a usual end.
+// The end of a process without a GPU, unless it is built with sanitizers: static objects are not
+// destroyed. LibTorch would take its operators apart one by one, for a fifth of the time of a short
+// command, and none of ours has anything left to write. Profilers of GPUs and sanitizers do, at a
+// usual end.
 int leave(int code, bool with_gpus) {
   std::cout.flush();
   std::fflush(nullptr);
@@ -144,9 +156,11 @@ int main(int argc, char** argv) {
   // Of any command; `launch` gives it to the jobs that it starts.
   const bool passes_on = !arguments.empty() && arguments[0] == "launch";
   if (!passes_on && std::erase(arguments, "--debug") > 0) dtrain::log::show_details();
-  // First, because operators of GPUs take a while to load: a training that is asked to stop meanwhile saves and ends.
+  // First, because operators of GPUs take a while to load: a training that is asked to stop
+  // meanwhile saves and ends.
   if (trains(arguments) || arguments[0] == "train") dtrain::job::remember_early_signals();
-  // A supervisor takes them from a queue (supervisor/signal_queue.h), and spawns children that block none.
+  // A supervisor takes them from a queue (supervisor/signal_queue.h), and spawns children that
+  // block none.
   if (arguments.empty() || arguments[0] != "launch") dtrain::admit_early_signals();
   occupy_standard_descriptors();
   dtrain::dist::report_when_terminated();

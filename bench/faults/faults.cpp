@@ -1,8 +1,10 @@
-// Makes a healthy run slow in one known way, for bench/diagnosis.py: a library for LD_PRELOAD, so that the program that
-// is judged is the one that users run.
+// Makes a healthy run slow in one known way, for bench/diagnosis.py: a library for LD_PRELOAD, so
+// that the program that is judged is the one that users run.
 //
-// DTRAIN_FAULT=KIND:MICROSECONDS[:RANK|:rotate]   in that rank, in all of them, or in another one every 0.5 s
-//   read       each read of a sample takes so much longer, side by side with others (a network file system)
+// DTRAIN_FAULT=KIND:MICROSECONDS[:RANK|:rotate]   in that rank, in all of them, or in another one
+// every 0.5 s
+//   read       each read of a sample takes that much longer, in parallel with others (a network
+//              file system)
 //   disk       the same, one after the other: more readers gain nothing
 //   seek       the same, and n readers at a time take n times as long: more readers lose
 //   forward    each convolution or LSTM of the network, forward
@@ -63,19 +65,21 @@ const Fault& fault() {
   return parsed;
 }
 
-// All ranks of a host read the same clock, so one of them is slow at a time. A turn is longer than a step: what all
-// ranks lose in the same step would not come back if they were even.
+// All ranks of a host read the same clock, so one of them is slow at a time. A turn is longer than
+// a step: what all ranks lose in the same step would not come back if they were even.
 bool is_my_turn() {
   if (!fault().rotates) return fault().here;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count() / 500 % fault().ranks == fault().rank;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count() / 500 % fault().ranks ==
+         fault().rank;
 }
 
 void be_slow(int64_t times = 1) {
   // The kernel adds 50 us to each sleep of a thread that did not ask for less.
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1);
   static_cast<void>(exact);
-  if (is_my_turn()) std::this_thread::sleep_for(std::chrono::microseconds(times * fault().microseconds));
+  if (is_my_turn())
+    std::this_thread::sleep_for(std::chrono::microseconds(times * fault().microseconds));
 }
 
 void read_slowly() {
@@ -95,8 +99,9 @@ void read_slowly() {
 // LibTorch's operators, and those of src/layers, which ones depends on the vectors of the CPU.
 bool is_heavy(std::string_view name) {
   return name == "aten::convolution" || name == "aten::lstm" || name == "ConvolutionBackward0" ||
-         name == "MkldnnRnnLayerBackward0" || name == "aten::mkldnn_rnn_layer" || name == "dtrain::lstm" ||
-         name == "dtrain::conv2d" || name.find("layers::(anonymous namespace)::Conv2d") != std::string_view::npos ||
+         name == "MkldnnRnnLayerBackward0" || name == "aten::mkldnn_rnn_layer" ||
+         name == "dtrain::lstm" || name == "dtrain::conv2d" ||
+         name.find("layers::(anonymous namespace)::Conv2d") != std::string_view::npos ||
          name.find("PackedLstm") != std::string_view::npos;
 }
 
@@ -126,7 +131,8 @@ void grow() {
 __attribute__((constructor)) void install() {
   const std::string& kind = fault().kind;
   if (fault().here && (kind == "forward" || kind == "backward")) {
-    const at::RecordScope scope = kind == "forward" ? at::RecordScope::FUNCTION : at::RecordScope::BACKWARD_FUNCTION;
+    const at::RecordScope scope =
+        kind == "forward" ? at::RecordScope::FUNCTION : at::RecordScope::BACKWARD_FUNCTION;
     at::addGlobalCallback(at::RecordFunctionCallback(entered, left).scopes({scope}));
   }
   if (kind == "grow" && fault().here) std::thread(grow).detach();
@@ -151,7 +157,8 @@ extern "C" ssize_t pread64(int file, void* bytes, size_t count, off_t offset) {
   return pread(file, bytes, count, offset);
 }
 
-extern "C" int MPI_Isend(const void* bytes, int count, void* type, int to, int tag, void* comm, void** request) {
+extern "C" int MPI_Isend(const void* bytes, int count, void* type, int to, int tag, void* comm,
+                         void** request) {
   using Isend = int (*)(const void*, int, void*, int, int, void*, void**);
   static const auto real = reinterpret_cast<Isend>(::dlsym(RTLD_NEXT, "MPI_Isend"));
   if (fault().kind == "message") be_slow();

@@ -23,8 +23,8 @@ const std::vector<Task>& tasks() {
   return all;
 }
 
-// Each network once, where the last task that has it lists it: a task's own networks come before those that it shares
-// with the tasks after it.
+// Each network once, where the last task that has it lists it: a task's own networks come before
+// those that it shares with the tasks after it.
 std::vector<Network> all_networks() {
   std::vector<Network> all = {{.name = "auto"}};
   for (const Task& task : tasks()) {
@@ -81,17 +81,28 @@ NetworkId network_named(std::string_view name) {
 
 const std::vector<DataSet>& data_sets() {
   static const std::vector<DataSet> all = {
-      {.name = "300wlp", .task = "headpose", .config = "headpose_300wlp", .size = 224, .folder = "AFW, HELEN, ..."},
+      {.name = "300wlp",
+       .task = "headpose",
+       .config = "headpose_300wlp",
+       .size = 224,
+       .folder = "AFW, HELEN, ..."},
       {.name = "aflw2000", .task = "headpose", .size = 224, .folder = "its .jpg and .mat files"},
       {.name = "arrays", .task = "module"},
-      {.name = "biwi", .task = "headpose", .config = "headpose_biwi", .size = 224, .folder = "01 to 24"},
+      {.name = "biwi",
+       .task = "headpose",
+       .config = "headpose_biwi",
+       .size = 224,
+       .folder = "01 to 24"},
       {.name = "images",
        .task = "classify",
        .config = "classify",
        .size = 256,
        .folder = "a subfolder of pictures per class"},
       {.name = "pointer", .task = "pointer", .config = "pointer"},
-      {.name = "sequence", .task = "sequence", .config = "sequence", .folder = "a subfolder of .npy files per class"},
+      {.name = "sequence",
+       .task = "sequence",
+       .config = "sequence",
+       .folder = "a subfolder of .npy files per class"},
   };
   return all;
 }

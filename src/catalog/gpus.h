@@ -1,8 +1,9 @@
 #pragma once
 
-// The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts of the cards.
-// What is computed from them is called estimated until a run on the card replaces it (Gpu::measured; none has yet).
-// Constant; knows nothing of torch and CUDA.
+// The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts
+// of the cards.
+// What is computed from them is called estimated until a run on the card replaces it
+// (Gpu::measured; none has yet). Constant; knows nothing of torch and CUDA.
 
 #include <cstdint>
 #include <string>
@@ -23,9 +24,10 @@ struct MeasuredBatch {
 };
 
 struct Gpu {
-  std::string_view name;     // of --preset
-  std::string_view product;  // what the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
-  double memory_gib = 0;     // that CUDA gives to programs
+  std::string_view name;  // of --preset
+  std::string_view
+      product;            // what the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
+  double memory_gib = 0;  // that CUDA gives to programs
   int multiprocessors = 0;
   int capability = 0;  // 10 × major + minor
   std::vector<MeasuredBatch> measured = {};
@@ -39,8 +41,8 @@ const std::vector<Gpu>& gpus();
 const Gpu* gpu_named(std::string_view name);  // nullptr: there is none
 std::vector<std::string> gpu_names();         // those that this build supports
 
-// The row of a card by the driver's name of it; where a product is sold with several sizes of memory, the nearest one.
-// nullptr: it is not in the table.
+// The row of a card by the driver's name of it; where a product is sold with several sizes of
+// memory, the nearest one. nullptr: it is not in the table.
 const Gpu* find_gpu(std::string_view driver_name, int64_t memory_bytes);
 
 // Why the V100 and its like cannot be used: the text of an error. Requires: not is_supported().

@@ -28,8 +28,9 @@ std::string not_finite(const at::Tensor& tensor) {
 void check_finite(const at::Tensor& tensor, const std::string& name, const std::string& file) {
   const std::string defect = not_finite(tensor);
   if (defect.empty()) return;
-  throw CheckpointError(dtrain::str(file, ": tensor '", name, "' has a value that is not finite (", defect,
-                                    "), and so would be what is computed with it: use another file or checkpoint"));
+  throw CheckpointError(
+      dtrain::str(file, ": tensor '", name, "' has a value that is not finite (", defect,
+                  "), and so would be what is computed with it: use another file or checkpoint"));
 }
 
 }  // namespace dtrain::checkpoint

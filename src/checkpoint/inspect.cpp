@@ -31,13 +31,14 @@ std::string summary(const SafetensorsHeader& header) {
     dtypes.insert(entry.dtype);
   }
   const std::vector<std::string> names(dtypes.begin(), dtypes.end());
-  return str(human_count(static_cast<int64_t>(header.tensors.size())), " tensors, ", human_count(elements), " elements",
-             names.empty() ? "" : " of ", join(names, ", "));
+  return str(human_count(static_cast<int64_t>(header.tensors.size())), " tensors, ",
+             human_count(elements), " elements", names.empty() ? "" : " of ", join(names, ", "));
 }
 
 std::string metadata_lines(const SafetensorsHeader& header) {
   std::string text;
-  for (const auto& [name, value] : header.metadata) text += line("metadata", str(name, " = ", value));
+  for (const auto& [name, value] : header.metadata)
+    text += line("metadata", str(name, " = ", value));
   return text;
 }
 
@@ -47,7 +48,8 @@ struct Layer {
   int64_t parameters = 0;
 };
 
-// The statistics of batch norm are not parameters. A tensor belongs to the layer that its name begins with.
+// The statistics of batch norm are not parameters. A tensor belongs to the layer that its name
+// begins with.
 std::vector<Layer> layers_of(const SafetensorsHeader& header) {
   std::vector<Layer> layers;
   std::map<std::string, size_t> index;  // in `layers`, by name
@@ -74,7 +76,8 @@ std::string layer_lines(const SafetensorsHeader& header) {
   for (const Layer& layer : layers) {
     std::string count = human_count(layer.parameters);
     count.insert(0, 11 - std::min<size_t>(11, count.size()), ' ');
-    text += line("layer", str(padded(layer.name, width), " ", count, "  ", join(layer.tensors, ", ")));
+    text +=
+        line("layer", str(padded(layer.name, width), " ", count, "  ", join(layer.tensors, ", ")));
     parameters += layer.parameters;
   }
   return text + line("network", str(human_count(parameters), " parameters in ", layers.size(),
@@ -83,20 +86,23 @@ std::string layer_lines(const SafetensorsHeader& header) {
 
 std::string inspect_file(const std::filesystem::path& path) {
   const SafetensorsHeader header = read_header(path);
-  std::string text =
-      line("file", str(path.string(), ", ", human_bytes(static_cast<double>(std::filesystem::file_size(path)))));
+  std::string text = line(
+      "file",
+      str(path.string(), ", ", human_bytes(static_cast<double>(std::filesystem::file_size(path)))));
   text += line("holds", summary(header)) + metadata_lines(header);
   size_t width = 0;
   for (const TensorEntry& entry : header.tensors) width = std::max(width, entry.name.size());
   for (const TensorEntry& entry : header.tensors) {
-    text += line("tensor", str(padded(entry.name, width), "  ", padded(entry.dtype, 4), "  ", shape_text(entry.shape)));
+    text += line("tensor", str(padded(entry.name, width), "  ", padded(entry.dtype, 4), "  ",
+                               shape_text(entry.shape)));
   }
   return text;
 }
 
 }  // namespace
 
-std::string inspect_checkpoint(const std::filesystem::path& path, bool verify, const ReportProgress& report) {
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify,
+                               const ReportProgress& report) {
   if (!std::filesystem::is_directory(path)) return inspect_file(path);
   const std::filesystem::path manifest_path = path / kManifestName;
   const Manifest manifest = read_manifest(manifest_path);
@@ -106,8 +112,9 @@ std::string inspect_checkpoint(const std::filesystem::path& path, bool verify, c
   for (const auto& [name, record] : manifest.files) {
     std::string holds;
     if (name.ends_with(".safetensors")) holds = summary(read_header(path / name));
-    text += line("file",
-                 str(padded(name, 22), " ", padded(human_bytes(static_cast<double>(record.bytes)), 10), " ", holds));
+    text +=
+        line("file", str(padded(name, 22), " ",
+                         padded(human_bytes(static_cast<double>(record.bytes)), 10), " ", holds));
   }
   const SafetensorsHeader network = read_header(path / "model.safetensors");
   text += metadata_lines(network) + layer_lines(network);

@@ -1,7 +1,8 @@
 #pragma once
 
-// MANIFEST.json of a checkpoint: its files with size and SHA-256, and a SHA-256 of the manifest itself. One manifest
-// has exactly one text (docs/file_formats.md), so that every flipped bit in it is
+// MANIFEST.json of a checkpoint: its files with size and SHA-256, and a SHA-256 of the manifest
+// itself. One manifest has exactly one text (docs/file_formats.md), so that every flipped bit in
+// it is
 // detected. Thread-safety: pure functions.
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct Manifest {
 std::string rank_file(int rank);  // the file's name
 
 std::string manifest_text(const Manifest&);
-// Throws CheckpointError if the file cannot be read, is damaged, or does not list the files of its world size.
+// Throws CheckpointError if the file cannot be read, is damaged, or does not list the files of its
+// world size.
 Manifest read_manifest(const std::filesystem::path&);
 
 }  // namespace dtrain::checkpoint

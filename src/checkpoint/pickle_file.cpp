@@ -21,11 +21,14 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 Pickle pickle_of(std::span<const std::byte> beginning) {
-  const auto byte = [&](size_t i) { return i < beginning.size() ? std::to_integer<int>(beginning[i]) : -1; };
+  const auto byte = [&](size_t i) {
+    return i < beginning.size() ? std::to_integer<int>(beginning[i]) : -1;
+  };
   if (byte(0) == 'P' && byte(1) == 'K' && byte(2) == 3 && byte(3) == 4) return Pickle::kZip;
-  // Protocol 2 to 5, and then an opcode and a number that is not small: as the length of a safetensors header it would
-  // be more than 2^40 bytes.
-  return byte(0) == 0x80 && byte(1) >= 2 && byte(1) <= 5 && byte(5) > 0 ? Pickle::kPlain : Pickle::kNone;
+  // Protocol 2 to 5, and then an opcode and a number that is not small: as the length of a
+  // safetensors header it would be more than 2^40 bytes.
+  return byte(0) == 0x80 && byte(1) >= 2 && byte(1) <= 5 && byte(5) > 0 ? Pickle::kPlain
+                                                                        : Pickle::kNone;
 }
 
 Pickle pickle_of(const std::filesystem::path& file) {
@@ -37,13 +40,15 @@ Pickle pickle_of(const std::filesystem::path& file) {
 
 std::string pickle_advice(const std::string& file) {
   std::filesystem::path place = std::filesystem::path(file).replace_extension(".safetensors");
-  if (place == file) place.replace_extension(".converted.safetensors");  // its name is wrong; keep the file
+  if (place == file)
+    place.replace_extension(".converted.safetensors");  // its name is wrong; keep the file
   const std::string converted = place.string();
   return str(file,
-             " is a file of torch.save (or TorchScript): pickle, and loading that runs code. Convert its weights in ",
+             " is a file of torch.save (or TorchScript): pickle, and loading that runs code. "
+             "Convert its weights in ",
              "Python and give the result instead:\n  import torch, safetensors.torch as s\n",
-             "  s.save_file({k: v.contiguous() for k, v in torch.load(", quoted(file), ", map_location=\"cpu\", ",
-             "weights_only=True).items()}, ", quoted(converted), ")");
+             "  s.save_file({k: v.contiguous() for k, v in torch.load(", quoted(file),
+             ", map_location=\"cpu\", ", "weights_only=True).items()}, ", quoted(converted), ")");
 }
 
 }  // namespace dtrain::checkpoint

@@ -1,8 +1,9 @@
 #pragma once
 
-// The safetensors format: named tensors and text metadata in one file that Python opens, and no code in it.
-// Reading checks every offset against the file and throws CheckpointError for a header that is truncated, overlapping
-// or wrong in any other way. Thread-safety: pure functions.
+// The safetensors format: named tensors and text metadata in one file that Python opens, and no
+// code in it.
+// Reading checks every offset against the file and throws CheckpointError for a header that is
+// truncated, overlapping or wrong in any other way. Thread-safety: pure functions.
 
 #include <torch/types.h>
 
@@ -16,7 +17,8 @@
 
 namespace dtrain::checkpoint {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;  // CPU tensors in the order of writing
+using NamedTensors =
+    std::vector<std::pair<std::string, at::Tensor>>;  // CPU tensors in the order of writing
 using Metadata = std::map<std::string, std::string>;
 
 struct TensorFile {
@@ -26,11 +28,12 @@ struct TensorFile {
 
 bool can_hold(at::ScalarType);  // whether the format has this type
 
-// The file's bytes. Tensors may be on any device and in any layout; they are stored in C order. Throws Error for a type
-// that the format does not have and for a name that is there twice.
+// The file's bytes. Tensors may be on any device and in any layout; they are stored in C order.
+// Throws Error for a type that the format does not have and for a name that is there twice.
 std::vector<std::byte> to_safetensors(const NamedTensors&, const Metadata& = {});
 
-TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string& name);  // `name` is for messages
+TensorFile from_safetensors(std::span<const std::byte> bytes,
+                            const std::string& name);  // `name` is for messages
 TensorFile read_safetensors(const std::filesystem::path&);
 
 }  // namespace dtrain::checkpoint

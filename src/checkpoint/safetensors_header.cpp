@@ -59,18 +59,22 @@ class Cursor {
   const char** reached_;
 };
 
-// Turns nlohmann's events into a SafetensorsHeader, and refuses whatever the format has no place for at the first
-// event: no tree is built and nothing nests deeper than a list of a tensor. Text is known to be UTF-8.
+// Turns nlohmann's events into a SafetensorsHeader, and refuses whatever the format has no place
+// for at the first event: no tree is built and nothing nests deeper than a list of a tensor. Text
+// is known to be UTF-8.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderReader(std::string_view json, const std::string& file) : json_(json), file_(file), reached_(json.data()) {}
+  HeaderReader(std::string_view json, const std::string& file)
+      : json_(json), file_(file), reached_(json.data()) {}
 
   SafetensorsHeader read() {
     const Cursor begin(json_.data(), &reached_), end(json_.data() + json_.size(), &reached_);
     // Not strict: nlohmann takes a zero byte for the end of the text.
-    nlohmann::json::sax_parse(begin, end, this, nlohmann::json::input_format_t::json, /*strict=*/false);
+    nlohmann::json::sax_parse(begin, end, this, nlohmann::json::input_format_t::json,
+                              /*strict=*/false);
     const std::string_view rest = json_.substr(static_cast<size_t>(reached_ - json_.data()));
-    if (rest.find_first_not_of(" \t\r\n") != std::string_view::npos) refuse("has something after its closing brace");
+    if (rest.find_first_not_of(" \t\r\n") != std::string_view::npos)
+      refuse("has something after its closing brace");
     return std::move(header_);
   }
 
@@ -126,7 +130,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool end_array() override {
     if (place_ == Place::kOffsets) {
-      if (offsets_.size() != 2) refuse(str("has ", offsets_.size(), " data_offsets", of_tensor(), ", must be 2"));
+      if (offsets_.size() != 2)
+        refuse(str("has ", offsets_.size(), " data_offsets", of_tensor(), ", must be 2"));
       entry_.begin = offsets_[0];
       entry_.end = offsets_[1];
     }
@@ -136,7 +141,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool string(string_t& text) override {
     if (place_ == Place::kMetadata) {
-      if (!header_.metadata.emplace(key_, std::move(text)).second) refuse(str("has the metadata \"", key_, "\" twice"));
+      if (!header_.metadata.emplace(key_, std::move(text)).second)
+        refuse(str("has the metadata \"", key_, "\" twice"));
     } else if (place_ == Place::kTensor && key_ == "dtype") {
       entry_.dtype = std::move(text);
     } else {
@@ -166,23 +172,28 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { refuse_value(); }
   bool binary(binary_t&) override { refuse_value(); }
 
-  // `error` says "[json.exception.parse_error.101] parse error at line 1, column 9: WHAT; last read: '...'".
+  // `error` says "[json.exception.parse_error.101] parse error at line 1, column 9: WHAT; last
+  // read: '...'".
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
     std::string_view what = error.what();
     what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
-    if (what.starts_with("parse error at")) what.remove_prefix(std::min(what.size(), what.find(": ") + 2));
+    if (what.starts_with("parse error at"))
+      what.remove_prefix(std::min(what.size(), what.find(": ") + 2));
     what = what.substr(0, what.find("; last read: '"));
     refuse(str("is not valid JSON: ", what.substr(0, what.find(" parsing '"))));
   }
 
  private:
-  // What is open at present: nothing, the header, __metadata__, a tensor, or one of a tensor's lists.
+  // What is open at present: nothing, the header, __metadata__, a tensor, or one of a
+  // tensor's lists.
   enum class Place { kStart, kTensors, kMetadata, kTensor, kShape, kOffsets };
   static constexpr std::array<std::string_view, 3> kKeys = {"dtype", "shape", "data_offsets"};
 
   bool in_list() const { return place_ == Place::kShape || place_ == Place::kOffsets; }
   std::string of_tensor() const { return str(" of tensor \"", entry_.name, "\""); }
-  std::string list() const { return (place_ == Place::kShape ? "a shape" : "data_offsets") + of_tensor(); }
+  std::string list() const {
+    return (place_ == Place::kShape ? "a shape" : "data_offsets") + of_tensor();
+  }
 
   [[noreturn]] void refuse(const std::string& what) const {
     fail(file_, str(what, " (header byte ", reached_ - json_.data() - 1, ")"));
@@ -193,7 +204,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (in_list()) refuse(str("has ", list(), " that is not a list of natural numbers"));
     if (place_ == Place::kMetadata) refuse(str("has the metadata \"", key_, "\" that is not text"));
     if (place_ != Place::kTensor) refuse(str("has \"", name_, "\" that is not an object"));
-    refuse(str("has a ", key_, of_tensor(), key_ == "dtype" ? " that is not text" : " that is not a list"));
+    refuse(str("has a ", key_, of_tensor(),
+               key_ == "dtype" ? " that is not text" : " that is not a list"));
   }
 
   const std::string_view json_;
@@ -208,8 +220,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader header_;
 };
 
-// nlohmann keeps several copies of the string or number that it is reading, so that one of the header's size would take
-// many times its memory. Such a token is refused before. The texts of real headers are far below the limit.
+// nlohmann keeps several copies of the string or number that it is reading, so that one of the
+// header's size would take many times its memory. Such a token is refused before. The texts of real
+// headers are far below the limit.
 constexpr size_t kLongestToken = 8 << 20;
 
 // What is wrong with the header's tokens; empty if nothing is.
@@ -226,7 +239,8 @@ std::string token_defect(std::string_view json) {
     } else if (kSeparators.find(json[i]) != std::string_view::npos) {
       begin = i + 1;
     }
-    if (i + 1 - begin > kLongestToken) return str("has a text or number of more than 8 MiB at header byte ", begin);
+    if (i + 1 - begin > kLongestToken)
+      return str("has a text or number of more than 8 MiB at header byte ", begin);
   }
   return inside ? "ends inside a string" : "";
 }
@@ -234,16 +248,21 @@ std::string token_defect(std::string_view json) {
 void check_size(const TensorEntry& entry, const std::string& file) {
   const int64_t size = dtype_bytes(entry.dtype);
   if (size == 0)
-    throw CheckpointError(str(file, ": tensor \"", entry.name, "\" has the unknown dtype \"", entry.dtype, "\""));
+    throw CheckpointError(
+        str(file, ": tensor \"", entry.name, "\" has the unknown dtype \"", entry.dtype, "\""));
   int64_t bytes = size;
   bool overflow = false;
-  // Zeros are left out of the overflow check's product, else the order of the dimensions would decide what is refused.
-  for (const int64_t n : entry.shape) overflow |= n != 0 && __builtin_mul_overflow(bytes, n, &bytes);
-  if (overflow) throw CheckpointError(str(file, ": tensor \"", entry.name, "\" has a shape of more than 2^63 bytes"));
+  // Zeros are left out of the overflow check's product, else the order of the dimensions would
+  // decide what is refused.
+  for (const int64_t n : entry.shape)
+    overflow |= n != 0 && __builtin_mul_overflow(bytes, n, &bytes);
+  if (overflow)
+    throw CheckpointError(
+        str(file, ": tensor \"", entry.name, "\" has a shape of more than 2^63 bytes"));
   if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end()) bytes = 0;
   if (entry.end < entry.begin) {
-    throw CheckpointError(
-        str(file, ": tensor \"", entry.name, "\" ends at ", entry.end, " before it begins at ", entry.begin));
+    throw CheckpointError(str(file, ": tensor \"", entry.name, "\" ends at ", entry.end,
+                              " before it begins at ", entry.begin));
   }
   if (entry.end - entry.begin != static_cast<uint64_t>(bytes)) {
     throw CheckpointError(str(file, ": tensor \"", entry.name, "\" has ", entry.end - entry.begin,
@@ -257,10 +276,12 @@ void check_unique(const std::vector<TensorEntry>& tensors, const std::string& fi
   for (const TensorEntry& entry : tensors) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) throw CheckpointError(str(file, ": tensor \"", *twice, "\" is there twice"));
+  if (twice != names.end())
+    throw CheckpointError(str(file, ": tensor \"", *twice, "\" is there twice"));
 }
 
-void check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_bytes, const std::string& file) {
+void check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_bytes,
+                 const std::string& file) {
   std::vector<const TensorEntry*> order;
   order.reserve(tensors.size());
   for (const TensorEntry& entry : tensors) order.push_back(&entry);
@@ -271,13 +292,15 @@ void check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_bytes, c
   for (const TensorEntry* entry : order) {
     if (entry->end > data_bytes) {
       throw CheckpointError(str(file, ": tensor \"", entry->name, "\" ends at byte ", entry->end,
-                                " of the data, but there are only ", data_bytes, ": the file is truncated"));
+                                " of the data, but there are only ", data_bytes,
+                                ": the file is truncated"));
     }
     if (entry->begin != expected) {
-      throw CheckpointError(
-          str(file, ": tensor \"", entry->name, "\" begins at byte ", entry->begin, " of the data, ",
-              entry->begin < expected ? "inside the one before, which ends at " : "after a hole that begins at ",
-              expected));
+      throw CheckpointError(str(file, ": tensor \"", entry->name, "\" begins at byte ",
+                                entry->begin, " of the data, ",
+                                entry->begin < expected ? "inside the one before, which ends at "
+                                                        : "after a hole that begins at ",
+                                expected));
     }
     expected = entry->end;
   }
@@ -295,28 +318,31 @@ int64_t dtype_bytes(std::string_view dtype) {
   return 0;
 }
 
-uint64_t header_length(std::span<const std::byte> first8, uint64_t file_bytes, const std::string& file) {
+uint64_t header_length(std::span<const std::byte> first8, uint64_t file_bytes,
+                       const std::string& file) {
   if (pickle_of(first8) != Pickle::kNone) throw CheckpointError(pickle_advice(file));
   if (first8.size() < 8) {
-    throw CheckpointError(
-        str(file, ": not a safetensors file: ", file_bytes, " bytes, too short for a header's length"));
+    throw CheckpointError(str(file, ": not a safetensors file: ", file_bytes,
+                              " bytes, too short for a header's length"));
   }
   uint64_t length = 0;
   std::memcpy(&length, first8.data(), 8);
   if (length > kMaxHeaderBytes) {
-    throw CheckpointError(str(file, ": not a safetensors file: a header of ", length, " bytes; at most ",
-                              kMaxHeaderBytes, " are allowed"));
+    throw CheckpointError(str(file, ": not a safetensors file: a header of ", length,
+                              " bytes; at most ", kMaxHeaderBytes, " are allowed"));
   }
   if (length > file_bytes - 8) {
-    throw CheckpointError(
-        str(file, ": the header has ", length, " bytes, but the file only ", file_bytes, ": it is truncated"));
+    throw CheckpointError(str(file, ": the header has ", length, " bytes, but the file only ",
+                              file_bytes, ": it is truncated"));
   }
   return length;
 }
 
-SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const std::string& file) {
+SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
+                               const std::string& file) {
   if (!json.starts_with('{')) fail(file, "does not begin with '{'");
-  if (const size_t at = find_not_utf8(json); at != std::string_view::npos) fail(file, str("is not UTF-8 at byte ", at));
+  if (const size_t at = find_not_utf8(json); at != std::string_view::npos)
+    fail(file, str("is not UTF-8 at byte ", at));
   if (const std::string defect = token_defect(json); !defect.empty()) fail(file, defect);
   SafetensorsHeader header = HeaderReader(json, file).read();
   header.data_start = 8 + json.size();
@@ -334,12 +360,14 @@ FileDescriptor open_safetensors(const std::filesystem::path& path) {
   return in;
 }
 
-void read_exactly(const FileDescriptor& in, uint64_t position, std::span<std::byte> out, const std::string& file) {
+void read_exactly(const FileDescriptor& in, uint64_t position, std::span<std::byte> out,
+                  const std::string& file) {
   const int code = in.read_all_at(out, static_cast<int64_t>(position));
   if (code == 0) return;
-  throw CheckpointError(
-      str(file, ": ", out.size(), " bytes at ", position, " cannot be read: ",
-          code == FileDescriptor::kEndOfFile ? "the file became shorter while in use" : std::strerror(code)));
+  throw CheckpointError(str(file, ": ", out.size(), " bytes at ", position, " cannot be read: ",
+                            code == FileDescriptor::kEndOfFile
+                                ? "the file became shorter while in use"
+                                : std::strerror(code)));
 }
 
 SafetensorsHeader read_header(const std::filesystem::path& path) {

@@ -54,16 +54,20 @@ std::string unique(int64_t step, const char* kind) {
   return str(folder_name(step), ".", kind, "-", hex(uint64_t{random()} << 32 | random()));
 }
 
-// The folders with such names in `folder`: the highest step first, and the plain name first within a step.
+// The folders with such names in `folder`: the highest step first, and the plain name first within
+// a step.
 std::vector<std::pair<Name, std::filesystem::path>> entries(const std::filesystem::path& folder) {
   std::vector<std::pair<Name, std::filesystem::path>> found;
   std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
     const std::optional<Name> name = parse_name(it->path().filename().string());
-    if (name && it->is_directory(error) && !it->is_symlink(error)) found.emplace_back(*name, it->path());
+    if (name && it->is_directory(error) && !it->is_symlink(error))
+      found.emplace_back(*name, it->path());
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::tuple(-a.first.step, a.first.kind, a.second) < std::tuple(-b.first.step, b.first.kind, b.second);
+    return std::tuple(-a.first.step, a.first.kind, a.second) <
+           std::tuple(-b.first.step, b.first.kind, b.second);
   });
   return found;
 }
@@ -109,7 +113,8 @@ void verify_file(const std::filesystem::path& path, const FileRecord& record,
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) throw CheckpointError(str(path.string(), ": ", error.message()));
   if (bytes != record.bytes) {
-    throw CheckpointError(str(path.string(), " has ", bytes, " bytes; the manifest says ", record.bytes));
+    throw CheckpointError(
+        str(path.string(), " has ", bytes, " bytes; the manifest says ", record.bytes));
   }
   std::string sha256;
   try {
@@ -126,7 +131,8 @@ Manifest verified(const std::filesystem::path& checkpoint, const ReportProgress&
   const Manifest manifest = read_manifest(checkpoint / kManifestName);
   const std::optional<Name> name = parse_name(checkpoint.filename().string());
   if (name && name->step != manifest.step) {
-    throw CheckpointError(str(checkpoint.string(), " is of step ", manifest.step, " by its manifest"));
+    throw CheckpointError(
+        str(checkpoint.string(), " is of step ", manifest.step, " by its manifest"));
   }
   Progress progress{.stage = "verifying", .unit = Progress::Unit::kBytes};
   for (const auto& [file, record] : manifest.files) progress.total += record.bytes;
@@ -150,9 +156,11 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
                snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
   std::error_code unknown;
   const bool removed = tidied_ && !std::filesystem::exists(folder_, unknown);
-  files_.create_folder(folder_);  // not its parents: a run folder that was removed must not appear again
+  files_.create_folder(
+      folder_);  // not its parents: a run folder that was removed must not appear again
   if (removed) {
-    log::warning(str(folder_.string(), " was removed or moved, with the checkpoints in it. It is made again"));
+    log::warning(str(folder_.string(),
+                     " was removed or moved, with the checkpoints in it. It is made again"));
   }
   tidy();
 
@@ -168,7 +176,8 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
     moved_aside = replaces;
     files_.rename(temporary, target);
   } catch (...) {
-    // What cannot be undone here is handled later: newest() finds it, and the next run cleans it up.
+    // What cannot be undone here is handled later: newest() finds it, and the next run cleans
+    // it up.
     try {
       if (moved_aside) files_.rename(old, target);
       files_.remove_all(temporary);
@@ -180,8 +189,8 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
   try {
     verify(target, [this](const Progress&) { files_.note_read(); });
   } catch (const CheckpointError& e) {
-    throw OutputError(
-        str("the checkpoint just written does not read back: ", e.what(), ". Older ones were kept; check the disk"));
+    throw OutputError(str("the checkpoint just written does not read back: ", e.what(),
+                          ". Older ones were kept; check the disk"));
   }
   prune(snapshot.step);
   return target;
@@ -239,8 +248,8 @@ Snapshot Store::load(const std::filesystem::path& checkpoint) {
   return snapshot;
 }
 
-// Cleans up after interrupted runs: removes half-written folders, and restores a checkpoint that was being replaced if
-// the new one is not there.
+// Cleans up after interrupted runs: removes half-written folders, and restores a checkpoint that
+// was being replaced if the new one is not there.
 void Store::tidy() {
   if (std::exchange(tidied_, true)) return;
   for (const auto& [name, path] : entries(folder_)) {
@@ -255,8 +264,8 @@ void Store::tidy() {
   }
 }
 
-// Deletes all but the keep_last newest checkpoints of the steps up to `saved`, which has been verified. Those of later
-// steps, damaged or of a run that was resumed from before them, stay.
+// Deletes all but the keep_last newest checkpoints of the steps up to `saved`, which has been
+// verified. Those of later steps, damaged or of a run that was resumed from before them, stay.
 void Store::prune(int64_t saved) {
   int64_t kept = 0;
   for (const auto& [name, path] : entries(folder_)) {

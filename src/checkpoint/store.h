@@ -1,12 +1,14 @@
 #pragma once
 
-// Checkpoints on disk: a folder step_00001234/ with model.safetensors, optimizer.safetensors, state.json,
-// rank_N.safetensors and MANIFEST.json (SHA-256 and size of each file, step, world size).
+// Checkpoints on disk: a folder step_00001234/ with model.safetensors, optimizer.safetensors,
+// state.json, rank_N.safetensors and MANIFEST.json (SHA-256 and size of each file, step,
+// world size).
 //
-// A checkpoint exists whole and verified, or not at all: it is written under a temporary name, every file and folder is
-// fsynced, the folder is renamed, its parent is fsynced, and all of it is read back and verified before an older
-// checkpoint is deleted. Only rank 0 uses a Store; the trainer's communicator moves snapshots between the ranks.
-// Errors: OutputError (cannot be written), CheckpointError (does not verify). Thread-safety: none.
+// A checkpoint exists whole and verified, or not at all: it is written under a temporary name,
+// every file and folder is fsynced, the folder is renamed, its parent is fsynced, and all of it is
+// read back and verified before an older checkpoint is deleted. Only rank 0 uses a Store; the
+// trainer's communicator moves snapshots between the ranks. Errors: OutputError (cannot be
+// written), CheckpointError (does not verify). Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +30,7 @@ struct Snapshot {
   NamedTensors model;
   Metadata model_metadata;
   NamedTensors optimizer;
-  std::string state_json;           // the trainer's: scaler, schedule, position, ledger, metric, versions
+  std::string state_json;  // the trainer's: scaler, schedule, position, ledger, metric, versions
   std::vector<NamedTensors> ranks;  // of each rank: generators, local statistics
 };
 
@@ -40,24 +42,30 @@ struct Skipped {
 
 class Store {
  public:
-  // Keeps the checkpoints of a run in `folder`, which save() creates; its parent must exist. Borrows `files`.
+  // Keeps the checkpoints of a run in `folder`, which save() creates; its parent must exist.
+  // Borrows `files`.
   Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
-  // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last newest checkpoints and
-  // the protected one; if that fails, it warns. The first save also calls tidy().
-  // Checkpoints of later steps are never touched, nor is anything with a name that this class does not give.
+  // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last
+  // newest checkpoints and the protected one; if that fails, it warns. The first save also
+  // calls tidy().
+  // Checkpoints of later steps are never touched, nor is anything with a name that this class does
+  // not give.
   std::filesystem::path save(const Snapshot&);
-  // Removes what interrupted runs left half-written; if that fails, it warns. Requires: no other process saves here.
+  // Removes what interrupted runs left half-written; if that fails, it warns. Requires: no other
+  // process saves here.
   void tidy();
-  // Exempts the checkpoint of this step (the best one) from deletion until another step is protected. Not remembered
-  // across runs.
+  // Exempts the checkpoint of this step (the best one) from deletion until another step is
+  // protected. Not remembered across runs.
   void protect(int64_t step);
 
-  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the damaged
+  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives
+  // the damaged
   // ones of higher steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
-  std::vector<std::pair<int64_t, std::filesystem::path>> list() const;  // step and folder, not verified, newest first
-  std::filesystem::path folder_of(int64_t step) const;                  // whether or not it is there
+  std::vector<std::pair<int64_t, std::filesystem::path>> list()
+      const;  // step and folder, not verified, newest first
+  std::filesystem::path folder_of(int64_t step) const;  // whether or not it is there
   // state.json, compared with its SHA-256 in the manifest; reads no other file. CheckpointError.
   static std::string read_state(const std::filesystem::path& checkpoint);
   // Throws CheckpointError with the damaged file. Reports bytes.
@@ -74,8 +82,9 @@ class Store {
   bool tidied_ = false;
 };
 
-// `path` is the folder of a checkpoint or one .safetensors file. With `verify`, every file of a folder is compared with
-// its SHA-256 in the manifest. Throws CheckpointError.
-std::string inspect_checkpoint(const std::filesystem::path& path, bool verify, const ReportProgress& report = {});
+// `path` is the folder of a checkpoint or one .safetensors file. With `verify`, every file of a
+// folder is compared with its SHA-256 in the manifest. Throws CheckpointError.
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify,
+                               const ReportProgress& report = {});
 
 }  // namespace dtrain::checkpoint

@@ -16,9 +16,11 @@ namespace {
 const std::vector<Command>& parts() {
   static const std::vector<Command> all = {
       {"data", "[CONFIG.yaml] [--section.key VALUE]...",
-       "the loader: samples and bytes per second, cold and warm, by reader threads", run_bench_data},
+       "the loader: samples and bytes per second, cold and warm, by reader threads",
+       run_bench_data},
       {"comm", "[CONFIG.yaml] [--section.key VALUE]...",
-       "the communicators: time and bandwidth of each operation by size, as nccl-tests shows them", run_bench_comm},
+       "the communicators: time and bandwidth of each operation by size, as nccl-tests shows them",
+       run_bench_comm},
       {"step", "[CONFIG.yaml] [--section.key VALUE]...",
        "the training step: phases, samples per second and memory by batch size", run_bench_step},
   };
@@ -30,7 +32,8 @@ std::string help() {
       "measure one part of a run alone, with the run's own parts and configuration\n"
       "Usage: dtrain bench data|comm|step [CONFIG.yaml] [--FLAG VALUE]...\n\n";
   for (const Command& part : parts()) text += help_entry(part.name, part.text, 8);
-  return text + "\nUnder mpirun all ranks are measured. `dtrain bench PART --help` lists the flags.\n";
+  return text +
+         "\nUnder mpirun all ranks are measured. `dtrain bench PART --help` lists the flags.\n";
 }
 
 // Of all three, each once: for completion and the manual page.
@@ -66,7 +69,8 @@ int run_bench(const Arguments& arguments) {
   const std::string near = nearest(name, names);
   throw UsageError(str("dtrain bench measures one of ", join(names, ", "),
                        name.empty() ? "" : str(", not '", name, "'"),
-                       near.empty() ? "" : str("; did you mean '", near, "'?"), " (dtrain bench --help)"));
+                       near.empty() ? "" : str("; did you mean '", near, "'?"),
+                       " (dtrain bench --help)"));
 }
 
 }  // namespace dtrain::cli

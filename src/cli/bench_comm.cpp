@@ -20,7 +20,9 @@ using job::CommunicatorCost;
 using job::OperationCost;
 using Json = nlohmann::ordered_json;
 
-std::string name_of(Collective operation) { return dist::kCollectiveNames[static_cast<size_t>(operation)]; }
+std::string name_of(Collective operation) {
+  return dist::kCollectiveNames[static_cast<size_t>(operation)];
+}
 bool reduces(Collective operation) {
   return operation == Collective::kAllReduce || operation == Collective::kReduceScatter;
 }
@@ -32,12 +34,13 @@ const char* type_name(at::ScalarType dtype) {
 
 std::string fit_text(const OperationCost& operation) {
   const dist::CostFit& fit = operation.fit;
-  std::string text =
-      str("  fit: ", fixed(fit.latency * 1e6, 2), " us + ", fixed(fit.seconds_per_byte * 1e9, 4), " ns per byte");
+  std::string text = str("  fit: ", fixed(fit.latency * 1e6, 2), " us + ",
+                         fixed(fit.seconds_per_byte * 1e9, 4), " ns per byte");
   if (fit.seconds_per_byte > 0) text += str(" (", fixed(1e-9 / fit.seconds_per_byte, 2), " GB/s)");
   text += str("; half of the sizes are within ", fixed(100 * fit.residual, 1), " % of it\n");
   if (operation.left_out > 0) {
-    text += str("  left out: the ", operation.left_out, " largest, for which --seconds is too short\n");
+    text +=
+        str("  left out: the ", operation.left_out, " largest, for which --seconds is too short\n");
   }
   return text;
 }
@@ -47,14 +50,16 @@ std::string table_of(const OperationCost& operation, int ranks) {
   for (const dist::ProbedSize& size : operation.sizes) {
     rows.push_back({str(size.bytes), str(size.elements), type_name(size.dtype),
                     reduces(operation.operation) ? "sum" : "none",
-                    operation.operation == Collective::kBroadcast ? "0" : "-1", fixed(size.seconds.median * 1e6, 2),
-                    fixed(dist::algorithm_bandwidth(size) * 1e-9, 3), fixed(dist::bus_bandwidth(size, ranks) * 1e-9, 3),
-                    str(size.wrong), fixed(size.seconds.low * 1e6, 2), fixed(size.seconds.high * 1e6, 2),
+                    operation.operation == Collective::kBroadcast ? "0" : "-1",
+                    fixed(size.seconds.median * 1e6, 2),
+                    fixed(dist::algorithm_bandwidth(size) * 1e-9, 3),
+                    fixed(dist::bus_bandwidth(size, ranks) * 1e-9, 3), str(size.wrong),
+                    fixed(size.seconds.low * 1e6, 2), fixed(size.seconds.high * 1e6, 2),
                     str(size.seconds.count)});
   }
-  return text_table(
-             {"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "min", "max", "times"},
-             rows, {Align::kRight, Align::kRight, Align::kLeft, Align::kLeft}) +
+  return text_table({"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
+                     "min", "max", "times"},
+                    rows, {Align::kRight, Align::kRight, Align::kLeft, Align::kLeft}) +
          fit_text(operation);
 }
 
@@ -64,19 +69,23 @@ std::string text_of(const std::vector<CommunicatorCost>& communicators, int rank
     for (const CommunicatorCost& one : communicators)
       text += str(one.name, " (", one.implementation, ", ", one.device, ")\n");
     return text +
-           "1 rank: nothing travels, so there is nothing to measure. Start several: mpirun -np N dtrain bench comm\n";
+           "1 rank: nothing travels, so there is nothing to measure. Start several: mpirun -np N "
+           "dtrain bench comm\n";
   }
   text =
-      str("Sizes in bytes, times in us (median, min and max of the slowest rank), bandwidths in GB/s, as nccl-tests; ",
+      str("Sizes in bytes, times in us (median, min and max of the slowest rank), bandwidths in "
+          "GB/s, as nccl-tests; ",
           ranks, " ranks\n");
   for (const CommunicatorCost& one : communicators) {
     for (const OperationCost& operation : one.operations) {
-      text += str("\n", one.name, " (", one.implementation, ", ", one.device, "): ", name_of(operation.operation), "\n",
-                  table_of(operation, ranks));
+      text += str("\n", one.name, " (", one.implementation, ", ", one.device,
+                  "): ", name_of(operation.operation), "\n", table_of(operation, ranks));
     }
   }
   if (job::has_wrong_values(communicators)) {
-    text += "\nWRONG VALUES: what arrived is not what was sent. On GPUs without NVLink try NCCL_P2P_DISABLE=1\n";
+    text +=
+        "\nWRONG VALUES: what arrived is not what was sent. On GPUs without NVLink try "
+        "NCCL_P2P_DISABLE=1\n";
   }
   return text;
 }
@@ -108,47 +117,61 @@ std::string json_of(const std::vector<CommunicatorCost>& communicators, int rank
   Json all = Json::array();
   for (const CommunicatorCost& one : communicators) {
     Json operations = Json::array();
-    for (const OperationCost& operation : one.operations) operations.push_back(json_of(operation, ranks));
+    for (const OperationCost& operation : one.operations)
+      operations.push_back(json_of(operation, ranks));
     all.push_back({{"communicator", one.name},
                    {"implementation", one.implementation},
                    {"device", one.device},
                    {"operations", std::move(operations)}});
   }
-  return Json{{"bench", "comm"}, {"ranks", ranks}, {"communicators", std::move(all)}}.dump(2) + "\n";
+  return Json{{"bench", "comm"}, {"ranks", ranks}, {"communicators", std::move(all)}}.dump(2) +
+         "\n";
 }
 
 }  // namespace
 
 int run_bench_comm(const Arguments& arguments) {
   CLI::App app(
-      "the communicators of a run: time and bandwidth of each operation by size, in the columns of nccl-tests "
-      "(size of all ranks together for all_gather; algbw = size / time; busbw = algbw × 2(n-1)/n for all_reduce, "
-      "(n-1)/n for all_gather, 1 for broadcast), and the latency and bandwidth that explain them. Exit code 1: a "
+      "the communicators of a run: time and bandwidth of each operation by size, in the columns of "
+      "nccl-tests "
+      "(size of all ranks together for all_gather; algbw = size / time; busbw = algbw × 2(n-1)/n "
+      "for all_reduce, "
+      "(n-1)/n for all_gather, 1 for broadcast), and the latency and bandwidth that explain them. "
+      "Exit code 1: a "
       "result had wrong values",
       "dtrain bench comm");
   int64_t smallest = 4, largest = int64_t{128} << 20, factor = 4;
   job::CommBenchOptions options;
   TableOutput output;
   constexpr int64_t kMost = int64_t{1} << 34;
-  app.add_option("--min-bytes", smallest, "the smallest size")->check(whole_number(4, kMost))->capture_default_str();
-  app.add_option("--max-bytes", largest, "the largest size")->check(whole_number(4, kMost))->capture_default_str();
+  app.add_option("--min-bytes", smallest, "the smallest size")
+      ->check(whole_number(4, kMost))
+      ->capture_default_str();
+  app.add_option("--max-bytes", largest, "the largest size")
+      ->check(whole_number(4, kMost))
+      ->capture_default_str();
   app.add_option("--factor", factor, "each size is so many times the one before")
       ->check(whole_number(2, 1 << 20))
       ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "about how long each operation of each communicator is measured")
+  app.add_option("--seconds", options.seconds,
+                 "about how long each operation of each communicator is measured")
       ->check(number_within(0.001, 3600))
       ->capture_default_str();
   output.add_to(app);
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/false);
+  const std::optional<config::Loaded> loaded =
+      parse_with_config(app, arguments, /*check_dataset=*/false);
   if (!loaded) return 0;
-  if (largest < smallest) throw UsageError("dtrain bench comm: --max-bytes is smaller than --min-bytes");
+  if (largest < smallest)
+    throw UsageError("dtrain bench comm: --max-bytes is smaller than --min-bytes");
   options.sizes = job::sizes_between(smallest, largest, factor);
   return job::launch(loaded->config.device, [&](job::ProcessContext& process) {
     output.open(process.host, inputs_of(*loaded));
-    const std::vector<CommunicatorCost> communicators = job::bench_communicators(process, loaded->config, options);
+    const std::vector<CommunicatorCost> communicators =
+        job::bench_communicators(process, loaded->config, options);
     const int ranks = process.world.size;
     output.write(
-        process.host, [&] { return text_of(communicators, ranks); }, [&] { return json_of(communicators, ranks); });
+        process.host, [&] { return text_of(communicators, ranks); },
+        [&] { return json_of(communicators, ranks); });
     return job::has_wrong_values(communicators) ? kExitFound : 0;
   });
 }

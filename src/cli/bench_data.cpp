@@ -44,35 +44,42 @@ std::string table_of(const Results& results) {
   std::vector<TextRow> rows;
   for (const LoadingRate& rate : results.bench.rates) {
     const bool loads = rate.threads > 0;
-    rows.push_back({loads ? str(rate.threads) : "reads alone", cache_of(rate), fixed(rate.samples_per_second.median, 1),
-                    fixed(rate.samples_per_second.low, 1), fixed(rate.samples_per_second.high, 1),
+    rows.push_back({loads ? str(rate.threads) : "reads alone", cache_of(rate),
+                    fixed(rate.samples_per_second.median, 1), fixed(rate.samples_per_second.low, 1),
+                    fixed(rate.samples_per_second.high, 1),
                     fixed(rate.samples_per_second.median * rate.bytes_per_sample * 1e-6, 1),
-                    fixed(rate.cpu_seconds_per_sample.median * 1e6, 1), fixed(rate.read_seconds * 1e6, 1)});
+                    fixed(rate.cpu_seconds_per_sample.median * 1e6, 1),
+                    fixed(rate.read_seconds * 1e6, 1)});
     if (!loads) continue;
-    rows.back().insert(rows.back().end(), {fixed(rate.decode_seconds * 1e6, 1), fixed(rate.augment_seconds * 1e6, 1),
-                                           fixed(100 * rate.full_share, 1)});
+    rows.back().insert(rows.back().end(),
+                       {fixed(rate.decode_seconds * 1e6, 1), fixed(rate.augment_seconds * 1e6, 1),
+                        fixed(100 * rate.full_share, 1)});
   }
-  return text_table(
-      {"threads", "cache", "samples/s", "min", "max", "MB/s", "CPU us", "read us", "decode us", "augment us", "full %"},
-      rows, {Align::kRight, Align::kLeft});
+  return text_table({"threads", "cache", "samples/s", "min", "max", "MB/s", "CPU us", "read us",
+                     "decode us", "augment us", "full %"},
+                    rows, {Align::kRight, Align::kLeft});
 }
 
 std::string emulation_text(const Results& results) {
   const job::Emulation& e = *results.emulation;
-  std::string text = str("\n", e.accelerator.name, " takes ", e.accelerator.batch_size, " samples each ",
-                         fixed(e.accelerator.compute_seconds * 1e3, 1), " ms (",
+  std::string text = str("\n", e.accelerator.name, " takes ", e.accelerator.batch_size,
+                         " samples each ", fixed(e.accelerator.compute_seconds * 1e3, 1), " ms (",
                          fixed(e.accelerator.samples_per_second(), 1), " samples/s)\n");
   std::vector<TextRow> rows;
   for (const job::Utilization& one : e.tried) {
-    rows.push_back({str(one.accelerators), fixed(100 * one.utilization, 1), fixed(one.samples_per_second, 1)});
+    rows.push_back(
+        {str(one.accelerators), fixed(100 * one.utilization, 1), fixed(one.samples_per_second, 1)});
   }
   text += text_table({"accelerators", "utilization %", "samples/s"}, rows);
-  text += str("This machine feeds ", e.fed, " of them at ", fixed(100 * e.accelerator.least_utilization, 0),
-              " % utilization or more, with samples of ", human_bytes(results.bench.rates.front().bytes_per_sample),
+  text += str("This machine feeds ", e.fed, " of them at ",
+              fixed(100 * e.accelerator.least_utilization, 0),
+              " % utilization or more, with samples of ",
+              human_bytes(results.bench.rates.front().bytes_per_sample),
               " (MLPerf Storage: ", human_bytes(static_cast<double>(e.accelerator.sample_bytes)),
               "), read through the page cache that the measurements above have filled\n");
   if (!e.limited_by.empty()) {
-    text += str("It may feed more: more of them would need more ", e.limited_by, " than this command may use\n");
+    text += str("It may feed more: more of them would need more ", e.limited_by,
+                " than this command may use\n");
   }
   return text;
 }
@@ -80,25 +87,31 @@ std::string emulation_text(const Results& results) {
 std::string text_of(const Results& results) {
   const LoadingRate& best = best_rate(results.bench);
   std::string text =
-      str(printable(results.file), ": ", human_count(results.samples), " training samples, batches of ",
-          results.batch_size, ", ", results.ranks, results.ranks == 1 ? " rank" : " ranks", "; a run would have ",
-          results.own_threads, results.own_threads == 1 ? " reader thread" : " reader threads",
-          " per rank\nTimes are for one sample, of one thread; CPU is that of the whole process\n", table_of(results));
+      str(printable(results.file), ": ", human_count(results.samples),
+          " training samples, batches of ", results.batch_size, ", ", results.ranks,
+          results.ranks == 1 ? " rank" : " ranks", "; a run would have ", results.own_threads,
+          results.own_threads == 1 ? " reader thread" : " reader threads",
+          " per rank\nTimes are for one sample, of one thread; CPU is that of the whole process\n",
+          table_of(results));
   if (!results.bench.has_cold()) {
-    text +=
-        results.bench.kept
-            ? str("no cold rates: ", fixed(100 * *results.bench.kept, 0),
-                  " % of the file stayed in memory after the kernel was asked to drop it\n")
-            : std::string(
-                  "no cold rates: the kernel does not drop this file from memory, or does not say whether it did\n");
+    text += results.bench.kept
+                ? str("no cold rates: ", fixed(100 * *results.bench.kept, 0),
+                      " % of the file stayed in memory after the kernel was asked to drop it\n")
+                : std::string(
+                      "no cold rates: the kernel does not drop this file from memory, or does not "
+                      "say whether it did\n");
   }
-  text += str("fastest: ", best.threads, best.threads == 1 ? " thread" : " threads", " per rank, ",
-              fixed(best.samples_per_second.median, 1), " samples/s (--workers ", best.threads, ")\n");
+  text +=
+      str("fastest: ", best.threads, best.threads == 1 ? " thread" : " threads", " per rank, ",
+          fixed(best.samples_per_second.median, 1), " samples/s (--workers ", best.threads, ")\n");
   return results.emulation ? text + emulation_text(results) : text;
 }
 
 Json json_of(const Spread& spread) {
-  return {{"median", spread.median}, {"min", spread.low}, {"max", spread.high}, {"rounds", spread.count}};
+  return {{"median", spread.median},
+          {"min", spread.low},
+          {"max", spread.high},
+          {"rounds", spread.count}};
 }
 
 Json json_of(const job::Emulation& e) {
@@ -160,8 +173,8 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
   if (!options.accelerator.empty()) {
     dist::agree(process.host, [&] {
       const double rate = best_rate(results.bench).samples_per_second.median;
-      results.emulation =
-          job::emulate(job, job::accelerator_named(options.accelerator), rate, 3 * options.bench.seconds);
+      results.emulation = job::emulate(job, job::accelerator_named(options.accelerator), rate,
+                                       3 * options.bench.seconds);
     });
   }
   std::error_code unknown;
@@ -176,7 +189,8 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
 Arguments with_worker_counts(Arguments arguments) {
   const std::string former = "--threads";
   for (std::string& word : arguments) {
-    if (word == former || word.starts_with(former + "=")) word.replace(0, former.size(), "--worker-counts");
+    if (word == former || word.starts_with(former + "="))
+      word.replace(0, former.size(), "--worker-counts");
   }
   return arguments;
 }
@@ -185,14 +199,16 @@ Arguments with_worker_counts(Arguments arguments) {
 
 int run_bench_data(const Arguments& arguments) {
   CLI::App app(
-      "the loader of a run alone: samples and bytes per second by reader threads, from the disk (cold: the page cache "
+      "the loader of a run alone: samples and bytes per second by reader threads, from the disk "
+      "(cold: the page cache "
       "drops the file first) and from memory (warm: the same samples again)",
       "dtrain bench data");
   Options options;
   std::vector<std::string> names;
   for (const job::Accelerator& one : job::accelerators()) names.push_back(one.name);
   app.add_option("--worker-counts", options.bench.threads,
-                 "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)")
+                 "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and "
+                 "all cores)")
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(whole_number(1, 1024));
@@ -203,19 +219,23 @@ int run_bench_data(const Arguments& arguments) {
       ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_option("--emulate", options.accelerator,
-                 "how many accelerators of MLPerf Storage this machine feeds (one process): " + join(names, ", "));
+                 "how many accelerators of MLPerf Storage this machine feeds (one process): " +
+                     join(names, ", "));
   options.output.add_to(app);
-  const std::optional<config::Loaded> loaded = parse_with_config(app, with_worker_counts(arguments));
+  const std::optional<config::Loaded> loaded =
+      parse_with_config(app, with_worker_counts(arguments));
   if (!loaded) return 0;
   if (!options.accelerator.empty()) {
     job::accelerator_named(options.accelerator);  // before anything is measured
     if (dist::launcher_size_hint() > 1) {
       throw UsageError(
-          "dtrain bench data --emulate is one process that emulates all accelerators: give it without mpirun");
+          "dtrain bench data --emulate is one process that emulates all accelerators: give it "
+          "without mpirun");
     }
   }
-  return job::launch(loaded->config.device,
-                     [&](job::ProcessContext& process) { return bench(process, *loaded, options); });
+  return job::launch(loaded->config.device, [&](job::ProcessContext& process) {
+    return bench(process, *loaded, options);
+  });
 }
 
 }  // namespace dtrain::cli

@@ -62,7 +62,8 @@ std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
 
 MeanStep of_all_ranks(const Row& row) {
   std::vector<train::MeasuredSteps> measured;
-  for (const StepProbe& round : row.rounds) measured.insert(measured.end(), round.ranks.begin(), round.ranks.end());
+  for (const StepProbe& round : row.rounds)
+    measured.insert(measured.end(), round.ranks.begin(), round.ranks.end());
   return mean_of(measured);
 }
 
@@ -79,7 +80,9 @@ double median_over(const Row& row, double StepProbe::*value) {
 }
 
 double kernel_seconds(const Row& row) { return median_over(row, &StepProbe::kernel_seconds); }
-double launch_gap_seconds(const Row& row) { return spread_over(row, &StepProbe::launch_gap_seconds).median; }
+double launch_gap_seconds(const Row& row) {
+  return spread_over(row, &StepProbe::launch_gap_seconds).median;
+}
 
 bool has_gpu(const Results& results) { return results.device != "cpu"; }
 
@@ -93,8 +96,9 @@ std::string why_no_kernel_time(const Results& results) {
     if (row.out_of_memory.empty() && without_kernel_time(row)) sizes.push_back(str(row.batch_size));
   }
   if (sizes.empty()) return "";
-  return str(sizes.size() == 1 ? "batch " : "batches of ", join(sizes, ", "),
-             ": the GPU had to wait for the host, as in a step of more launches than its queue holds");
+  return str(
+      sizes.size() == 1 ? "batch " : "batches of ", join(sizes, ", "),
+      ": the GPU had to wait for the host, as in a step of more launches than its queue holds");
 }
 
 // Of all rounds; only the loader's time and the deviation are means.
@@ -133,8 +137,8 @@ std::string phase_table(const Results& results) {
       continue;
     }
     const Spread rate = spread_over(row, &StepProbe::samples_per_second);
-    TextRow all = {str(row.batch_size), results.ranks == 1 ? "0" : "all", fixed(rate.median, 1), fixed(rate.low, 1),
-                   fixed(rate.high, 1)};
+    TextRow all = {str(row.batch_size), results.ranks == 1 ? "0" : "all", fixed(rate.median, 1),
+                   fixed(rate.low, 1), fixed(rate.high, 1)};
     add_times(all, of_all_ranks(row));
     if (results.cached) all.push_back(milliseconds(median_over(row, &StepProbe::cached_seconds)));
     if (gpu) {
@@ -176,37 +180,46 @@ std::string memory_table(const Results& results) {
 std::string left_out_text(const Results& results) {
   std::vector<std::string> sizes;
   for (const int64_t size : results.left_out) sizes.push_back(str(size));
-  return str("batches of ", join(sizes, ", "), ": ", results.ranks, results.ranks == 1 ? " rank" : " ranks",
-             " would need more than the ", human_count(results.samples), " training samples");
+  return str("batches of ", join(sizes, ", "), ": ", results.ranks,
+             results.ranks == 1 ? " rank" : " ranks", " would need more than the ",
+             human_count(results.samples), " training samples");
 }
 
 std::string phases_text(const Results& results) {
   std::vector<std::string> parts;
   for (const train::RunPhase& one : results.phases) {
-    parts.push_back(str(one.epochs, one.epochs == 1 ? " epoch of " : " epochs of ", one.phase.name));
+    parts.push_back(
+        str(one.epochs, one.epochs == 1 ? " epoch of " : " epochs of ", one.phase.name));
   }
   return join(parts, " and ");
 }
 
 std::string text_of(const Results& results) {
   std::string text =
-      str(results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
-          results.ranks == 1 ? " rank" : " ranks", " on ", results.device,
-          has_gpu(results) ? "" : str(", computing threads ", results.computing_threads), ", accumulate ",
-          results.accumulate, "\nTimes in ms per optimizer step, means; samples/s of all ranks, median of the rounds\n",
+      str(results.network, ", ", results.precision, ", ", printable(results.data), "; ",
+          results.ranks, results.ranks == 1 ? " rank" : " ranks", " on ", results.device,
+          has_gpu(results) ? "" : str(", computing threads ", results.computing_threads),
+          ", accumulate ", results.accumulate,
+          "\nTimes in ms per optimizer step, means; samples/s of all ranks, median of the rounds\n",
           phase_table(results));
   for (const Row& row : results.rows) {
-    if (!row.out_of_memory.empty()) text += str("batch ", row.batch_size, ": ", row.out_of_memory, "\n");
+    if (!row.out_of_memory.empty())
+      text += str("batch ", row.batch_size, ": ", row.out_of_memory, "\n");
   }
-  const bool any =
-      std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
-  if (results.phases.size() > 1) text += "step: the mean one of the run, " + phases_text(results) + "\n";
-  if (results.cached) text += "cached: a step whose batches are in memory, as if loading were free\n";
+  const bool any = std::any_of(results.rows.begin(), results.rows.end(),
+                               [](const Row& r) { return r.out_of_memory.empty(); });
+  if (results.phases.size() > 1)
+    text += "step: the mean one of the run, " + phases_text(results) + "\n";
+  if (results.cached)
+    text += "cached: a step whose batches are in memory, as if loading were free\n";
   const std::string why = why_no_kernel_time(results);
   if (!why.empty()) text += "not measured: kernel time and launch gap (" + why + ")\n";
   if (any) {
-    text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
-                has_gpu(results) ? "as LibTorch reserves it" : "all else included", "\n", memory_table(results));
+    text +=
+        str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the "
+            "most so far, ",
+            has_gpu(results) ? "as LibTorch reserves it" : "all else included", "\n",
+            memory_table(results));
   }
   if (!results.left_out.empty()) text += str("left out: ", left_out_text(results), "\n");
   return text;
@@ -218,12 +231,14 @@ Json json_of(const Row& row, const Results& results) {
   const Spread rate = spread_over(row, &StepProbe::samples_per_second);
   const train::StepMemory& memory = row.rounds.front().memory;
   json["global_batch"] = row.batch_size * results.accumulate * results.ranks;
-  json["samples_per_second"] = {{"median", rate.median}, {"min", rate.low}, {"max", rate.high}, {"rounds", rate.count}};
+  json["samples_per_second"] = {
+      {"median", rate.median}, {"min", rate.low}, {"max", rate.high}, {"rounds", rate.count}};
   json.update(Json::parse(to_json(of_all_ranks(row))));
   if (results.cached) json["cached_step_seconds"] = median_over(row, &StepProbe::cached_seconds);
   json["kernel_seconds"] = kernel_seconds(row);
   json["launch_gap_seconds"] = launch_gap_seconds(row);
-  json["not_measured"] = without_kernel_time(row) ? Json({"kernel_seconds", "launch_gap_seconds"}) : Json::array();
+  json["not_measured"] =
+      without_kernel_time(row) ? Json({"kernel_seconds", "launch_gap_seconds"}) : Json::array();
   json["memory_bytes"] = Json::parse(to_json(memory));
   json["memory_bytes"]["process"] = row.rounds.back().process_memory;
   const plan::MeasuredBatch one_micro = mean_micro_step(row, results.threads);
@@ -258,9 +273,12 @@ std::string json_of(const Results& results) {
   for (const train::RunPhase& one : results.phases) {
     phases.push_back({{"name", one.phase.name}, {"epochs", one.epochs}});
   }
-  const auto lacks = [](const Row& row) { return !row.out_of_memory.empty() || without_kernel_time(row); };
+  const auto lacks = [](const Row& row) {
+    return !row.out_of_memory.empty() || without_kernel_time(row);
+  };
   Json not_measured = Json::array();  // in any row
-  if (std::ranges::all_of(results.rows, lacks)) not_measured = {"kernel_seconds", "launch_gap_seconds"};
+  if (std::ranges::all_of(results.rows, lacks))
+    not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},
               {"network", results.network},
               {"precision", results.precision},
@@ -281,12 +299,13 @@ std::string json_of(const Results& results) {
          "\n";
 }
 
-// Makes a row for each batch size to measure; those that need more samples than there are go to `left_out`. UsageError:
-// all of them do.
+// Makes a row for each batch size to measure; those that need more samples than there are go to
+// `left_out`. UsageError: all of them do.
 void add_rows(Results& results, const Options& options, const job::TrainingJob& job) {
   const int64_t most = results.samples / results.ranks;
-  const std::vector<int64_t> sizes =
-      options.batch_sizes.empty() ? job::batch_sizes_around(job.batches().batch_size, most) : options.batch_sizes;
+  const std::vector<int64_t> sizes = options.batch_sizes.empty()
+                                         ? job::batch_sizes_around(job.batches().batch_size, most)
+                                         : options.batch_sizes;
   for (const int64_t size : sizes) {
     if (size > most) {
       results.left_out.push_back(size);
@@ -295,8 +314,9 @@ void add_rows(Results& results, const Options& options, const job::TrainingJob& 
     }
   }
   if (!results.rows.empty()) return;
-  throw UsageError(str("no batch size is left to measure: ", left_out_text(results), ". ",
-                       most > 0 ? str("Use --batch-sizes ", most, " or less") : "Start fewer ranks"));
+  throw UsageError(
+      str("no batch size is left to measure: ", left_out_text(results), ". ",
+          most > 0 ? str("Use --batch-sizes ", most, " or less") : "Start fewer ranks"));
 }
 
 int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
@@ -337,39 +357,47 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
   job.end_watch();
   options.output.write(
       process.host, [&] { return text_of(results); }, [&] { return json_of(results); });
-  return std::ranges::all_of(results.rows, [](const Row& row) { return !row.out_of_memory.empty(); }) ? kExitFound : 0;
+  return std::ranges::all_of(results.rows,
+                             [](const Row& row) { return !row.out_of_memory.empty(); })
+             ? kExitFound
+             : 0;
 }
 
 }  // namespace
 
 int run_bench_step(const Arguments& arguments) {
   CLI::App app(
-      "the training step of a run by batch size: phases of every rank, samples per second, memory by kind, and on a "
-      "GPU the time of its kernels and the gap in which it waits for the host. Nothing is written but quick-start "
+      "the training step of a run by batch size: phases of every rank, samples per second, memory "
+      "by kind, and on a "
+      "GPU the time of its kernels and the gap in which it waits for the host. Nothing is written "
+      "but quick-start "
       "data. Exit code 1: no batch size fits into memory",
       "dtrain bench step");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
-  app.add_option(
-         "--batch-sizes", options.batch_sizes,
-         "samples per rank and micro-step, joined by commas (default: 1/4, 1/2, 1, 2 and 4 times that of the run)")
+  app.add_option("--batch-sizes", options.batch_sizes,
+                 "samples per rank and micro-step, joined by commas (default: 1/4, 1/2, 1, 2 and 4 "
+                 "times that of the run)")
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(whole_number(1, kMost));
   app.add_option("--rounds", options.rounds, "how often each is measured")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
-  app.add_option("--steps", options.probe.steps, "optimizer steps of each measurement, after the warm-up")
+  app.add_option("--steps", options.probe.steps,
+                 "optimizer steps of each measurement, after the warm-up")
       ->check(whole_number(2, kMost))
       ->capture_default_str();
   app.add_option("--warm-steps", options.probe.warm_steps, "steps before them")
       ->check(whole_number(1, kMost))
       ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds, "of each measurement; fewer steps where they would take longer")
+  app.add_option("--seconds", options.probe.seconds,
+                 "of each measurement; fewer steps where they would take longer")
       ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_flag("--cached", options.probe.cached,
-               "measure also, for as long again, steps whose batches are in memory: what the run would do if loading "
+               "measure also, for as long again, steps whose batches are in memory: what the run "
+               "would do if loading "
                "were free");
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
@@ -377,8 +405,9 @@ int run_bench_step(const Arguments& arguments) {
   std::sort(options.batch_sizes.begin(), options.batch_sizes.end());
   options.batch_sizes.erase(std::unique(options.batch_sizes.begin(), options.batch_sizes.end()),
                             options.batch_sizes.end());
-  return job::launch(loaded->config.device,
-                     [&](job::ProcessContext& process) { return bench(process, *loaded, options); });
+  return job::launch(loaded->config.device, [&](job::ProcessContext& process) {
+    return bench(process, *loaded, options);
+  });
 }
 
 }  // namespace dtrain::cli

@@ -16,13 +16,16 @@ std::vector<ManualFlag> train_list() {
   std::vector<ManualFlag> flags = train_switches();
   config::Config defaults;
   for (const config::Option& option : config::describe(defaults)) {
-    ManualFlag flag{{"--" + option.path}, config::value_kind(option), {}, option.text, option.section()};
+    ManualFlag flag{
+        {"--" + option.path}, config::value_kind(option), {}, option.text, option.section()};
     if (!option.alias.empty()) flag.names.insert(flag.names.begin(), "--" + option.alias);
     if (flag.kind.find(" | ") != std::string::npos) {
-      for (const std::string& value : split(flag.kind, '|')) flag.values.emplace_back(trimmed(value));
+      for (const std::string& value : split(flag.kind, '|'))
+        flag.values.emplace_back(trimmed(value));
     }
     if (*option.scope.text != '\0') flag.text += str(" (only for ", option.scope.text, ")");
-    if (const std::string value = config::value_text(option); !value.empty()) flag.text += str(" [", value, "]");
+    if (const std::string value = config::value_text(option); !value.empty())
+      flag.text += str(" [", value, "]");
     flags.push_back(std::move(flag));
   }
   return flags;
@@ -41,9 +44,18 @@ std::vector<ManualFlag> flags_of(const Command& command) {
 }  // namespace
 
 std::vector<ManualFlag> train_switches() {
-  return {{{"--print-config"}, "", {}, "print the resolved configuration (reusable as input) and stop", ""},
-          {{"--dry-run"}, "", {}, "go up to step 1 and stop; nothing is written but quick-start data", ""},
-          {{"--help"}, "", {}, "print this and stop; --help all: every key of the configuration", ""}};
+  return {
+      {{"--print-config"},
+       "",
+       {},
+       "print the resolved configuration (reusable as input) and stop",
+       ""},
+      {{"--dry-run"},
+       "",
+       {},
+       "go up to step 1 and stop; nothing is written but quick-start data",
+       ""},
+      {{"--help"}, "", {}, "print this and stop; --help all: every key of the configuration", ""}};
 }
 
 std::vector<ManualCommand> command_list() {
@@ -63,7 +75,9 @@ int run_manual(const Arguments& arguments) {
   } else if (form == "man") {
     std::fputs(man_page(command_list(), job::build_labels().at("version")).c_str(), stdout);
   } else {
-    throw UsageError("--manual needs one word: bash or zsh (completion for that shell), or man (the manual page)");
+    throw UsageError(
+        "--manual needs one word: bash or zsh (completion for that shell), or man (the manual "
+        "page)");
   }
   return 0;
 }

@@ -12,7 +12,8 @@ namespace dtrain::cli {
 
 std::vector<ManualFlag> train_switches();  // of train, beside the keys of the configuration
 
-// `train` has the keys of the configuration; the flags of the others are those that they pass to parse() (options.h).
+// `train` has the keys of the configuration; the flags of the others are those that they pass to
+// parse() (options.h).
 std::vector<ManualCommand> command_list();
 
 // `dtrain --manual bash|zsh|man`: prints the completion or the page. UsageError.

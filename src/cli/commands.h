@@ -1,7 +1,7 @@
 #pragma once
 
-// The commands, each one function in one file. `arguments` are those after the command's name. They return the exit
-// code of the process, and throw Error, which main() prints.
+// The commands, each one function in one file. `arguments` are those after the command's name. They
+// return the exit code of the process, and throw Error, which main() prints.
 
 #include <string>
 #include <vector>
@@ -40,7 +40,8 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-// `dtrain --help` and `dtrain train --help`; with `all`, every key of the configuration in place of the short names.
+// `dtrain --help` and `dtrain train --help`; with `all`, every key of the configuration in place of
+// the short names.
 std::string general_help(bool all);
 std::string train_help(bool all);
 bool asks_for_all(const Arguments&, size_t help);  // whether `all` follows the --help at this place

@@ -58,12 +58,14 @@ constexpr size_t kQuarantinedShown = 5;
 
 std::string count(int64_t n, const char* what) { return str(human_count(n), " ", what); }
 
-std::string estimated(double bytes) { return bytes < (1 << 20) ? "less than 1 MiB" : "about " + human_bytes(bytes); }
+std::string estimated(double bytes) {
+  return bytes < (1 << 20) ? "less than 1 MiB" : "about " + human_bytes(bytes);
+}
 
 void tell(const convert::ConvertPlan& plan, const std::string& out) {
-  std::string text =
-      str("converting ", count(plan.samples, "samples"), " into ", out, ": ", estimated(plan.output_bytes), " (",
-          estimated(plan.working_bytes), " needed while it is made)");
+  std::string text = str("converting ", count(plan.samples, "samples"), " into ", out, ": ",
+                         estimated(plan.output_bytes), " (", estimated(plan.working_bytes),
+                         " needed while it is made)");
   if (plan.free_bytes > 0) text += ", " + human_bytes(plan.free_bytes) + " free on that disk";
   log::info(text);
 }
@@ -72,43 +74,51 @@ std::string form(const convert::ConvertSummary& s) {
   const data::Field& input = s.schema.input;
   const std::vector<int64_t>& shape = input.shape;
   if (input.element == data::Element::kUint8) return str("samples of ", shape[1], "x", shape[0]);
-  if (shape.size() == 1) return str("samples of ", shape[0], shape[0] == 1 ? " number" : " numbers");
+  if (shape.size() == 1)
+    return str("samples of ", shape[0], shape[0] == 1 ? " number" : " numbers");
   if (!input.variable()) return str("samples of ", shape[0], " rows of ", shape[1]);
-  return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
-             " on average");
+  return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1),
+             " rows of ", shape[1], " on average");
 }
 
 void tell_classes(const convert::ConvertSummary& s) {
   if (s.classes.empty()) return;
   const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [fewest, most] = std::minmax_element(s.classes.begin(), s.classes.end(), by_count);
-  log::plain(str(s.classes.size(), " classes, from ", count(fewest->second, "samples"), " (", printable(fewest->first),
-                 ") to ", human_count(most->second), " (", printable(most->first), ")"));
+  log::plain(str(s.classes.size(), " classes, from ", count(fewest->second, "samples"), " (",
+                 printable(fewest->first), ") to ", human_count(most->second), " (",
+                 printable(most->first), ")"));
 }
 
 void tell(const convert::ConvertSummary& s, const convert::ConvertOptions& options) {
   std::vector<std::string> splits;
-  for (const auto& [name, samples] : s.splits) splits.push_back(str(name, " ", human_count(samples)));
-  log::plain(str("wrote ", printable(options.out.string()), ": ", human_count(s.kept), " ", form(s), " (",
-                 join(splits, ", "), ")", s.groups == s.kept ? "" : str(" in ", count(s.groups, "groups")), ", ",
+  for (const auto& [name, samples] : s.splits)
+    splits.push_back(str(name, " ", human_count(samples)));
+  log::plain(str("wrote ", printable(options.out.string()), ": ", human_count(s.kept), " ", form(s),
+                 " (", join(splits, ", "), ")",
+                 s.groups == s.kept ? "" : str(" in ", count(s.groups, "groups")), ", ",
                  human_duration(s.seconds)));
   tell_classes(s);
   std::vector<std::string> left_out;
-  if (s.beyond_range > 0) left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
+  if (s.beyond_range > 0)
+    left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
   if (s.unlisted > 0) left_out.push_back(count(s.unlisted, "in none of the lists"));
   if (s.damaged > 0) left_out.push_back(count(s.damaged, "damaged"));
-  if (!left_out.empty()) log::plain(str("left out of ", human_count(s.found), " found: ", join(left_out, ", ")));
+  if (!left_out.empty())
+    log::plain(str("left out of ", human_count(s.found), " found: ", join(left_out, ", ")));
   for (size_t i = 0; i < std::min(kQuarantinedShown, s.quarantined.size()); ++i) {
     log::plain(printable(str("  ", s.quarantined[i].name, ": ", s.quarantined[i].reason)));
   }
   if (!s.quarantined.empty()) log::plain("  all of them: " + printable(s.quarantine_file.string()));
   if (s.straddling.groups > 0) {
-    log::warning(str(s.straddling.groups,
-                     " source photos or persons have samples in more than one of the lists (first: ",
-                     s.straddling.first, "): the error measured will be too small"));
+    log::warning(
+        str(s.straddling.groups,
+            " source photos or persons have samples in more than one of the lists (first: ",
+            s.straddling.first, "): the error measured will be too small"));
   }
   if (s.repeated > 0) {
-    log::warning(str(count(s.repeated, "samples"), " of the validation and test splits are, byte for byte, also in the",
+    log::warning(str(count(s.repeated, "samples"),
+                     " of the validation and test splits are, byte for byte, also in the",
                      " training split: the error measured will be too small"));
   }
 }
@@ -117,13 +127,15 @@ int interrupted(const std::filesystem::path& out) {
   const std::filesystem::path partial = convert::partial_folder(out);
   log::plain(std::filesystem::exists(partial)
                  ? str("interrupted: ", printable(out.string()),
-                       " was not written. The same command goes on with what ", printable(partial.string()), " holds")
+                       " was not written. The same command goes on with what ",
+                       printable(partial.string()), " holds")
                  : "interrupted: nothing was written");
   return job::kExitInterrupted;
 }
 
 // OUT and what is written beside it: not over the source, nor over the lists of the splits.
-void protect_inputs(const convert::ConvertOptions& options, const std::string& classes, data::ProbeProcess& prober) {
+void protect_inputs(const convert::ConvertOptions& options, const std::string& classes,
+                    data::ProbeProcess& prober) {
   const convert::SplitOptions& split = options.split;
   Inputs inputs{.files = {split.train_list, split.val_list, split.test_list}, .folders = {}};
   for (const std::filesystem::path& input : {options.source, std::filesystem::path(classes)}) {
@@ -136,8 +148,9 @@ void protect_inputs(const convert::ConvertOptions& options, const std::string& c
   const std::filesystem::path list = convert::quarantine_file(options.out);
   protect(list, inputs, earlier);
   if (!options.force && is_there(list) && !is_earlier_output(prober, list)) {
-    throw OutputError(str(list.string(), " exists and was not written by dtrain: the list of damaged samples would ",
-                          "replace it. Move it, give --out another name, or replace it with --force"));
+    throw OutputError(str(
+        list.string(), " exists and was not written by dtrain: the list of damaged samples would ",
+        "replace it. Move it, give --out another name, or replace it with --force"));
   }
 }
 
@@ -151,30 +164,38 @@ int run_convert(const Arguments& arguments) {
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
   app.add_option("--task", options.task, "arrays: module or classify (default: module)")
       ->check(CLI::IsMember({"module", "classify"}));
-  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)")
+  app.add_option("--size", options.size,
+                 "side of the stored pictures in pixels (default: images 256, head pose 224)")
       ->check(whole_number(1, 4096));
-  app.add_option(
-         "--classes", classes,
-         "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
-         "text file with a name on each line; for data that evaluate a network, which may lack some of them")
+  app.add_option("--classes", classes,
+                 "images, sequence, arrays: the classes and their order are those of this run, "
+                 "checkpoint, data file or "
+                 "text file with a name on each line; for data that evaluate a network, which may "
+                 "lack some of them")
       ->check(not_empty());
   app.add_option("--splits-from-folders", splits_from_folders,
-                 "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
+                 "images, sequence: yes: folders named like splits (train, valid, test) are "
+                 "splits; no: all folders "
                  "are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--train-list", options.split.train_list, "file of sample names, one a line (see above)");
+  app.add_option("--train-list", options.split.train_list,
+                 "file of sample names, one a line (see above)");
   app.add_option("--val-list", options.split.val_list, "likewise");
-  app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
-  app.add_option("--test-sequences", options.test_sequences,
-                 str("biwi: sequences of the test split, with all others of the same people (default: ",
-                     join(convert::kBiwiTestSequences, ","), ")"))
+  app.add_option("--test-list", options.split.test_list,
+                 "likewise; samples in no list are left out");
+  app.add_option(
+         "--test-sequences", options.test_sequences,
+         str("biwi: sequences of the test split, with all others of the same people (default: ",
+             join(convert::kBiwiTestSequences, ","), ")"))
       ->delimiter(',');
-  app.add_option("--test-share", options.split.test_share,
-                 "share that becomes the test split, of each class or group (1, with --classes: all)")
+  app.add_option(
+         "--test-share", options.split.test_share,
+         "share that becomes the test split, of each class or group (1, with --classes: all)")
       ->check(number_within(0, 1))
       ->capture_default_str();
   app.add_option("--val-share", options.split.val_share,
-                 "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)")
+                 "likewise, validation (default: 0.1; head pose 0: training takes it out of the "
+                 "training split)")
       ->check(number_within(0, 1));
   app.add_option("--seed", options.split.seed, "of these choices")
       ->check(whole_number(0, kAnySeed))
@@ -190,7 +211,8 @@ int run_convert(const Arguments& arguments) {
   if (app.count("--size") > 0 && known != nullptr && known->size == 0) {
     throw UsageError(str("--size is of pictures that are scaled, and ", name, " has none"));
   }
-  if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
+  if (app.count("--out") > 0 && out.empty())
+    throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? config::file_of_data_set(name) : out);
   if (!splits_from_folders.empty()) options.splits_from_folders = splits_from_folders == "yes";
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
@@ -201,8 +223,9 @@ int run_convert(const Arguments& arguments) {
 
   convert::ConvertSummary summary;
   const bool finished = run_interruptible([&](const ReportProgress& report) {
-    summary = convert::convert(name, options, report,
-                               [&](const convert::ConvertPlan& plan) { tell(plan, options.out.string()); });
+    summary = convert::convert(name, options, report, [&](const convert::ConvertPlan& plan) {
+      tell(plan, options.out.string());
+    });
   });
   if (!finished) return interrupted(options.out);
   tell(summary, options);

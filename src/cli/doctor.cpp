@@ -36,8 +36,8 @@ bool a_copy_hangs(const std::vector<doctor::RankFacts>& ranks) {
   return false;
 }
 
-int diagnose(job::ProcessContext& process, const config::Loaded& loaded, const doctor::EarlyFacts& early,
-             const Options& options) {
+int diagnose(job::ProcessContext& process, const config::Loaded& loaded,
+             const doctor::EarlyFacts& early, const Options& options) {
   const config::Config& config = loaded.config;
   std::unique_ptr<RowOutput> json;
   dist::agree_on_rank0(process.host, [&] {
@@ -69,22 +69,28 @@ int diagnose(job::ProcessContext& process, const config::Loaded& loaded, const d
 
 int run_doctor(const Arguments& arguments) {
   CLI::App app(
-      "checks this machine and this launch for the run that the same arguments would start, and names each fault with "
-      "its fix. Start it as you would start the run, under the same mpirun. Exit code 1: something blocks the run",
+      "checks this machine and this launch for the run that the same arguments would start, and "
+      "names each fault with "
+      "its fix. Start it as you would start the run, under the same mpirun. Exit code 1: something "
+      "blocks the run",
       "dtrain doctor");
   Options options;
-  app.add_option("--json", options.json,
-                 "write the findings and all facts as JSON to this file; -: to the standard output, alone")
+  app.add_option(
+         "--json", options.json,
+         "write the findings and all facts as JSON to this file; -: to the standard output, alone")
       ->check(not_empty());
   app.add_flag("--force", options.force, "replace an existing file");
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/false);
+  const std::optional<config::Loaded> loaded =
+      parse_with_config(app, arguments, /*check_dataset=*/false);
   if (!loaded) return 0;
   std::signal(SIGPIPE, SIG_IGN);
   const doctor::EarlyFacts early = doctor::early_facts();
   // A GPU that cannot be used is to be found, not to end the command.
   config::Device on_cpu = loaded->config.device;
   on_cpu.type = config::DeviceType::kCpu;
-  return job::launch(on_cpu, [&](job::ProcessContext& process) { return diagnose(process, *loaded, early, options); });
+  return job::launch(on_cpu, [&](job::ProcessContext& process) {
+    return diagnose(process, *loaded, early, options);
+  });
 }
 
 }  // namespace dtrain::cli

@@ -12,11 +12,13 @@
 namespace dtrain::cli {
 namespace {
 
-bool is_rows_header(std::string_view line) { return line.starts_with("input,") && line.ends_with(",error"); }
+bool is_rows_header(std::string_view line) {
+  return line.starts_with("input,") && line.ends_with(",error");
+}
 
 // The first bytes of rows as JSON lines, of a report of eval, and of a list of quarantined samples.
-constexpr std::array<std::string_view, 3> kBeginnings = {"{\"input\": \"", "{\n  \"checkpoint\": \"",
-                                                         "{\n  \"file\": \""};
+constexpr std::array<std::string_view, 3> kBeginnings = {
+    "{\"input\": \"", "{\n  \"checkpoint\": \"", "{\n  \"file\": \""};
 
 bool is_data_file(data::ProbeProcess& prober, const std::filesystem::path& file) {
   try {

@@ -51,7 +51,8 @@ std::string to_text(const Table& given, size_t most_columns) {
   std::vector<size_t> widths;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     bool whole = true;
-    for (const auto& row : table.cells) whole = whole && (std::isnan(row[column]) || is_whole(row[column]));
+    for (const auto& row : table.cells)
+      whole = whole && (std::isnan(row[column]) || is_whole(row[column]));
     size_t width = count_characters(table.columns[column]);
     for (size_t row = 0; row < cells.size(); ++row) {
       cells[row].push_back(cell_text(table.cells[row][column], whole));
@@ -60,11 +61,13 @@ std::string to_text(const Table& given, size_t most_columns) {
     widths.push_back(width);
   }
   text += "  " + std::string(names, ' ');
-  for (size_t column = 0; column < widths.size(); ++column) text += "  " + right(table.columns[column], widths[column]);
+  for (size_t column = 0; column < widths.size(); ++column)
+    text += "  " + right(table.columns[column], widths[column]);
   text += "\n";
   for (size_t row = 0; row < cells.size(); ++row) {
     text += "  " + left(table.rows[row], names);
-    for (size_t column = 0; column < widths.size(); ++column) text += "  " + right(cells[row][column], widths[column]);
+    for (size_t column = 0; column < widths.size(); ++column)
+      text += "  " + right(cells[row][column], widths[column]);
     text += "\n";
   }
   return text;
@@ -72,15 +75,20 @@ std::string to_text(const Table& given, size_t most_columns) {
 
 std::string to_text(const EvalReport& r) {
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) { text += left(name, 12) + value + "\n"; };
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += left(name, 12) + value + "\n";
+  };
   line("checkpoint", r.chosen.empty() ? r.checkpoint : str(r.checkpoint, " (", r.chosen, ")"));
   line("network", str(r.task, ", ", r.network, ", ", r.precision));
-  line("data", str(r.data, ", ", r.stats.split, " split, ", human_count(r.stats.samples), " samples"));
+  line("data",
+       str(r.data, ", ", r.stats.split, " split, ", human_count(r.stats.samples), " samples"));
   if (!r.protocol.empty()) line("protocol", r.protocol);
   for (const std::string& warning : r.warnings) line("note", warning);
   size_t width = 12;
-  for (const auto& [name, value] : r.stats.metrics) width = std::max(width, count_characters(name) + 1);
-  for (const auto& [name, value] : r.stats.metrics) text += left(name, width) + fixed(value, 4) + "\n";
+  for (const auto& [name, value] : r.stats.metrics)
+    width = std::max(width, count_characters(name) + 1);
+  for (const auto& [name, value] : r.stats.metrics)
+    text += left(name, width) + fixed(value, 4) + "\n";
   line("speed", fixed(static_cast<double>(r.stats.samples) / r.stats.seconds, 1) + " samples/s");
   for (const Table& table : r.stats.tables) text += "\n" + to_text(table);
   if (!r.worst.empty()) {
@@ -113,7 +121,8 @@ std::string to_json(const EvalReport& r) {
   for (const Table& table : r.stats.tables) json["tables"].push_back(table_json<Json>(table));
   json["worst"] = Json::array();
   for (const EvalReport::Worst& sample : r.worst) {
-    json["worst"].push_back({{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});
+    json["worst"].push_back(
+        {{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What `dtrain eval` prints: metrics in the task's order, its tables, the worst samples. Pure: text from numbers.
+// What `dtrain eval` prints: metrics in the task's order, its tables, the worst samples. Pure: text
+// from numbers.
 
 #include <string>
 #include <vector>
@@ -11,8 +12,9 @@
 namespace dtrain::cli {
 
 struct EvalReport {
-  std::string checkpoint, chosen;                        // chosen: how, among the checkpoints of its run; may be empty
-  std::string data, protocol, task, network, precision;  // protocol: how the data were chosen; may be empty
+  std::string checkpoint, chosen;  // chosen: how, among the checkpoints of its run; may be empty
+  std::string data, protocol, task, network,
+      precision;  // protocol: how the data were chosen; may be empty
   monitoring::EvalStats stats;
   struct Worst {
     int64_t id = 0;
@@ -26,8 +28,9 @@ struct EvalReport {
 std::string to_text(const EvalReport&);
 std::string to_json(const EvalReport&);  // one object; NaN is null
 
-// Columns aligned, rows named; whole numbers without a fraction, NaN as "-". A square table of more than `most_columns`
-// columns (a confusion matrix of many classes) is replaced by one line that says so.
+// Columns aligned, rows named; whole numbers without a fraction, NaN as "-". A square table of more
+// than `most_columns` columns (a confusion matrix of many classes) is replaced by one line that
+// says so.
 std::string to_text(const Table&, size_t most_columns = 20);
 
 }  // namespace dtrain::cli

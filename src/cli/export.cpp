@@ -1,4 +1,5 @@
-// `dtrain export`: a checkpoint's network in a file that other programs open. docs/export.md says what is in each.
+// `dtrain export`: a checkpoint's network in a file that other programs open. docs/export.md says
+// what is in each.
 
 #include <torch/script.h>
 
@@ -66,8 +67,10 @@ Examples:
   dtrain export runs/heads --format onnx --out heads.onnx
   dtrain export runs/photos --format onnx-int8 --dataset images)";
 
-const std::map<std::string, std::string> kSuffix = {
-    {"safetensors", ".safetensors"}, {"onnx", ".onnx"}, {"onnx-int8", "-int8.onnx"}, {"torchscript", ".pt"}};
+const std::map<std::string, std::string> kSuffix = {{"safetensors", ".safetensors"},
+                                                    {"onnx", ".onnx"},
+                                                    {"onnx-int8", "-int8.onnx"},
+                                                    {"torchscript", ".pt"}};
 
 struct Options {
   job::CheckpointName checkpoint;
@@ -77,11 +80,12 @@ struct Options {
   InferenceOptions inference;
 };
 
-// The samples that an INT8 export is calibrated on, and those that it is measured on: the test split, which was used
-// for nothing before, or without one the split of the calibration.
+// The samples that an INT8 export is calibrated on, and those that it is measured on: the test
+// split, which was used for nothing before, or without one the split of the calibration.
 class Samples {
  public:
-  Samples(data::ProbeProcess& prober, const job::TrainedModel& model, const Options& options, int threads)
+  Samples(data::ProbeProcess& prober, const job::TrainedModel& model, const Options& options,
+          int threads)
       : batch_size_(options.inference.batch_size), threads_(threads) {
     const config::Config& config = model.config;
     data_ = job::open_data(prober, model, options.data);
@@ -93,12 +97,14 @@ class Samples {
     std::vector<int64_t> ids = data_.ids(split_);
     measured_ = data_.ids(measured_split_);
     if (ids.empty()) {
-      throw DataError(str(data_.store->path().string(), " has no samples in its ", split_, " split (try --split)"));
+      throw DataError(str(data_.store->path().string(), " has no samples in its ", split_,
+                          " split (try --split)"));
     }
     if (config.data.skips_bad_samples()) leave_out_bad(ids, measured_);
     // Spread evenly over the split, which may be sorted by class.
     const auto size = static_cast<int64_t>(ids.size()), count = std::min(options.samples, size);
-    for (int64_t i = 0; i < count; ++i) calibration_.push_back(ids[static_cast<size_t>(i * size / count)]);
+    for (int64_t i = 0; i < count; ++i)
+      calibration_.push_back(ids[static_cast<size_t>(i * size / count)]);
   }
 
   const std::string& split() const { return split_; }
@@ -125,8 +131,9 @@ class Samples {
     for (std::vector<int64_t>* some : {&ids, &measured}) {
       std::erase_if(*some, [&](int64_t id) { return reader->bad_ids().contains(id); });
       if (some->empty()) {
-        throw DataError(str("all samples of the ", some == &ids ? split_ : measured_split_, " split of ",
-                            data_.store->path().string(), " were left out; why is said above"));
+        throw DataError(str("all samples of the ", some == &ids ? split_ : measured_split_,
+                            " split of ", data_.store->path().string(),
+                            " were left out; why is said above"));
       }
     }
   }
@@ -148,34 +155,37 @@ class Samples {
   std::string split_, measured_split_;
 };
 
-void tell(const exporting::Int8Graph& int8, const exporting::Score& before, const exporting::Score& after,
-          const Samples& samples) {
+void tell(const exporting::Int8Graph& int8, const exporting::Score& before,
+          const exporting::Score& after, const Samples& samples) {
   const bool share = before.name == "top-1";
   const int digits = share ? 2 : 4;
   const std::string unit = share ? " %" : "";
-  log::plain(str("calibrated on ", human_count(samples.calibration_size()), " samples of the ", samples.split(),
-                 " split (ranges: ", int8.clipping, "); outputs differ by ",
+  log::plain(str("calibrated on ", human_count(samples.calibration_size()), " samples of the ",
+                 samples.split(), " split (ranges: ", int8.clipping, "); outputs differ by ",
                  fixed(100 * int8.difference_rms / std::max(int8.output_rms, 1e-30), 2),
                  " % of their root mean square"));
-  log::plain(str(before.name, " on ", human_count(before.samples), " samples of the ", samples.measured_split(),
-                 " split: float32 ", fixed(before.value, digits), unit, ", int8 ", fixed(after.value, digits), unit,
-                 " (change ", after.value < before.value ? "" : "+", fixed(after.value - before.value, digits),
+  log::plain(str(before.name, " on ", human_count(before.samples), " samples of the ",
+                 samples.measured_split(), " split: float32 ", fixed(before.value, digits), unit,
+                 ", int8 ", fixed(after.value, digits), unit, " (change ",
+                 after.value < before.value ? "" : "+", fixed(after.value - before.value, digits),
                  share ? " points" : "", ")"));
   if (samples.measured_split() == samples.split()) {
-    log::warning(
-        str("int8 was calibrated and measured on the same split, ", samples.split(),
-            ": on new samples it may be worse. Measure it on samples of its own: calibrate on another --split, "
-            "or give a file with a test split (--dataset)"));
+    log::warning(str("int8 was calibrated and measured on the same split, ", samples.split(),
+                     ": on new samples it may be worse. Measure it on samples of its own: "
+                     "calibrate on another --split, "
+                     "or give a file with a test split (--dataset)"));
   }
 }
 
-exporting::Graph int8_graph(data::ProbeProcess& prober, const exporting::Graph& graph, const job::TrainedModel& model,
-                            const Options& options, int threads) {
+exporting::Graph int8_graph(data::ProbeProcess& prober, const exporting::Graph& graph,
+                            const job::TrainedModel& model, const Options& options, int threads) {
   const Samples samples(prober, model, options, threads);
   const auto scale = graph.metadata.find("angle_scale");
-  const std::optional<double> output_scale = scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
+  const std::optional<double> output_scale =
+      scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
   if (!output_scale) {
-    throw CheckpointError(str("model.safetensors says angle_scale '", scale->second, "', not a number"));
+    throw CheckpointError(
+        str("model.safetensors says angle_scale '", scale->second, "', not a number"));
   }
   exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
   tell(int8, exporting::score(graph, samples.measured(), *output_scale),
@@ -193,16 +203,19 @@ std::string torchscript(const job::TrainedModel& model) {
 
 // All checks that need no weights. Sets the default of `out`; returns the network's name.
 std::string check(Options* options, const fs::path& checkpoint) {
-  const exporting::Metadata metadata = checkpoint::read_header(checkpoint / "model.safetensors").metadata;
+  const exporting::Metadata metadata =
+      checkpoint::read_header(checkpoint / "model.safetensors").metadata;
   const std::string& network = exporting::required(metadata, "network");
   if (options->format == "torchscript" && network != "torchscript") {
-    throw UsageError(
-        str(network,
-            " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and --format "
-            "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
+    throw UsageError(str(
+        network,
+        " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and "
+        "--format "
+        "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
   }
   job::check_module_option(options->inference.module_file, metadata);
-  if (const std::string reason = exporting::why_not_int8(network); options->format == "onnx-int8" && !reason.empty()) {
+  if (const std::string reason = exporting::why_not_int8(network);
+      options->format == "onnx-int8" && !reason.empty()) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
   if (options->out.empty()) options->out = network + kSuffix.at(options->format);
@@ -216,8 +229,10 @@ std::string check(Options* options, const fs::path& checkpoint) {
 }
 
 // Of the network of a TorchScript file, which is not run here, a mask may be infinite.
-void check_finite(const std::string& safetensors, const std::string& network, const std::string& file) {
-  for (const auto& [name, tensor] : checkpoint::from_safetensors(std::as_bytes(std::span(safetensors)), file).tensors) {
+void check_finite(const std::string& safetensors, const std::string& network,
+                  const std::string& file) {
+  for (const auto& [name, tensor] :
+       checkpoint::from_safetensors(std::as_bytes(std::span(safetensors)), file).tensors) {
     const bool judged = network != "torchscript" || at::isnan(tensor).any().item<bool>();
     if (judged) checkpoint::check_finite(tensor, name, file);
   }
@@ -250,7 +265,8 @@ int export_to(job::ProcessContext& process, const Options& given) {
       bytes = torchscript(*model);
     } else {
       exporting::Metadata metadata;
-      const exporting::Weights weights = exporting::read_weights(checkpoint / "model.safetensors", &metadata);
+      const exporting::Weights weights =
+          exporting::read_weights(checkpoint / "model.safetensors", &metadata);
       exporting::Graph graph = exporting::build_graph(weights, metadata);
       if (options.format == "onnx-int8") {
         graph = int8_graph(process.prober, graph, *model, options,
@@ -263,7 +279,8 @@ int export_to(job::ProcessContext& process, const Options& given) {
     job::install_stop_signals();  // so that no half-written file is left behind
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
-                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string(), chosen));
+                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string(),
+                   chosen));
   });
   return 0;
 }
@@ -276,15 +293,17 @@ int run_export(const Arguments& arguments) {
   options.inference.device = config::DeviceType::kCpu;
   options.inference.batch_size = 32;
   add_checkpoint_options(app, &options.checkpoint);
-  add_dataset_option(
-      app, &options.data,
-      "onnx-int8: a dtrain HDF5 file, or NAME of `dtrain convert NAME`: data/NAME.h5; default: the one it "
-      "was trained on");
+  add_dataset_option(app, &options.data,
+                     "onnx-int8: a dtrain HDF5 file, or NAME of `dtrain convert NAME`: "
+                     "data/NAME.h5; default: the one it "
+                     "was trained on");
   app.add_option("--split", options.split,
-                 "onnx-int8: calibrate on train, val or test (default: val, or train without one); measured on test "
+                 "onnx-int8: calibrate on train, val or test (default: val, or train without one); "
+                 "measured on test "
                  "if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}));
-  app.add_option("--samples", options.samples, "onnx-int8: calibrate on so many samples of the split")
+  app.add_option("--samples", options.samples,
+                 "onnx-int8: calibrate on so many samples of the split")
       ->check(whole_number(1, 1 << 30))
       ->capture_default_str();
   InferenceOptions& how = options.inference;
@@ -295,10 +314,12 @@ int run_export(const Arguments& arguments) {
   app.add_option("--format", options.format, "safetensors, onnx, onnx-int8 or torchscript")
       ->check(CLI::IsMember({"safetensors", "onnx", "onnx-int8", "torchscript"}))
       ->required();
-  app.add_option("--out", options.out, "the file to write (default: NETWORK.safetensors, NETWORK.onnx, ...)");
+  app.add_option("--out", options.out,
+                 "the file to write (default: NETWORK.safetensors, NETWORK.onnx, ...)");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
-  for (const char* flag : {"--dataset", "--split", "--samples", "--batch-size", "--workers", "--threads"}) {
+  for (const char* flag :
+       {"--dataset", "--split", "--samples", "--batch-size", "--workers", "--threads"}) {
     if (options.format != "onnx-int8" && app.count(flag) > 0) {
       throw UsageError(str(flag, " is of --format onnx-int8, not ", options.format));
     }
@@ -306,7 +327,8 @@ int run_export(const Arguments& arguments) {
   config::Device device;
   device.type = how.device;
   device.threads = how.threads;
-  return job::launch(device, [&](job::ProcessContext& process) { return export_to(process, options); });
+  return job::launch(device,
+                     [&](job::ProcessContext& process) { return export_to(process, options); });
 }
 
 }  // namespace dtrain::cli

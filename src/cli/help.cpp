@@ -25,28 +25,34 @@ const std::vector<Command>& commands() {
       {"train", "[CONFIG.yaml] [--section.key VALUE]...", "train (the default command)", run_train},
       {"eval", "RUN|CHECKPOINT [--checkpoint NAME] [--dataset FILE] [--split NAME]",
        "metrics of a checkpoint on a split", run_eval},
-      {"predict", "RUN|CHECKPOINT INPUT... [--format csv|jsonl] [--out FILE]", "predictions as rows of text",
-       run_predict},
+      {"predict", "RUN|CHECKPOINT INPUT... [--format csv|jsonl] [--out FILE]",
+       "predictions as rows of text", run_predict},
       {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
        "a file that other programs open", run_export},
-      {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert, /*alone=*/true},
-      {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth, /*alone=*/true},
+      {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert,
+       /*alone=*/true},
+      {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5",
+       run_synth, /*alone=*/true},
       {"inspect", "FILE|RUN|CHECKPOINT|MODEL.pt [--verify]",
-       "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect, /*alone=*/true},
+       "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect,
+       /*alone=*/true},
       {"tune", "[CONFIG.yaml] [--minutes N] [--find-lr] [--section.key VALUE]...",
        "finds the settings that train fastest, and writes a config with them", run_tune},
       {"bench", "data|comm|step [CONFIG.yaml] [--section.key VALUE]...",
        "measures a run's loader, communicators or step alone", run_bench},
-      {"trace", "[CONFIG.yaml] [--section.key VALUE]... [--steps N] [--operators] [--memory] [--out FILE]",
+      {"trace",
+       "[CONFIG.yaml] [--section.key VALUE]... [--steps N] [--operators] [--memory] [--out FILE]",
        "steps of all ranks on one clock, for ui.perfetto.dev; peak memory", run_trace},
       {"launch", "-np N [--hosts FILE] [--max-restarts K] [mpirun flags] -- train ...",
-       "trains under mpirun, and goes on after failures from the newest checkpoint", run_launch, /*alone=*/true},
+       "trains under mpirun, and goes on after failures from the newest checkpoint", run_launch,
+       /*alone=*/true},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
        "checks the machine and the launch for the run of these arguments", run_doctor},
       {"plan", "[CONFIG.yaml] [--section.key VALUE]... --ranks 8,64,512 [--interconnect NAME]",
        "batches, memory, bytes and time of a run on other numbers of ranks", run_plan},
       {"report", "RUN [RUN2] [--out FILE] [--text] [--max-regression PERCENT]",
-       "a run, or two compared, as a page with plots and a terminal card", run_report, /*alone=*/true},
+       "a run, or two compared, as a page with plots and a terminal card", run_report,
+       /*alone=*/true},
       {"ls", "[FOLDER]", "the runs in a folder, one line each", run_ls, /*alone=*/true},
   };
   return all;
@@ -64,14 +70,17 @@ std::string general_help(bool all) {
       "without that it trains the quick start on a head-pose set that it generates.\n"
       "`dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
   for (const Command& command : commands()) {
-    text += help_entry(command.name, command.text, 11);  // its --help and the manual page have the usage
+    text += help_entry(command.name, command.text,
+                       11);  // its --help and the manual page have the usage
   }
-  text += str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",
-              all ? "" : config::alias_help_text() + "\n", train_flags(),
-              help_entry("--version", "of dtrain and of all libraries", 18),
-              help_entry("--debug", "with any command: of an error, print all that a library said", 18),
-              help_entry("--manual WHAT", "print the completion for a shell (bash, zsh) or the manual page (man)", 18),
-              "\n");
+  text +=
+      str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",
+          all ? "" : config::alias_help_text() + "\n", train_flags(),
+          help_entry("--version", "of dtrain and of all libraries", 18),
+          help_entry("--debug", "with any command: of an error, print all that a library said", 18),
+          help_entry("--manual WHAT",
+                     "print the completion for a shell (bash, zsh) or the manual page (man)", 18),
+          "\n");
   return text + (all ? config::help_text() : kMore);
 }
 
@@ -81,8 +90,8 @@ std::string train_help(bool all) {
       "Usage: [mpirun -np N] dtrain [train] [CONFIG.yaml] [--FLAG VALUE]...\n\n"
       "CONFIG.yaml: default ./dtrain.yaml, and without that the quick start of --task,\n"
       "on data that it generates. The run goes to runs/NAME/.\n\n",
-      all ? "" : "Flags of every day [default]:\n" + config::alias_help_text() + "\n", train_flags(), "\n",
-      all ? config::help_text() : kMore);
+      all ? "" : "Flags of every day [default]:\n" + config::alias_help_text() + "\n",
+      train_flags(), "\n", all ? config::help_text() : kMore);
 }
 
 }  // namespace dtrain::cli

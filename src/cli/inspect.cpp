@@ -28,14 +28,16 @@ struct ModuleTrial {
 };
 
 int inspect_module(const std::string& path, const ModuleTrial& trial) {
-  const tasks::Contract contract =
-      tasks::examine(path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features),
-                     tasks::ModuleLoss(config::LossName::kMse));
-  const std::string text = str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n", to_text(contract));
+  const tasks::Contract contract = tasks::examine(
+      path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features),
+      tasks::ModuleLoss(config::LossName::kMse));
+  const std::string text =
+      str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n", to_text(contract));
   print(printable(text, "\n"));
   if (contract.defects.empty()) return 0;
   std::fflush(stdout);
-  throw DataError(str(path, ": ", contract.defects.size(), contract.defects.size() == 1 ? " defect" : " defects",
+  throw DataError(str(path, ": ", contract.defects.size(),
+                      contract.defects.size() == 1 ? " defect" : " defects",
                       " that would stop its training"));
 }
 
@@ -49,34 +51,40 @@ int inspect_folder(const std::string& path, bool verify, const ReportProgress& r
   print(run.text + checkpoint::inspect_checkpoint(run.newest, verify, report));
   if (!verify || run.damaged == 0) return 0;
   std::fflush(stdout);
-  throw CheckpointError(str(path, ": ", run.damaged, run.damaged == 1 ? " checkpoint is" : " checkpoints are",
+  throw CheckpointError(str(path, ": ", run.damaged,
+                            run.damaged == 1 ? " checkpoint is" : " checkpoints are",
                             " damaged; the lines above say how"));
 }
 
 }  // namespace
 
 int run_inspect(const Arguments& arguments) {
-  CLI::App app("what is in a data file, a run, a checkpoint or a TorchScript file", "dtrain inspect");
+  CLI::App app("what is in a data file, a run, a checkpoint or a TorchScript file",
+               "dtrain inspect");
   std::string path;
   bool verify = false;
   ModuleTrial trial;
-  app.add_option(
-         "PATH", path,
-         "a dtrain HDF5 file, a checkpoint or run folder, a safetensors file, or a TorchScript file (which is run)")
+  app.add_option("PATH", path,
+                 "a dtrain HDF5 file, a checkpoint or run folder, a safetensors file, or a "
+                 "TorchScript file (which is run)")
       ->required();
-  app.add_option("--inputs", trial.inputs, "TorchScript: what forward() is given; default: by its first weight")
+  app.add_option("--inputs", trial.inputs,
+                 "TorchScript: what forward() is given; default: by its first weight")
       ->check(CLI::IsMember({"image", "rows", "rows+lengths"}));
-  app.add_option("--image-size", trial.image_size, "TorchScript: side of the pictures it is tried on")
+  app.add_option("--image-size", trial.image_size,
+                 "TorchScript: side of the pictures it is tried on")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  app.add_option("--features", trial.features, "TorchScript: numbers in a row; 0: by its first weight")
+  app.add_option("--features", trial.features,
+                 "TorchScript: numbers in a row; 0: by its first weight")
       ->check(whole_number(0, 1 << 20));
   app.add_flag("--verify", verify, "read all of it and compare the checksums");
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   const bool loop = error == std::errc::too_many_symbolic_link_levels;
-  if (!std::filesystem::status_known(status) && !loop) throw DataError(str("cannot use ", path, ": ", error.message()));
+  if (!std::filesystem::status_known(status) && !loop)
+    throw DataError(str("cannot use ", path, ": ", error.message()));
   if (!std::filesystem::exists(status)) throw DataError(str(path, " does not exist"));
   ProgressLine line(ProgressLine::Last::kOfLongWork);
   const ReportProgress report = [&](const Progress& progress) { line.show(progress); };

@@ -36,7 +36,8 @@ struct Options {
 };
 
 struct SplitArguments {
-  Arguments own, mpirun, train;  // flags of `launch`; those of mpirun, as they are given; what comes after "--"
+  Arguments own, mpirun,
+      train;  // flags of `launch`; those of mpirun, as they are given; what comes after "--"
 };
 
 // By the names of our own flags: mpirun has many, with values of many forms.
@@ -50,7 +51,8 @@ SplitArguments split_arguments(const CLI::App& app, const Arguments& arguments) 
     }
     const std::string name = word.substr(0, word.find('='));
     const bool is_np = std::ranges::find(kRanksOfMpirun, name) != kRanksOfMpirun.end();
-    if (is_np || (name.starts_with("--") && app.get_option_no_throw(name) != nullptr) || word == "-h") {
+    if (is_np || (name.starts_with("--") && app.get_option_no_throw(name) != nullptr) ||
+        word == "-h") {
       split.own.push_back(is_np ? "--np" + word.substr(name.size()) : word);
       const bool has_value = name.size() == word.size() && word != "-h" && word != "--help";
       if (has_value && i + 1 < arguments.size()) split.own.push_back(arguments[++i]);
@@ -64,15 +66,20 @@ SplitArguments split_arguments(const CLI::App& app, const Arguments& arguments) 
 
 void add_options(CLI::App& app, Options& options) {
   supervisor::LaunchOptions& launch = options.launch;
-  app.add_option("--np", launch.ranks, "ranks (also -np, as of mpirun)")->check(whole_number(1, 1 << 20))->required();
+  app.add_option("--np", launch.ranks, "ranks (also -np, as of mpirun)")
+      ->check(whole_number(1, 1 << 20))
+      ->required();
   app.add_option("--hosts", options.hosts_file,
-                 "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that do not answer are "
+                 "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that "
+                 "do not answer are "
                  "left out, and come back at the next restart once they answer")
       ->check(not_empty());
-  app.add_option("--min-ranks", launch.min_ranks, "the fewest ranks to go on with, where hosts are lost")
+  app.add_option("--min-ranks", launch.min_ranks,
+                 "the fewest ranks to go on with, where hosts are lost")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--host-timeout", launch.host_timeout, "seconds without an answer after which a host is left out")
+  app.add_option("--host-timeout", launch.host_timeout,
+                 "seconds without an answer after which a host is left out")
       ->check(number_within(3, 86400))
       ->capture_default_str();
   app.add_option("--max-restarts", launch.restarts.most,
@@ -80,16 +87,19 @@ void add_options(CLI::App& app, Options& options) {
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--grace", launch.grace,
-                 "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1, until they are "
+                 "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or "
+                 "SIGUSR1, until they are "
                  "ended")
       ->check(number_within(0, 86400))
       ->capture_default_str();
   app.add_option("--metrics-port", options.metrics_port,
-                 "of the metrics of the launch; 0: any free port. Default: metrics.port + the number of ranks")
+                 "of the metrics of the launch; 0: any free port. Default: metrics.port + the "
+                 "number of ranks")
       ->check(whole_number(0, 65535));
 }
 
-// What is left over is for mpirun, but not what is most likely a typo of a flag above, or meant for dtrain.
+// What is left over is for mpirun, but not what is most likely a typo of a flag above, or meant
+// for dtrain.
 void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
   Arguments known;
   for (const CLI::Option* option : app.get_options()) {
@@ -97,16 +107,19 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
   }
   for (const std::string& flag : flags) {
     if (flag == "train" || flag.ends_with(".yaml") || flag.ends_with(".yml")) {
-      throw UsageError(str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
+      throw UsageError(
+          str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
     }
     const bool has_dot = flag.starts_with("--") && flag.find('.') != std::string::npos;
     if (has_dot || config::names_key(flag) || flag == "--debug") {
       throw UsageError(str("dtrain launch: '", flag, "' is for dtrain: put -- before it"));
     }
-    constexpr size_t kShortest = 6;  // in shorter ones of mpirun, two changed letters make one of ours
+    constexpr size_t kShortest =
+        6;  // in shorter ones of mpirun, two changed letters make one of ours
     if (!flag.starts_with("--") || flag.size() < kShortest || flag == "--host") continue;
     const std::string near = nearest(flag, known);
-    if (!near.empty()) throw UsageError(str("dtrain launch: unknown flag '", flag, "'; did you mean '", near, "'?"));
+    if (!near.empty())
+      throw UsageError(str("dtrain launch: unknown flag '", flag, "'; did you mean '", near, "'?"));
   }
 }
 
@@ -114,7 +127,8 @@ std::vector<supervisor::Host> read_hosts(const std::string& file) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(file, unknown)) {
     const bool is_there = std::filesystem::exists(file, unknown);
-    throw UsageError(str("--hosts ", file, is_there ? ": it is no file" : ": there is no such file"));
+    throw UsageError(
+        str("--hosts ", file, is_there ? ": it is no file" : ": there is no such file"));
   }
   return supervisor::parse_hosts(read_text(file), file);
 }
@@ -122,7 +136,8 @@ std::vector<supervisor::Host> read_hosts(const std::string& file) {
 Arguments only_train(const Arguments& arguments) {
   for (const Command& command : commands()) {
     if (!arguments.empty() && arguments[0] == command.name) {
-      throw UsageError(str("dtrain launch runs `train` alone; start `dtrain ", command.name, "` with mpirun"));
+      throw UsageError(
+          str("dtrain launch runs `train` alone; start `dtrain ", command.name, "` with mpirun"));
     }
   }
   for (const ManualFlag& flag : train_switches()) {
@@ -141,16 +156,19 @@ void refuse_other_folder(const Arguments& flags) {
     if (std::ranges::find(kFolders, flags[i]) == kFolders.end()) continue;
     std::error_code unknown;
     if (std::filesystem::equivalent(flags[i + 1], ".", unknown)) continue;
-    throw UsageError(str("dtrain launch: ", flags[i], " ", flags[i + 1],
-                         ": the ranks work in the folder of the launch, which watches their run there: cd to it"));
+    throw UsageError(str(
+        "dtrain launch: ", flags[i], " ", flags[i + 1],
+        ": the ranks work in the folder of the launch, which watches their run there: cd to it"));
   }
 }
 
-// So that a restart does not take up what has become of the file meanwhile. The system limits a variable to 128 KiB;
+// So that a restart does not take up what has become of the file meanwhile. The system limits a
+// variable to 128 KiB;
 // a larger file is read by each job.
 std::string variable_of(const config::Loaded& loaded) {
   constexpr size_t kMost = 100'000;
-  if (loaded.config_text.size() > kMost || loaded.config_text.find('\0') != std::string::npos) return "";
+  if (loaded.config_text.size() > kMost || loaded.config_text.find('\0') != std::string::npos)
+    return "";
   return str(config::kLaunchConfig, "=", loaded.config_file, "\n", loaded.config_text);
 }
 
@@ -160,13 +178,17 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
   run.name = job::run_name(loaded.config);
   run.runs = loaded.config.run.folder;
   run.program = {program_of(::getpid()).string(), "train"};
-  for (const std::string& word : supervisor::without_flags(train, of_run)) run.program.push_back(word);
+  for (const std::string& word : supervisor::without_flags(train, of_run))
+    run.program.push_back(word);
   if (!loaded.config.run.resume.empty()) run.resume = {"--resume", loaded.config.run.resume};
   // After a restart without a checkpoint, --resume auto starts only what is named.
-  if (loaded.is_demo && run.resume.empty()) run.program.insert(run.program.end(), {"--task", str(loaded.config.task)});
+  if (loaded.is_demo && run.resume.empty())
+    run.program.insert(run.program.end(), {"--task", str(loaded.config.task)});
   const bool resumed = !run.resume.empty();
-  if (resumed && loaded.config.run.resume != "auto") run.from_step = supervisor::step_at(loaded.config.run.resume);
-  const config::Train batches = job::choose_batch(loaded.config.train, loaded, ranks, resumed).train;
+  if (resumed && loaded.config.run.resume != "auto")
+    run.from_step = supervisor::step_at(loaded.config.run.resume);
+  const config::Train batches =
+      job::choose_batch(loaded.config.train, loaded, ranks, resumed).train;
   run.global_batch = train::batch_arithmetic(batches, ranks, /*samples=*/1).global_batch;
   return run;
 }
@@ -174,11 +196,14 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  CLI::App app(wrap("trains under mpirun, and starts the run again after failures, from its newest checkpoint that "
+  CLI::App app(wrap("trains under mpirun, and starts the run again after failures, from its newest "
+                    "checkpoint that "
                     "verifies. What comes before -- and is not listed here goes to mpirun",
                     kHelpWidth),
                "dtrain launch");
-  app.footer("dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key VALUE]...\n");
+  app.footer(
+      "dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key "
+      "VALUE]...\n");
   Options options;
   add_options(app, options);
   const SplitArguments split = split_arguments(app, arguments);
@@ -187,19 +212,22 @@ int run_launch(const Arguments& arguments) {
   launch.mpirun = split.mpirun;
   check_flags_of_mpirun(app, launch.mpirun);
   refuse_other_folder(launch.mpirun);
-  std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
-  std::signal(SIGCHLD, SIG_DFL);    // a parent may have ignored it, and then no child has an exit code
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves does not end the run
+  std::signal(SIGCHLD,
+              SIG_DFL);  // a parent may have ignored it, and then no child has an exit code
   supervisor::SignalQueue signals;  // before threads are started
   const supervisor::OutputRelay relay;
   if (launch.min_ranks > launch.ranks) {
-    throw UsageError(str("dtrain launch: --min-ranks ", launch.min_ranks, " is more than -np ", launch.ranks));
+    throw UsageError(
+        str("dtrain launch: --min-ranks ", launch.min_ranks, " is more than -np ", launch.ranks));
   }
   if (!options.hosts_file.empty()) {
     launch.hosts = read_hosts(options.hosts_file);
     const int slots = supervisor::slots_of(launch.hosts);
     if (launch.ranks > slots) {
-      throw UsageError(str("--hosts ", options.hosts_file, " has room for ", slots, slots == 1 ? " rank" : " ranks",
-                           ", and -np is ", launch.ranks, ": give its hosts more slots"));
+      throw UsageError(str("--hosts ", options.hosts_file, " has room for ", slots,
+                           slots == 1 ? " rank" : " ranks", ", and -np is ", launch.ranks,
+                           ": give its hosts more slots"));
     }
     supervisor::put_this_host_first(launch.hosts);
   }
@@ -214,11 +242,13 @@ int run_launch(const Arguments& arguments) {
   const int64_t next_port = port == 0 ? 0 : port + launch.ranks;
   Arguments causes;
   for (const supervisor::Cause cause : supervisor::kRestarted) causes.push_back(str(cause));
-  monitoring::LaunchMetrics metrics(loaded.config.metrics, options.metrics_port >= 0 ? options.metrics_port : next_port,
+  monitoring::LaunchMetrics metrics(loaded.config.metrics,
+                                    options.metrics_port >= 0 ? options.metrics_port : next_port,
                                     loaded.config.run.folder, run.name, causes);
-  log::info(str("launch of ", is_named ? "run " + folder.string() : "a new run in " + run.runs.string(),
-                ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
-                metrics.address().empty() ? "" : str("; metrics on http://", metrics.address(), "/metrics")));
+  log::info(str(
+      "launch of ", is_named ? "run " + folder.string() : "a new run in " + run.runs.string(),
+      ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
+      metrics.address().empty() ? "" : str("; metrics on http://", metrics.address(), "/metrics")));
   return supervisor::supervise(launch, run, signals, record, metrics, real_clock());
 }
 

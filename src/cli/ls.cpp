@@ -18,7 +18,8 @@ int run_ls(const Arguments& arguments) {
   std::string folder = "runs", json;
   bool force = false;
   app.add_option("FOLDER", folder, "the folder that holds the run folders")->capture_default_str();
-  app.add_option("--json", json, "write all of it as JSON to this file; -: to the standard output, alone")
+  app.add_option("--json", json,
+                 "write all of it as JSON to this file; -: to the standard output, alone")
       ->check(not_empty());
   app.add_flag("--force", force, "replace an existing file");
   if (!parse(app, arguments)) return 0;

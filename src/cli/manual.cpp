@@ -37,7 +37,8 @@ std::string zsh_flag(const ManualFlag& flag, const std::string& name) {
   std::string spec = name + (flag.kind.empty() ? "[" : "=[") + zsh_text(flag.text) + "]";
   if (!flag.kind.empty()) {
     spec += ":" + zsh_text(flag.kind) + ":";
-    spec += flag.values.empty() ? (flag.kind == "text" ? "_files" : " ") : "(" + join(flag.values, " ") + ")";
+    spec += flag.values.empty() ? (flag.kind == "text" ? "_files" : " ")
+                                : "(" + join(flag.values, " ") + ")";
   }
   return quoted(spec);
 }
@@ -86,7 +87,8 @@ std::string bash_completion(const std::vector<ManualCommand>& commands) {
       if (flag.values.empty()) continue;
       std::vector<std::string> cases;
       for (const std::string& name : flag.names) cases.push_back(command.name + ":" + name);
-      values << "    " << join(cases, " | ") << ") words=" << quoted(join(flag.values, " ")) << " ;;\n";
+      values << "    " << join(cases, " | ") << ") words=" << quoted(join(flag.values, " "))
+             << " ;;\n";
     }
     flags << "      " << command.name << ") words=" << quoted(join(all, " ")) << " ;;\n";
   }
@@ -143,7 +145,8 @@ std::string zsh_completion(const std::vector<ManualCommand>& commands) {
   for (const ManualCommand& command : commands) {
     out << "    (" << command.name << ")\n      _arguments \\\n";
     for (const ManualFlag& flag : command.flags) {
-      for (const std::string& name : flag.names) out << "        " << zsh_flag(flag, name) << " \\\n";
+      for (const std::string& name : flag.names)
+        out << "        " << zsh_flag(flag, name) << " \\\n";
     }
     out << "        '*:file:_files' ;;\n";
   }
@@ -157,14 +160,19 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
       << "\" \"User commands\"\n"
          ".nh\n.ad l\n"  // no hyphens in names, no wide spaces
          ".SH NAME\ndtrain \\- distributed training on GPUs and CPUs\n"
-         ".SH SYNOPSIS\n[\\fBmpirun \\-np\\fR \\fIN\\fR] \\fBdtrain\\fR [\\fICOMMAND\\fR] [\\fICONFIG.yaml\\fR] "
+         ".SH SYNOPSIS\n[\\fBmpirun \\-np\\fR \\fIN\\fR] \\fBdtrain\\fR [\\fICOMMAND\\fR] "
+         "[\\fICONFIG.yaml\\fR] "
          "[\\fB\\-\\-\\fIFLAG VALUE\\fR]...\n"
-         ".SH DESCRIPTION\nTrains networks on one GPU, several, or a CPU, converts their data, evaluates and exports "
-         "them. Without a command it trains. Without a config it reads \\fI./dtrain.yaml\\fR, and without that it "
+         ".SH DESCRIPTION\nTrains networks on one GPU, several, or a CPU, converts their data, "
+         "evaluates and exports "
+         "them. Without a command it trains. Without a config it reads \\fI./dtrain.yaml\\fR, and "
+         "without that it "
          "trains the quick start, on data that it generates.\n"
          ".SH COMMANDS\n";
   for (const ManualCommand& command : commands) {
-    out << ".TP\n" << bold(command.name) << " " << troff(command.usage) << "\n" << troff(command.text) << "\n";
+    out << ".TP\n"
+        << bold(command.name) << " " << troff(command.usage) << "\n"
+        << troff(command.text) << "\n";
   }
   for (const ManualCommand& command : commands) {
     out << ".SH FLAGS OF " << troff(command.name) << "\n";
@@ -176,24 +184,31 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
   for (const auto& [code, text] : std::initializer_list<std::pair<int, const char*>>{
            {0, "success"},
            {1,
-            "`doctor` found something that blocks, `bench comm` received wrong values, no batch of `bench step` fits "
-            "into memory, a run of `plan` does not fit or makes no sense, or a gate of `report` failed"},
+            "`doctor` found something that blocks, `bench comm` received wrong values, no batch of "
+            "`bench step` fits "
+            "into memory, a run of `plan` does not fit or makes no sense, or a gate of `report` "
+            "failed"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,
-            "the requested device does not exist, has failed or is out of memory, or its driver is too old; or the "
+            "the requested device does not exist, has failed or is out of memory, or its driver is "
+            "too old; or the "
             "host is out of memory, or `tune` finds no batch that fits"},
            {70, "an internal error"},
            {73,
-            "the run folder or an output file cannot be written, is gone, or would replace an input or a file of "
+            "the run folder or an output file cannot be written, is gone, or would replace an "
+            "input or a file of "
             "another run; or another process trains this run"},
-           {74, "no valid checkpoint, none of that step, or no best one; or a checkpoint of another network"},
+           {74,
+            "no valid checkpoint, none of that step, or no best one; or a checkpoint of another "
+            "network"},
            {75, "stopped on request after saving, or before training began: run it again"},
            {76, "a rank died or hung, or the network failed"},
            {78, "configuration: unknown keys, wrong values"},
            {79, "the loss is not finite"},
            {130,
-            "`convert`, `synth`, `predict` or `tune` was interrupted (Ctrl-C, SIGTERM); no partial file remains, and "
+            "`convert`, `synth`, `predict` or `tune` was interrupted (Ctrl-C, SIGTERM); no partial "
+            "file remains, and "
             "`convert` continues where it stopped. The other commands end by the signal itself"}}) {
     out << ".TP\n" << code << "\n" << text << "\n";
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Shell completion and the manual page, as text. They are made from the table of keys and from the flags of the other
-// commands (command_list.h), so that they know the same names as the program; cmake --install writes them into the
-// prefix. Pure.
+// Shell completion and the manual page, as text. They are made from the table of keys and from the
+// flags of the other commands (command_list.h), so that they know the same names as the program;
+// cmake --install writes them into the prefix. Pure.
 
 #include <string>
 #include <vector>
@@ -25,6 +25,7 @@ struct ManualCommand {
 // The first command is the one that runs where none is named.
 std::string bash_completion(const std::vector<ManualCommand>&);
 std::string zsh_completion(const std::vector<ManualCommand>&);
-std::string man_page(const std::vector<ManualCommand>&, const std::string& version);  // in section 1
+std::string man_page(const std::vector<ManualCommand>&,
+                     const std::string& version);  // in section 1
 
 }  // namespace dtrain::cli

@@ -1,6 +1,7 @@
 #pragma once
 
-// How the commands without a configuration file parse their flags, and the flags that eval and predict share.
+// How the commands without a configuration file parse their flags, and the flags that eval and
+// predict share.
 
 #include <cstdint>
 #include <functional>
@@ -26,18 +27,20 @@ struct ProcessContext;
 
 namespace dtrain::cli {
 
-// Parses the arguments of a command. False: --help was given and has been printed. UsageError otherwise, with CLI11's
-// own text (its exit codes are not ours). Throws ListedFlags for kListFlags, which no command line can hold.
+// Parses the arguments of a command. False: --help was given and has been printed. UsageError
+// otherwise, with CLI11's own text (its exit codes are not ours). Throws ListedFlags for
+// kListFlags, which no command line can hold.
 bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 
-// The same for a command that works on a run: what the app does not know is the configuration, `[CONFIG.yaml]
-// [--section.key VALUE]...` as of `dtrain train`. nullopt: --help. Errors as of config::load(). With `check_dataset`,
-// the file of --dataset NAME has to exist.
-std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
+// The same for a command that works on a run: what the app does not know is the configuration,
+// `[CONFIG.yaml] [--section.key VALUE]...` as of `dtrain train`. nullopt: --help. Errors as of
+// config::load(). With `check_dataset`, the file of --dataset NAME has to exist.
+std::optional<config::Loaded> parse_with_config(CLI::App& app,
+                                                const std::vector<std::string>& arguments,
                                                 bool check_dataset = true);
 
-// What such a command reads, for protect(): the config file and the files that the configuration names. Of the quick
-// start, the generated data.
+// What such a command reads, for protect(): the config file and the files that the configuration
+// names. Of the quick start, the generated data.
 Inputs inputs_of(const config::Loaded&);
 
 // Checks of a flag: a number from `least` to `most`, in decimal digits. CLI11's own checks let nan
@@ -63,7 +66,8 @@ void add_checkpoint_options(CLI::App&, job::CheckpointName*);
 void add_dataset_option(CLI::App&, std::string* file, const std::string& text);
 
 // `arguments` with each flag that is a name of a key of the configuration (config::Option::names())
-// as the name by which the app has it: --device.type as --device. A data set's name after --data.file
+// as the name by which the app has it: --device.type as --device. A data set's name
+// after --data.file
 // becomes a path, ./NAME. Pure.
 std::vector<std::string> in_own_words(const CLI::App&, const std::vector<std::string>& arguments);
 
@@ -72,7 +76,8 @@ struct InferenceOptions {
   config::AmpMode amp = config::AmpMode::kFp32;
   config::DeviceType device = config::DeviceType::kAuto;
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
-  int64_t threads = 0;      // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
+  int64_t threads =
+      0;  // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
   data::Verify verify = data::Verify::kAlways;  // of the samples of a data file
 
@@ -84,7 +89,8 @@ struct InferenceOptions {
   void add_module(CLI::App&, const std::string& text);
 };
 
-// job::launch() on the device of the options. A closed pipe becomes an error of write() instead of a signal.
+// job::launch() on the device of the options. A closed pipe becomes an error of write() instead of
+// a signal.
 int run_on_device(const InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
 
 }  // namespace dtrain::cli

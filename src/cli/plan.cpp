@@ -31,7 +31,8 @@ struct Options {
   std::vector<int64_t> ranks = {1, 2, 4, 8};
   int64_t ranks_per_node = 0;  // 0: 8, or as the link is
   std::string interconnect, speed = "measured", card, scaling, measured;
-  job::StepProbeOptions probe = {.batch_size = 0, .accumulate = 1, .warm_steps = 3, .steps = 12, .seconds = 2};
+  job::StepProbeOptions probe = {
+      .batch_size = 0, .accumulate = 1, .warm_steps = 3, .steps = 12, .seconds = 2};
   TableOutput output;
 };
 
@@ -40,7 +41,8 @@ double speed_of(const std::string& text) {
   const auto factor = parse_number<double>(text);
   if (!factor || !(*factor >= 1e-3 && *factor <= 1e6)) {
     throw UsageError(str("--device-speed ", printable(text),
-                         ": 'measured', or how many times as fast as this device the planned one computes, from 0.001 "
+                         ": 'measured', or how many times as fast as this device the planned one "
+                         "computes, from 0.001 "
                          "to 1000000"));
   }
   return *factor;
@@ -48,12 +50,14 @@ double speed_of(const std::string& text) {
 
 const catalog::Gpu& card_named(const std::string& name) {
   const catalog::Gpu* card = catalog::gpu_named(name);
-  if (card != nullptr && !card->is_supported()) throw UsageError("--card: " + catalog::unsupported_gpu(*card));
+  if (card != nullptr && !card->is_supported())
+    throw UsageError("--card: " + catalog::unsupported_gpu(*card));
   if (card != nullptr) return *card;
   const std::vector<std::string> names = catalog::gpu_names();
   const std::string near = nearest(name, names);
   throw UsageError(str("--card: there is no '", printable(name), "'",
-                       near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ", join(names, ", ")));
+                       near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ",
+                       join(names, ", ")));
 }
 
 plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {
@@ -61,10 +65,13 @@ plan::Scaling chosen_scaling(const Options& options, const config::Train& train)
   return options.scaling == "keep" ? plan::Scaling::kKeep : plan::Scaling::kGrow;
 }
 
-// The fabric that the ranks would have; `measured` is the link between those that run now, if there are several.
-plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus, config::Backend backend) {
+// The fabric that the ranks would have; `measured` is the link between those that run now, if there
+// are several.
+plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus,
+                       config::Backend backend) {
   using plan::LinkKind;
-  const plan::Library of_cpus = backend == config::Backend::kMpi ? plan::Library::kMpi : plan::Library::kHierarchical;
+  const plan::Library of_cpus =
+      backend == config::Backend::kMpi ? plan::Library::kMpi : plan::Library::kHierarchical;
   const auto of_gpus = [](const plan::Link& link) {
     return link.kind == LinkKind::kNvlink || link.kind == LinkKind::kPcie;
   };
@@ -72,7 +79,8 @@ plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, 
                       .between = links.between,
                       .ranks_per_node = options.ranks_per_node,
                       .library = gpus || of_gpus(links.inside) ? plan::Library::kNccl : of_cpus};
-  const bool is_flat = links.inside.kind == LinkKind::kGiven && links.between.kind == LinkKind::kGiven;
+  const bool is_flat =
+      links.inside.kind == LinkKind::kGiven && links.between.kind == LinkKind::kGiven;
   // A link that was measured or given is one between two ranks, wherever they are.
   if (fabric.ranks_per_node == 0) fabric.ranks_per_node = is_flat ? 1 : 8;
   return fabric;
@@ -84,7 +92,8 @@ std::vector<std::string> smaller_steps(const config::Config& config, const plan:
   std::vector<std::string> flags;
   const bool full = run.precision == "fp32" || run.precision == "tf32";
   if (full && run.on_gpu()) flags.emplace_back("--amp auto");
-  if (full && !run.on_gpu() && (card == nullptr || card->has_bf16())) flags.emplace_back("--amp bf16");
+  if (full && !run.on_gpu() && (card == nullptr || card->has_bf16()))
+    flags.emplace_back("--amp bf16");
   if (config::kConvolutions.holds(config) && !config.model.checkpointing)
     flags.emplace_back("--model.checkpointing true");
   return flags;
@@ -93,7 +102,8 @@ std::vector<std::string> smaller_steps(const config::Config& config, const plan:
 void complete(PlanReport& report, const config::Config& config, const Options& options,
               const std::optional<plan::Link>& measured) {
   const bool gpus = report.run.on_gpu() || !options.card.empty();
-  const std::string asked = options.interconnect.empty() && measured ? measured->name : options.interconnect;
+  const std::string asked =
+      options.interconnect.empty() && measured ? measured->name : options.interconnect;
   report.interconnect = plan::parse_interconnect(asked, measured ? &*measured : nullptr, gpus);
   plan::Assumptions& assumptions = report.request.assumptions;
   assumptions.fabric = fabric_of(options, report.interconnect, gpus, config.dist.backend);
@@ -112,34 +122,38 @@ void complete(PlanReport& report, const config::Config& config, const Options& o
 void check_network(const plan::MeasuredRun& run, const config::Config& config) {
   const std::string network = str(config::network_of(config));
   if (run.network == network) return;
-  throw ConfigError(str("--measured ", printable(run.source), " is of ", printable(run.network),
-                        ", and the configuration has ", network,
-                        ": give the configuration that was measured, or its --task and --model.name"));
+  throw ConfigError(
+      str("--measured ", printable(run.source), " is of ", printable(run.network),
+          ", and the configuration has ", network,
+          ": give the configuration that was measured, or its --task and --model.name"));
 }
 
 PlanReport from_file(const config::Loaded& loaded, const Options& options) {
-  PlanReport report{.run = plan::read_measured_run(options.measured), .interconnect = {}, .request = {}};
+  PlanReport report{
+      .run = plan::read_measured_run(options.measured), .interconnect = {}, .request = {}};
   check_network(report.run, loaded.config);
-  const config::Train train = job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
+  const config::Train train =
+      job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
   report.scaling = chosen_scaling(options, train);
   report.request.train = plan::scaled(train, report.scaling);
   complete(report, loaded.config, options, std::nullopt);
   return report;
 }
 
-PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loaded, const Options& options,
-                         TableOutput& output) {
+PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loaded,
+                         const Options& options, TableOutput& output) {
   job::TrainingJob job(process, loaded, /*dry_run=*/true);
   job.plan();
-  const config::Train train = job.config().train;  // before the batches of these ranks are put into it
+  const config::Train train =
+      job.config().train;  // before the batches of these ranks are put into it
   job.open_data();
   job.make_task();
   output.open(process.host, inputs_of(loaded));
   PlanReport report{.run = {}, .interconnect = {}, .request = {}};
   report.scaling = chosen_scaling(options, train);
   report.request.train = plan::scaled(train, report.scaling);
-  const std::vector<int64_t> sizes =
-      job::thinned(plan::sizes_needed(report.request.train, options.ranks, job.batches().samples), kMostSizes);
+  const std::vector<int64_t> sizes = job::thinned(
+      plan::sizes_needed(report.request.train, options.ranks, job.batches().samples), kMostSizes);
   job.place_on_device();
   job.connect();
   const std::optional<plan::Link> link = job::measure_link(job);
@@ -153,7 +167,8 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   return report;
 }
 
-// What is wrong with the flags is said before anything is measured. `has_link`: there are ranks to measure one between.
+// What is wrong with the flags is said before anything is measured. `has_link`: there are ranks to
+// measure one between.
 void check_flags(const Options& options, bool has_link) {
   speed_of(options.speed);
   if (!options.card.empty()) card_named(options.card);
@@ -167,32 +182,40 @@ void add_flags(CLI::App& app, Options& options) {
       ->delimiter(',')
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
-  app.add_option(
-         "--ranks-per-node", options.ranks_per_node,
-         "ranks that share a node and its network (default: 8; 1 for a link that was measured or given as numbers)")
+  app.add_option("--ranks-per-node", options.ranks_per_node,
+                 "ranks that share a node and its network (default: 8; 1 for a link that was "
+                 "measured or given as numbers)")
       ->check(whole_number(1, 1 << 20));
-  app.add_option("--interconnect", options.interconnect,
-                 "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name such as "
-                 "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs of a "
-                 "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
-                 "(docs/planning.md lists the names)");
-  app.add_option("--device-speed", options.speed,
-                 "how many times as fast as this device the planned ones compute; measured: as fast as it")
-      ->capture_default_str();
   app.add_option(
-      "--card", options.card,
-      "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use NCCL (default: the GPU "
-      "that measures)");
+      "--interconnect", options.interconnect,
+      "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name "
+      "such as "
+      "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs "
+      "of a "
+      "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
+      "(docs/planning.md lists the names)");
+  app.add_option(
+         "--device-speed", options.speed,
+         "how many times as fast as this device the planned ones compute; measured: as fast as it")
+      ->capture_default_str();
+  app.add_option("--card", options.card,
+                 "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use "
+                 "NCCL (default: the GPU "
+                 "that measures)");
   app.add_option("--scaling", options.scaling,
-                 "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank keeps its batch "
+                 "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank "
+                 "keeps its batch "
                  "(default: keep where the configuration sets train.global_batch)")
       ->check(CLI::IsMember({"keep", "grow"}));
   app.add_option("--measured", options.measured,
-                 "plan from this file of `dtrain bench step --json FILE`, of another machine, and measure nothing");
-  app.add_option("--steps", options.probe.steps, "optimizer steps to measure for each size of micro-batch")
+                 "plan from this file of `dtrain bench step --json FILE`, of another machine, and "
+                 "measure nothing");
+  app.add_option("--steps", options.probe.steps,
+                 "optimizer steps to measure for each size of micro-batch")
       ->check(whole_number(2, 1 << 30))
       ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds, "at most, for each size; fewer steps where they would take longer")
+  app.add_option("--seconds", options.probe.seconds,
+                 "at most, for each size; fewer steps where they would take longer")
       ->check(number_within(0.01, 3600))
       ->capture_default_str();
   options.output.add_to(app);
@@ -202,16 +225,21 @@ void add_flags(CLI::App& app, Options& options) {
 
 int run_plan(const Arguments& arguments) {
   CLI::App app(
-      "what a run would be on other numbers of ranks: its batches, memory, bytes on the wire, time and efficiency, "
-      "predicted from steps that are measured here and from a named interconnect. Nothing is trained, and nothing "
-      "written but quick-start data. Exit code 1: one of these runs would not fit or makes no sense",
+      "what a run would be on other numbers of ranks: its batches, memory, bytes on the wire, time "
+      "and efficiency, "
+      "predicted from steps that are measured here and from a named interconnect. Nothing is "
+      "trained, and nothing "
+      "written but quick-start data. Exit code 1: one of these runs would not fit or makes no "
+      "sense",
       "dtrain plan");
   Options options;
   add_flags(app, options);
   // A plan from a file needs no data.
-  const bool measures = std::ranges::none_of(
-      arguments, [](const std::string& word) { return word == "--measured" || word.starts_with("--measured="); });
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/measures);
+  const bool measures = std::ranges::none_of(arguments, [](const std::string& word) {
+    return word == "--measured" || word.starts_with("--measured=");
+  });
+  const std::optional<config::Loaded> loaded =
+      parse_with_config(app, arguments, /*check_dataset=*/measures);
   if (!loaded) return 0;
   config::Device device = loaded->config.device;
   if (!options.measured.empty()) device.type = config::DeviceType::kCpu;  // only calculates

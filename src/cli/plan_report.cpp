@@ -22,11 +22,13 @@ std::string count_of(int64_t count, const char* one, const char* many) {
 }
 
 std::string link_text(const Link& link, bool is_between) {
-  std::string text = str(printable(link.name), " (", fixed(link.bytes_per_second * 1e-9, 2), " GB/s",
-                         link.shared  ? " for all ranks of a node"
-                         : is_between ? " per node"
-                                      : " per rank");
-  if (link.kind == plan::LinkKind::kGiven) text += str(", ", fixed(link.hop_seconds * 1e6, 2), " µs a message");
+  std::string text =
+      str(printable(link.name), " (", fixed(link.bytes_per_second * 1e-9, 2), " GB/s",
+          link.shared  ? " for all ranks of a node"
+          : is_between ? " per node"
+                       : " per rank");
+  if (link.kind == plan::LinkKind::kGiven)
+    text += str(", ", fixed(link.hop_seconds * 1e6, 2), " µs a message");
   return text + ")";
 }
 
@@ -46,12 +48,14 @@ std::string library_text(const plan::Fabric& fabric, bool several_nodes) {
 std::string fabric_text(const PlanReport& report) {
   const plan::Fabric& fabric = report.request.assumptions.fabric;
   const bool one_link = fabric.inside.name == fabric.between.name;
-  const bool several = std::ranges::any_of(report.rows, [](const Row& row) { return row.nodes > 1; });
+  const bool several =
+      std::ranges::any_of(report.rows, [](const Row& row) { return row.nodes > 1; });
   std::string text;
   if (one_link) {
     text = str(link_text(fabric.inside, fabric.ranks_per_node > 1), " between all ranks");
   } else {
-    text = str(link_text(fabric.inside, false), " inside a node of ", count_of(fabric.ranks_per_node, "rank", "ranks"));
+    text = str(link_text(fabric.inside, false), " inside a node of ",
+               count_of(fabric.ranks_per_node, "rank", "ranks"));
     if (several) text += str(", ", link_text(fabric.between, true), " between nodes");
   }
   text += library_text(fabric, several);
@@ -59,7 +63,8 @@ std::string fabric_text(const PlanReport& report) {
   for (const Link& link : report.interconnect.assumed) {
     if (several || link.in_node()) assumed.push_back(link.name);
   }
-  if (!assumed.empty()) text += str(". Assumed: ", join(assumed, " and "), "; --interconnect names another");
+  if (!assumed.empty())
+    text += str(". Assumed: ", join(assumed, " and "), "; --interconnect names another");
   return text;
 }
 
@@ -68,11 +73,13 @@ std::string measured_text(const PlanReport& report) {
   std::vector<std::string> sizes;
   for (const plan::MeasuredBatch& batch : run.batches) sizes.push_back(str(batch.samples));
   std::string text =
-      str(printable(run.network), ", ", printable(run.precision), ", ", printable(run.data), "\nmeasured ",
-          run.source == "here" ? "here" : str("in ", printable(run.source)), ": ", count_of(run.ranks, "rank", "ranks"),
-          " on ", printable(run.device), ", micro-batches of ", join(sizes, ", "));
+      str(printable(run.network), ", ", printable(run.precision), ", ", printable(run.data),
+          "\nmeasured ", run.source == "here" ? "here" : str("in ", printable(run.source)), ": ",
+          count_of(run.ranks, "rank", "ranks"), " on ", printable(run.device),
+          ", micro-batches of ", join(sizes, ", "));
   if (report.request.assumptions.speed != 1) {
-    text += str("; planned for devices that compute ", report.request.assumptions.speed, " times as fast");
+    text += str("; planned for devices that compute ", report.request.assumptions.speed,
+                " times as fast");
   }
   double bytes = 0;
   std::vector<std::string> parts;
@@ -87,7 +94,8 @@ std::string measured_text(const PlanReport& report) {
   }
   return text + str("\ngradients: ", human_bytes(bytes), " in ",
                     count_of(static_cast<int64_t>(run.buckets.size()), "bucket", "buckets"),
-                    ", ready during backward: ", join(parts, ", "), "\nplanned on: ", fabric_text(report), "\n");
+                    ", ready during backward: ", join(parts, ", "),
+                    "\nplanned on: ", fabric_text(report), "\n");
 }
 
 std::string marked(int64_t value, bool estimated) { return str(value, estimated ? "~" : ""); }
@@ -97,14 +105,15 @@ std::string time_table(const PlanReport& report) {
   for (const Row& row : report.rows) {
     const train::BatchArithmetic& b = row.batches;
     rows.push_back({str(b.ranks), is_flat(report.request.assumptions.fabric) ? "-" : str(row.nodes),
-                    str(b.global_batch), marked(train::largest_micro_batch(b), row.estimated), str(b.accumulate),
-                    str(b.steps_per_epoch), milliseconds(row.step.total()), fixed(row.samples_per_second, 1),
-                    str(fixed(100 * row.efficiency, 1), " %"), human_duration(row.epoch_seconds),
+                    str(b.global_batch), marked(train::largest_micro_batch(b), row.estimated),
+                    str(b.accumulate), str(b.steps_per_epoch), milliseconds(row.step.total()),
+                    fixed(row.samples_per_second, 1), str(fixed(100 * row.efficiency, 1), " %"),
+                    human_duration(row.epoch_seconds),
                     human_duration(row.epoch_seconds * static_cast<double>(b.total_steps) /
                                    static_cast<double>(std::max<int64_t>(1, b.steps_per_epoch)))});
   }
-  return text_table({"ranks", "nodes", "global batch", "per rank", "accumulate", "steps/epoch", "step ms", "samples/s",
-                     "efficiency", "epoch", "run"},
+  return text_table({"ranks", "nodes", "global batch", "per rank", "accumulate", "steps/epoch",
+                     "step ms", "samples/s", "efficiency", "epoch", "run"},
                     rows);
 }
 
@@ -112,14 +121,16 @@ std::string phase_table(const PlanReport& report) {
   std::vector<TextRow> rows;
   for (const Row& row : report.rows) {
     const StepForecast& s = row.step;
-    rows.push_back({str(row.batches.ranks), milliseconds(s.data), milliseconds(s.h2d), milliseconds(s.forward),
-                    milliseconds(s.backward), milliseconds(s.exposed), milliseconds(s.statistics), milliseconds(s.late),
-                    milliseconds(s.optimizer), milliseconds(s.other), milliseconds(s.wire),
-                    row.batches.ranks == 1 ? "" : str(fixed(100 * s.hidden, 0), " %"), human_bytes(row.sent.gradients),
-                    human_bytes(row.sent.statistics), human_bytes(row.sent.host)});
+    rows.push_back({str(row.batches.ranks), milliseconds(s.data), milliseconds(s.h2d),
+                    milliseconds(s.forward), milliseconds(s.backward), milliseconds(s.exposed),
+                    milliseconds(s.statistics), milliseconds(s.late), milliseconds(s.optimizer),
+                    milliseconds(s.other), milliseconds(s.wire),
+                    row.batches.ranks == 1 ? "" : str(fixed(100 * s.hidden, 0), " %"),
+                    human_bytes(row.sent.gradients), human_bytes(row.sent.statistics),
+                    human_bytes(row.sent.host)});
   }
-  return text_table({"ranks", "data", "h2d", "fwd", "bwd", "comm", "norm", "late", "opt", "other", "wire", "hidden",
-                     "gradients", "norm sums", "host"},
+  return text_table({"ranks", "data", "h2d", "fwd", "bwd", "comm", "norm", "late", "opt", "other",
+                     "wire", "hidden", "gradients", "norm sums", "host"},
                     rows);
 }
 
@@ -152,32 +163,47 @@ bool is_far_off(const Check& check) {
 std::string remarks(const PlanReport& report) {
   std::string text;
   if (std::ranges::any_of(report.rows, &Row::estimated)) {
-    text += "~: a micro-batch of this size was not measured; its times lie on a line through those that were\n";
+    text +=
+        "~: a micro-batch of this size was not measured; its times lie on a line through those "
+        "that were\n";
   }
   for (const auto& [size, missing] : report.run.too_large) {
-    text += str("not measured: a micro-batch of ", size, ", for which the memory did not suffice: ", printable(missing),
-                "\n");
+    text += str("not measured: a micro-batch of ", size,
+                ", for which the memory did not suffice: ", printable(missing), "\n");
   }
   if (report.request.memory_bytes == 0) text += "memory: compared with no card; --card names one\n";
   for (const Check& check : check_plan(report)) {
-    text += str(
-        "check: ", count_of(report.run.ranks, "rank", "ranks"), " with ", check.samples, " each took ",
-        milliseconds(check.measured), " ms, the plan for them is ", milliseconds(check.planned), " ms (",
-        check.planned >= check.measured ? "+" : "", fixed(100 * (check.planned / check.measured - 1), 1), " %)",
-        is_far_off(check) ? ": something else used the cores or the link while it was measured; plan again\n" : "\n");
+    text +=
+        str("check: ", count_of(report.run.ranks, "rank", "ranks"), " with ", check.samples,
+            " each took ", milliseconds(check.measured), " ms, the plan for them is ",
+            milliseconds(check.planned), " ms (", check.planned >= check.measured ? "+" : "",
+            fixed(100 * (check.planned / check.measured - 1), 1), " %)",
+            is_far_off(check)
+                ? ": something else used the cores or the link while it was measured; plan again\n"
+                : "\n");
   }
   for (const Row& row : report.rows) {
-    for (const std::string& note : row.notes) text += str(row.batches.ranks, " ranks: ", note, "\n");
-    if (!row.blocked.empty()) text += str(row.batches.ranks, " ranks, BLOCKED: ", row.blocked, "\n");
+    for (const std::string& note : row.notes)
+      text += str(row.batches.ranks, " ranks: ", note, "\n");
+    if (!row.blocked.empty())
+      text += str(row.batches.ranks, " ranks, BLOCKED: ", row.blocked, "\n");
   }
   return text;
 }
 
 Json json_of(const StepForecast& s) {
-  return {{"step_seconds", s.total()},          {"data_seconds", s.data},         {"h2d_seconds", s.h2d},
-          {"forward_seconds", s.forward},       {"backward_seconds", s.backward}, {"exposed_seconds", s.exposed},
-          {"statistics_seconds", s.statistics}, {"late_seconds", s.late},         {"optimizer_seconds", s.optimizer},
-          {"other_seconds", s.other},           {"wire_seconds", s.wire},         {"hidden_share", s.hidden}};
+  return {{"step_seconds", s.total()},
+          {"data_seconds", s.data},
+          {"h2d_seconds", s.h2d},
+          {"forward_seconds", s.forward},
+          {"backward_seconds", s.backward},
+          {"exposed_seconds", s.exposed},
+          {"statistics_seconds", s.statistics},
+          {"late_seconds", s.late},
+          {"optimizer_seconds", s.optimizer},
+          {"other_seconds", s.other},
+          {"wire_seconds", s.wire},
+          {"hidden_share", s.hidden}};
 }
 
 Json json_of(const Row& row) {
@@ -195,9 +221,11 @@ Json json_of(const Row& row) {
                {"efficiency", row.efficiency},
                {"epoch_seconds", row.epoch_seconds}};
   json.update(json_of(row.step));
-  json["sent_bytes"] = {
-      {"gradients", row.sent.gradients}, {"statistics", row.sent.statistics}, {"host", row.sent.host}};
-  for (const auto& [name, bytes] : train::kMemoryKinds) json["memory_bytes"][planned_name(name)] = m.*bytes;
+  json["sent_bytes"] = {{"gradients", row.sent.gradients},
+                        {"statistics", row.sent.statistics},
+                        {"host", row.sent.host}};
+  for (const auto& [name, bytes] : train::kMemoryKinds)
+    json["memory_bytes"][planned_name(name)] = m.*bytes;
   json["memory_bytes"]["sum"] = m.total();
   json["blocked"] = row.blocked;
   json["notes"] = row.notes;
@@ -227,30 +255,35 @@ std::vector<Check> check_plan(const PlanReport& report) {
   }
   for (const plan::MeasuredBatch& batch : run.batches) {
     const std::vector<int64_t> micro(static_cast<size_t>(run.micro_steps), batch.samples);
-    checks.push_back({batch.samples, batch.step, plan::forecast_step(run, assumptions, run.ranks, micro).total()});
+    checks.push_back({batch.samples, batch.step,
+                      plan::forecast_step(run, assumptions, run.ranks, micro).total()});
   }
   return checks;
 }
 
 std::string plan_text(const PlanReport& report) {
   const config::Train& train = report.request.train;
-  return str(
-      measured_text(report),
-      report.scaling == plan::Scaling::kKeep
-          ? str("the global batch of ", train.global_batch, " is kept (--scaling grow: ", train.batch_size,
-                " samples on each rank)")
-          : str("the global batch grows with the ranks (--scaling keep: it stays that of one rank)"),
-      "\n\n", time_table(report),
-      "\nOne optimizer step in ms: comm, norm and late are waiting, for gradients after backward, for sums of "
-      "shared batch norm,\nand for the rank that is late by chance; wire: gradients on the way, of which backward "
-      "hides a share.\nThen what a rank sends in a step\n",
-      phase_table(report), "\nMemory of a rank; batches: the one at work and those read ahead\n", memory_table(report),
-      remarks(report));
+  return str(measured_text(report),
+             report.scaling == plan::Scaling::kKeep
+                 ? str("the global batch of ", train.global_batch,
+                       " is kept (--scaling grow: ", train.batch_size, " samples on each rank)")
+                 : str("the global batch grows with the ranks (--scaling keep: it stays that of "
+                       "one rank)"),
+             "\n\n", time_table(report),
+             "\nOne optimizer step in ms: comm, norm and late are waiting, for gradients after "
+             "backward, for sums of "
+             "shared batch norm,\nand for the rank that is late by chance; wire: gradients on the "
+             "way, of which backward "
+             "hides a share.\nThen what a rank sends in a step\n",
+             phase_table(report),
+             "\nMemory of a rank; batches: the one at work and those read ahead\n",
+             memory_table(report), remarks(report));
 }
 
 std::string plan_json(const PlanReport& report) {
   const plan::Assumptions& a = report.request.assumptions;
-  Json checks = Json::array(), rows = Json::array(), buckets = Json::array(), too_large = Json::array();
+  Json checks = Json::array(), rows = Json::array(), buckets = Json::array(),
+       too_large = Json::array();
   for (const Check& check : check_plan(report)) {
     checks.push_back({{"micro_batch", check.samples},
                       {"measured_seconds", check.measured},

@@ -24,8 +24,8 @@ struct PlanReport {
 std::string plan_text(const PlanReport&);
 std::string plan_json(const PlanReport&);
 
-// The plan for the ranks that were measured, against what they measured: of each size, planned ÷ measured - 1. Empty if
-// the link was not measured too, or there was one rank.
+// The plan for the ranks that were measured, against what they measured: of each size, planned ÷
+// measured - 1. Empty if the link was not measured too, or there was one rank.
 struct Check {
   int64_t samples = 0;  // of a micro-step
   double measured = 0, planned = 0;

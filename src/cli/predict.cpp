@@ -1,6 +1,6 @@
-// `dtrain predict`: a checkpoint's predictions for files, folders, patterns or a dtrain HDF5 file, as rows of text.
-// Each rank predicts a share of every step. Rank 0 writes the rows of a step before the next step, so that memory stays
-// bounded and the output needs no shared file system.
+// `dtrain predict`: a checkpoint's predictions for files, folders, patterns or a dtrain HDF5 file,
+// as rows of text. Each rank predicts a share of every step. Rank 0 writes the rows of a step
+// before the next step, so that memory stays bounded and the output needs no shared file system.
 
 #include <unistd.h>
 
@@ -61,11 +61,13 @@ Inputs inputs_of(const Options& options, const std::vector<std::string>& more) {
   inputs.files.insert(inputs.files.end(), more.begin(), more.end());
   for (const std::string& input : options.inputs) {
     std::error_code code;
-    (std::filesystem::is_directory(input, code) ? inputs.folders : inputs.files).emplace_back(input);
+    (std::filesystem::is_directory(input, code) ? inputs.folders : inputs.files)
+        .emplace_back(input);
   }
   if (!options.layout.empty()) {  // the annotations beside the pictures are read too
     std::set<std::filesystem::path> folders;
-    for (const std::string& file : more) folders.insert(std::filesystem::absolute(file).parent_path());
+    for (const std::string& file : more)
+      folders.insert(std::filesystem::absolute(file).parent_path());
     inputs.folders.insert(inputs.folders.end(), folders.begin(), folders.end());
   }
   return inputs;
@@ -81,13 +83,15 @@ checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
   return metadata;
 }
 
-// The files that the inputs name on rank 0, on every rank. File names may hold any byte except zero.
+// The files that the inputs name on rank 0, on every rank. File names may hold any byte
+// except zero.
 std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options,
                                        const job::TrainedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
     formats::ToolFiles left_out;
-    joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model)), left_out),
+    joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model)),
+                                      left_out),
                   std::string_view("\0", 1));
     formats::log_left_out(left_out);
   });
@@ -102,31 +106,36 @@ struct Samples {
 
 void check_layout(const Options& options, const job::TrainedModel& model) {
   if (options.layout.empty() || model.metadata.at("task") == "headpose") return;
-  throw UsageError(str("--layout is for task headpose; this network was trained for task ", model.metadata.at("task")));
+  throw UsageError(str("--layout is for task headpose; this network was trained for task ",
+                       model.metadata.at("task")));
 }
 
 void tell_how_heads_are_found(const Options& options, const job::TrainedModel& model) {
   if (!options.layout.empty() || model.metadata.at("task") != "headpose") return;
   log::info(
-      "each picture is taken as the crop of one head, and its middle square is used. The pictures of a published set "
-      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop other photos to a "
+      "each picture is taken as the crop of one head, and its middle square is used. The pictures "
+      "of a published set "
+      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop "
+      "other photos to a "
       "square around the head first");
 }
 
-Samples open_samples(data::ProbeProcess& prober, const Options& options, const job::TrainedModel& model,
-                     const std::vector<std::string>& files) {
+Samples open_samples(data::ProbeProcess& prober, const Options& options,
+                     const job::TrainedModel& model, const std::vector<std::string>& files) {
   Samples samples;
-  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return formats::is_hdf5(f); });
+  const auto hdf5 = std::find_if(files.begin(), files.end(),
+                                 [](const std::string& f) { return formats::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
   if (samples.converted && files.size() > 1) {
-    throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
+    throw DataError(
+        str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
   }
   if (!samples.converted && options.split != "all") {
     throw UsageError(str("--split is for a dtrain HDF5 file; ", files.front(), " is not one"));
   }
   if (samples.converted && !options.layout.empty()) {
-    throw UsageError(
-        str("--layout is for raw pictures; the pictures of the data file ", files.front(), " are already cropped"));
+    throw UsageError(str("--layout is for raw pictures; the pictures of the data file ",
+                         files.front(), " are already cropped"));
   }
   if (samples.converted) {
     job::DataSet data = job::open_data(prober, files.front(), model.config);
@@ -148,8 +157,8 @@ Samples open_samples(data::ProbeProcess& prober, const Options& options, const j
   return samples;
 }
 
-// Which rank predicts which samples. Ranks take whole batches in turn, so that the samples of a batch, and with them
-// the bits of the predictions, do not depend on the number of ranks.
+// Which rank predicts which samples. Ranks take whole batches in turn, so that the samples of a
+// batch, and with them the bits of the predictions, do not depend on the number of ranks.
 struct Turns {
   int64_t count = 0, batch_size = 1;
   data::Shard shard;
@@ -183,9 +192,11 @@ struct Chunk {
   double latency = 0;  // seconds from the batch on the device to its rows; 0: no sample
 };
 
-// The rows of the `planned` samples in their order; `batch` holds them, or the reason why one was left out.
-Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const data::Batch& batch, tasks::Task& task,
-              const RowWriter& writer, train::Precision precision, at::Device device) {
+// The rows of the `planned` samples in their order; `batch` holds them, or the reason why one was
+// left out.
+Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const data::Batch& batch,
+              tasks::Task& task, const RowWriter& writer, train::Precision precision,
+              at::Device device) {
   Chunk chunk;
   std::vector<tasks::Row> rows;
   if (batch.samples() > 0) {
@@ -217,9 +228,10 @@ int predict(job::ProcessContext& process, const Options& options) {
     check_output(out, options.force);
   });
   // A bad sample becomes a row with the reason, also where it would have ended the training.
-  const job::TrainedModel model = job::load_model(
-      host, options.checkpoint,
-      {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip, .device = process.device});
+  const job::TrainedModel model = job::load_model(host, options.checkpoint,
+                                                  {.module_file = how.module_file,
+                                                   .on_bad_sample = config::OnBadSample::kSkip,
+                                                   .device = process.device});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;
@@ -235,15 +247,18 @@ int predict(job::ProcessContext& process, const Options& options) {
   });
   job::place_on_device(task, precision, process.device);
 
-  const std::atomic<bool>& stop = job::install_stop_signals();  // from here on there is a temporary file to remove
-  const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines, task.columns());
+  const std::atomic<bool>& stop =
+      job::install_stop_signals();  // from here on there is a temporary file to remove
+  const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines,
+                         task.columns());
   std::unique_ptr<RowOutput> output;
   dist::agree_on_rank0(host, [&] {
     output = std::make_unique<RowOutput>(options.out);
     output->write(writer.header());
   });
 
-  const Turns turns{static_cast<int64_t>(samples.ids.size()), how.batch_size, {host.rank(), host.size()}};
+  const Turns turns{
+      static_cast<int64_t>(samples.ids.size()), how.batch_size, {host.rank(), host.size()}};
   const std::vector<int64_t> own_ids = turns.own(samples.ids);
   data::SampleSpec spec = task.samples();
   spec.length_window = 0;  // in the order of the inputs
@@ -273,7 +288,8 @@ int predict(job::ProcessContext& process, const Options& options) {
       if (mine.size() == 0) return;
       const data::Batch batch = loader->next();
       const auto planned =
-          std::span(samples.ids).subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
+          std::span(samples.ids)
+              .subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
       chunk = rows_of(*samples.store, planned, batch, task, writer, precision, process.device);
     });
     const auto texts = dist::all_gather_object(host, chunk.text);
@@ -307,7 +323,9 @@ int predict(job::ProcessContext& process, const Options& options) {
                              .ranks = host.size(),
                              .timing = timing,
                              .latencies = latencies}));
-    if (bad > 0) throw DataError(str(bad, " of ", turns.count, " inputs could not be predicted: their rows say why"));
+    if (bad > 0)
+      throw DataError(
+          str(bad, " of ", turns.count, " inputs could not be predicted: their rows say why"));
   });
   return 0;
 }
@@ -318,13 +336,15 @@ int run_predict(const Arguments& arguments) {
   CLI::App app("predictions of a checkpoint, as CSV or JSON lines", "dtrain predict");
   Options options;
   add_checkpoint_options(app, &options.checkpoint);
-  app.add_option("INPUT", options.inputs, "files, folders, patterns, or one dtrain HDF5 file")->required();
+  app.add_option("INPUT", options.inputs, "files, folders, patterns, or one dtrain HDF5 file")
+      ->required();
   app.add_option("--split", options.split, "of an HDF5 file: train, val, test or all")
       ->check(CLI::IsMember({"train", "val", "test", "all"}))
       ->capture_default_str();
   app.add_option("--layout", options.layout,
                  str("head-pose photos: the published set (", join(convert::head_layouts(), ", "),
-                     ") they are from; its annotations beside the pictures give the crop. Default: each picture is the "
+                     ") they are from; its annotations beside the pictures give the crop. Default: "
+                     "each picture is the "
                      "crop of one head"))
       ->check(CLI::IsMember(convert::head_layouts()));
   options.inference.add_verify(app);
@@ -332,10 +352,12 @@ int run_predict(const Arguments& arguments) {
   app.add_option("--format", options.format, "csv or jsonl")
       ->check(CLI::IsMember({"csv", "jsonl"}))
       ->capture_default_str();
-  app.add_option("--out", options.out, "file to write, whole or not at all; default: the standard output");
+  app.add_option("--out", options.out,
+                 "file to write, whole or not at all; default: the standard output");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
-  return run_on_device(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });
+  return run_on_device(options.inference,
+                       [&](job::ProcessContext& process) { return predict(process, options); });
 }
 
 }  // namespace dtrain::cli

@@ -19,7 +19,9 @@ namespace {
 // Also where neither is there yet.
 bool is_same_file(const fs::path& a, const fs::path& b) {
   std::error_code unknown;
-  const auto place = [&](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path, unknown), unknown); };
+  const auto place = [&](const fs::path& path) {
+    return fs::weakly_canonical(fs::absolute(path, unknown), unknown);
+  };
   return fs::equivalent(a, b, unknown) || place(a) == place(b);
 }
 
@@ -32,11 +34,12 @@ void check_distinct(const std::vector<NamedOutput>& outputs) {
     for (auto b = a + 1; b != outputs.end(); ++b) {
       if (a->path.empty() || b->path.empty()) continue;
       if (a->path == "-" && b->path == "-") {
-        throw UsageError(str(a->flag, " - and ", b->flag, " - both want the standard output: give one of them a file"));
+        throw UsageError(str(a->flag, " - and ", b->flag,
+                             " - both want the standard output: give one of them a file"));
       }
       if (a->path == "-" || b->path == "-" || !is_same_file(a->path, b->path)) continue;
-      throw UsageError(str(a->flag, " and ", b->flag, " are the same file, ", printable(b->path.string()),
-                           ": give one of them another name"));
+      throw UsageError(str(a->flag, " and ", b->flag, " are the same file, ",
+                           printable(b->path.string()), ": give one of them another name"));
     }
   }
 }
@@ -66,7 +69,8 @@ RowOutput::~RowOutput() { remove_temporary(); }
 
 void RowOutput::create_temporary() {
   const fs::path temporary = temporary_name(path_);
-  if (const int error = file_.open(temporary, O_WRONLY | O_CREAT | O_EXCL)) fail_to_write("create", path_, error);
+  if (const int error = file_.open(temporary, O_WRONLY | O_CREAT | O_EXCL))
+    fail_to_write("create", path_, error);
   temporary_ = temporary;
 }
 
@@ -79,7 +83,8 @@ void RowOutput::remove_temporary() {
 
 void RowOutput::write(std::string_view text) {
   if (!file_.is_open()) create_temporary();
-  if (const int code = file_.write_all(std::as_bytes(std::span(text)))) fail_to_write("write", path_, code);
+  if (const int code = file_.write_all(std::as_bytes(std::span(text))))
+    fail_to_write("write", path_, code);
 }
 
 void RowOutput::close() {

@@ -9,7 +9,8 @@
 namespace dtrain::cli {
 namespace {
 
-// Most values were float32: their shortest text is that of a float32, not of the float64 that carries them.
+// Most values were float32: their shortest text is that of a float32, not of the float64 that
+// carries them.
 std::string number(double value) {
   if (std::isnan(value)) return "nan";  // without its sign, which not every reader accepts
   const auto narrow = static_cast<float>(value);
@@ -87,7 +88,8 @@ std::string RowWriter::header() const {
 }
 
 std::string RowWriter::row(std::string_view input, const std::vector<Cell>& cells) const {
-  DTRAIN_CHECK(cells.size() == columns_.size(), cells.size(), " cells in ", columns_.size(), " columns");
+  DTRAIN_CHECK(cells.size() == columns_.size(), cells.size(), " cells in ", columns_.size(),
+               " columns");
   if (format_ == RowFormat::kCsv) {
     std::string line = csv_field(input) + ",";
     for (const Cell& cell : cells) line += std::visit(CsvCell(), cell) + ",";

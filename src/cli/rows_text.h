@@ -1,7 +1,8 @@
 #pragma once
 
-// Rows of predictions as text: CSV with the quoting of RFC 4180 (lines end in \n), or one JSON object per line. Numbers
-// are the shortest decimals that give the same float32 (or float64) back. Pure functions.
+// Rows of predictions as text: CSV with the quoting of RFC 4180 (lines end in \n), or one JSON
+// object per line. Numbers are the shortest decimals that give the same float32 (or float64) back.
+// Pure functions.
 
 #include <cstdint>
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace dtrain::cli {
 
-using Cell =
-    std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, std::vector<std::string>>;
+using Cell = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>,
+                          std::vector<std::string>>;
 
 enum class RowFormat { kCsv, kJsonLines };
 
@@ -22,10 +23,10 @@ class RowWriter {
 
   // CSV: "input,<columns>,error\n". JSON lines have none.
   std::string header() const;
-  // `cells`: one per column. CSV writes the numbers of a list with blanks between, its texts with semicolons between
-  // (\; and \\ stand for a semicolon and a backslash in a text), and an empty error. JSON writes a list as an array, a
-  // number that is not finite as null, and no error. Bytes that are not UTF-8 stay as they are in CSV and become U+FFFD
-  // in JSON, which must be UTF-8.
+  // `cells`: one per column. CSV writes the numbers of a list with blanks between, its texts with
+  // semicolons between (\; and \\ stand for a semicolon and a backslash in a text), and an empty
+  // error. JSON writes a list as an array, a number that is not finite as null, and no error. Bytes
+  // that are not UTF-8 stay as they are in CSV and become U+FFFD in JSON, which must be UTF-8.
   std::string row(std::string_view input, const std::vector<Cell>& cells) const;
   std::string error(std::string_view input, std::string_view what) const;
 

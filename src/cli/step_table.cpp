@@ -30,7 +30,8 @@ MeanStep mean_of(const std::vector<train::MeasuredSteps>& measured) {
   for (const train::MeasuredSteps& one : measured) {
     mean.step += one.seconds / steps;
     mean.other += one.other_seconds() / steps;
-    for (size_t phase = 0; phase < mean.phases.size(); ++phase) mean.phases[phase] += one.phase_seconds[phase] / steps;
+    for (size_t phase = 0; phase < mean.phases.size(); ++phase)
+      mean.phases[phase] += one.phase_seconds[phase] / steps;
   }
   return mean;
 }
@@ -45,7 +46,8 @@ void add_headings(TextRow& header) {
 
 void add_times(TextRow& row, const MeanStep& times) {
   row.push_back(milliseconds(times.step));
-  for (const auto& [phase, name] : kShown) row.push_back(milliseconds(times.phases[static_cast<size_t>(phase)]));
+  for (const auto& [phase, name] : kShown)
+    row.push_back(milliseconds(times.phases[static_cast<size_t>(phase)]));
   row.push_back(milliseconds(times.other));
 }
 
@@ -53,8 +55,9 @@ std::string to_json(const MeanStep& times) {
   nlohmann::ordered_json phases;
   for (size_t phase = 0; phase < times.phases.size(); ++phase)
     phases[monitoring::kPhaseNames[phase]] = times.phases[phase];
-  return nlohmann::ordered_json{
-      {"step_seconds", times.step}, {"phase_seconds", std::move(phases)}, {"other_seconds", times.other}}
+  return nlohmann::ordered_json{{"step_seconds", times.step},
+                                {"phase_seconds", std::move(phases)},
+                                {"other_seconds", times.other}}
       .dump();
 }
 

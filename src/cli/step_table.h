@@ -1,6 +1,7 @@
 #pragma once
 
-// The phases of a measured step as columns of a table and as JSON, the same in every command that shows them.
+// The phases of a measured step as columns of a table and as JSON, the same in every command that
+// shows them.
 
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ MeanStep mean_of(const std::vector<train::MeasuredSteps>&);
 std::string milliseconds(double seconds);
 void add_headings(TextRow& header);             // step, data, h2d, fwd, bwd, comm, opt, other
 void add_times(TextRow& row, const MeanStep&);  // below these, in milliseconds
-std::string to_json(const MeanStep&);           // an object: step_seconds, phase_seconds, other_seconds
+std::string to_json(const MeanStep&);  // an object: step_seconds, phase_seconds, other_seconds
 std::string to_json(const train::StepMemory&);  // an object: bytes by kind
 
 }  // namespace dtrain::cli

@@ -46,14 +46,17 @@ int run_synth(const Arguments& arguments) {
   std::string task, out;
   const std::vector<std::string> tasks = synth::synth_tasks();
   std::vector<std::string> defaults;
-  for (const std::string& one : tasks) defaults.push_back(str(one, " ", synth::synth_task(one).generated.samples));
+  for (const std::string& one : tasks)
+    defaults.push_back(str(one, " ", synth::synth_task(one).generated.samples));
   CLI::App app(kAbout, "dtrain synth");
   app.add_option("TASK", task, join(tasks, ", "))->required();
   app.add_option("--layout", options.layout, "see above")->capture_default_str();
-  app.add_option("--samples", options.samples, str("how many (default: ", join(defaults, ", "), ")"))
+  app.add_option("--samples", options.samples,
+                 str("how many (default: ", join(defaults, ", "), ")"))
       ->check(whole_number(1, int64_t{1} << 40));
   app.add_option("--size", options.size,
-                 "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)")
+                 "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), "
+                 "480 (biwi)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")
@@ -65,15 +68,18 @@ int run_synth(const Arguments& arguments) {
   app.add_option("--threads", options.threads, "0: all cores this process may use")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
-  app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
+  app.add_option("--out", out,
+                 "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
   const catalog::Task& chosen = synth::synth_task(task);
   const bool pictures = chosen.sample == catalog::Sample::kPicture;
   if (app.count("--max-length") > 0 && chosen.sample != catalog::Sample::kSet)
     throw UsageError("--max-length is of pointer, not " + task);
-  if (options.size != 0 && !pictures) throw UsageError("--size is of pictures; TASK " + task + " has none");
-  if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
+  if (options.size != 0 && !pictures)
+    throw UsageError("--size is of pictures; TASK " + task + " has none");
+  if (app.count("--out") > 0 && out.empty())
+    throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
   if (options.layout == "hdf5") {
     protect_data_file(options.out, {});
@@ -82,18 +88,22 @@ int run_synth(const Arguments& arguments) {
   }
 
   synth::SynthSummary summary;
-  if (!run_interruptible([&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
+  if (!run_interruptible(
+          [&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
     log::plain("interrupted: nothing was written");
     return job::kExitInterrupted;
   }
   std::vector<std::string> parts;
-  for (const auto& [name, samples] : summary.splits) parts.push_back(str(name, " ", human_count(samples)));
-  std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.sample, "s");
+  for (const auto& [name, samples] : summary.splits)
+    parts.push_back(str(name, " ", human_count(samples)));
+  std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ",
+                         chosen.sample, "s");
   if (pictures) text += str(" of ", summary.size, " pixels");
   if (!parts.empty()) text += str(" (", join(parts, ", "), ")");
   text += str(", ", human_duration(summary.seconds));
   if (options.layout != "hdf5") {
-    text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ", options.out.string());
+    text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ",
+                options.out.string());
   }
   log::plain(printable(text));
   return 0;

@@ -9,7 +9,8 @@
 namespace dtrain::cli {
 
 void TableOutput::add_to(CLI::App& app) {
-  app.add_option("--json", json_, "write all of it as JSON to this file; -: to the standard output, alone")
+  app.add_option("--json", json_,
+                 "write all of it as JSON to this file; -: to the standard output, alone")
       ->check(not_empty());
   app.add_flag("--force", force_, "replace an existing file");
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a command puts what it measured: a table for people on the standard output, and with --json all of it for
-// programs, into a file or (`-`) on the standard output, alone. Rank 0 writes.
+// Where a command puts what it measured: a table for people on the standard output, and with --json
+// all of it for programs, into a file or (`-`) on the standard output, alone. Rank 0 writes.
 
 #include <filesystem>
 #include <functional>

@@ -1,5 +1,5 @@
-// `dtrain trace`: optimizer steps of all ranks on one clock, as a file for a trace viewer; with --memory, which
-// operators hold the memory.
+// `dtrain trace`: optimizer steps of all ranks on one clock, as a file for a trace viewer; with
+// --memory, which operators hold the memory.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -134,17 +134,21 @@ std::string peak_table(const PassPeak& pass) {
       others += held.bytes;
       continue;
     }
-    rows.push_back(
-        {held.name.empty() ? "(no operator)" : held.name, held.module, held.backward ? "backward" : "forward",
-         str(held.tensors), human_bytes(static_cast<double>(held.bytes)),
-         fixed(100 * static_cast<double>(held.bytes) / static_cast<double>(std::max<int64_t>(1, pass.bytes)), 1)});
+    rows.push_back({held.name.empty() ? "(no operator)" : held.name, held.module,
+                    held.backward ? "backward" : "forward", str(held.tensors),
+                    human_bytes(static_cast<double>(held.bytes)),
+                    fixed(100 * static_cast<double>(held.bytes) /
+                              static_cast<double>(std::max<int64_t>(1, pass.bytes)),
+                          1)});
   }
   if (others > 0) {
-    rows.push_back(
-        {"(others)", "", "", "", human_bytes(static_cast<double>(others)),
-         fixed(100 * static_cast<double>(others) / static_cast<double>(std::max<int64_t>(1, pass.bytes)), 1)});
+    rows.push_back({"(others)", "", "", "", human_bytes(static_cast<double>(others)),
+                    fixed(100 * static_cast<double>(others) /
+                              static_cast<double>(std::max<int64_t>(1, pass.bytes)),
+                          1)});
   }
-  return str("\nHeld at the peak of ", pass.pass, ": ", human_bytes(static_cast<double>(pass.bytes)), "\n",
+  return str("\nHeld at the peak of ", pass.pass, ": ",
+             human_bytes(static_cast<double>(pass.bytes)), "\n",
              text_table({"operator", "module", "made in", "tensors", "size", "%"}, rows,
                         {Align::kLeft, Align::kLeft, Align::kLeft}));
 }
@@ -155,22 +159,24 @@ std::string memory_text(const Results& results) {
   const train::StepMemory& m = fullest->memory;
   const auto bytes = [](int64_t count) { return human_bytes(static_cast<double>(count)); };
   std::string text =
-      str("\nMemory of rank ", fullest - results.summary.ranks.data(), ": weights ", bytes(m.weights), ", gradients ",
-          bytes(m.gradients), ", moments ", bytes(m.moments), ", average ", bytes(m.average), ", batch ",
-          bytes(m.batch), "; what steps add to that is below, by the operators that allocated it\n");
+      str("\nMemory of rank ", fullest - results.summary.ranks.data(), ": weights ",
+          bytes(m.weights), ", gradients ", bytes(m.gradients), ", moments ", bytes(m.moments),
+          ", average ", bytes(m.average), ", batch ", bytes(m.batch),
+          "; what steps add to that is below, by the operators that allocated it\n");
   for (const PassPeak& pass : fullest->peaks) text += peak_table(pass);
   return text;
 }
 
 std::string text_of(const Results& results) {
   const auto ranks = results.summary.ranks.size();
-  std::string text =
-      str(results.network, ", ", results.precision, ", ", printable(results.data), "; ", ranks,
-          ranks == 1 ? " rank" : " ranks", " on ", results.device, "; means of ", results.steps,
-          results.steps == 1 ? " step" : " steps", " in ms\n", step_table(results), memory_text(results));
+  std::string text = str(results.network, ", ", results.precision, ", ", printable(results.data),
+                         "; ", ranks, ranks == 1 ? " rank" : " ranks", " on ", results.device,
+                         "; means of ", results.steps, results.steps == 1 ? " step" : " steps",
+                         " in ms\n", step_table(results), memory_text(results));
   if (!results.summary.not_measured.empty())
     text += str("not measured: ", join(results.summary.not_measured, "; "), "\n");
-  return text + str("trace: ", printable(results.out), " (", human_bytes(static_cast<double>(results.bytes)), ", ",
+  return text + str("trace: ", printable(results.out), " (",
+                    human_bytes(static_cast<double>(results.bytes)), ", ",
                     human_count(results.events()),
                     " events); open it in https://ui.perfetto.dev or chrome://tracing\n");
 }
@@ -184,15 +190,20 @@ Json json_of(const PassPeak& pass) {
                     {"tensors", one.tensors},
                     {"bytes", one.bytes}});
   }
-  return {{"pass", pass.pass}, {"bytes", pass.bytes}, {"held", std::move(held)}, {"others_bytes", pass.others}};
+  return {{"pass", pass.pass},
+          {"bytes", pass.bytes},
+          {"held", std::move(held)},
+          {"others_bytes", pass.others}};
 }
 
 std::string json_of(const Results& results) {
   Json ranks = Json::array();
   for (size_t rank = 0; rank < results.summary.ranks.size(); ++rank) {
     const RankSummary& one = results.summary.ranks[rank];
-    Json json = {
-        {"rank", rank}, {"events", one.events}, {"left_out", one.left_out}, {"clock_error_seconds", one.clock_error}};
+    Json json = {{"rank", rank},
+                 {"events", one.events},
+                 {"left_out", one.left_out},
+                 {"clock_error_seconds", one.clock_error}};
     json.update(Json::parse(to_json(mean_of({results.summary.measured[rank]}))));
     json["memory_bytes"] = Json::parse(to_json(one.memory));
     if (!one.peaks.empty()) {
@@ -201,9 +212,15 @@ std::string json_of(const Results& results) {
     }
     ranks.push_back(std::move(json));
   }
-  return Json{{"trace", results.out},     {"bytes", results.bytes},     {"events", results.events()},
-              {"steps", results.steps},   {"network", results.network}, {"precision", results.precision},
-              {"data", results.data},     {"device", results.device},   {"not_measured", results.summary.not_measured},
+  return Json{{"trace", results.out},
+              {"bytes", results.bytes},
+              {"events", results.events()},
+              {"steps", results.steps},
+              {"network", results.network},
+              {"precision", results.precision},
+              {"data", results.data},
+              {"device", results.device},
+              {"not_measured", results.summary.not_measured},
               {"ranks", std::move(ranks)}}
              .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
          "\n";
@@ -254,8 +271,10 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
 
 int run_trace(const Arguments& arguments) {
   CLI::App app(
-      "optimizer steps of all ranks on one clock, as a Chrome trace: phases, micro-steps, buckets of gradients, loader "
-      "threads, and, on request, operators and which of them hold memory. Trains a few steps from the initial weights "
+      "optimizer steps of all ranks on one clock, as a Chrome trace: phases, micro-steps, buckets "
+      "of gradients, loader "
+      "threads, and, on request, operators and which of them hold memory. Trains a few steps from "
+      "the initial weights "
       "and keeps nothing of them; nothing is written but the trace, and quick-start data",
       "dtrain trace");
   Options options;
@@ -263,15 +282,18 @@ int run_trace(const Arguments& arguments) {
   app.add_option("--steps", options.how.steps, "optimizer steps to record")
       ->check(whole_number(1, kMost))
       ->capture_default_str();
-  app.add_option("--warm-steps", options.how.warm_steps, "steps to run before those that are recorded")
+  app.add_option("--warm-steps", options.how.warm_steps,
+                 "steps to run before those that are recorded")
       ->check(whole_number(3, kMost))
       ->capture_default_str();
   app.add_flag("--operators", options.how.operators,
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");
   app.add_flag("--memory", options.how.memory,
-               "show which operators hold the memory at the peaks of forward and backward, and record what is held");
+               "show which operators hold the memory at the peaks of forward and backward, and "
+               "record what is held");
   app.add_option("--max-mib", options.most_mib,
-                 "largest size of the trace in MiB, uncompressed; a larger one is refused before it is recorded")
+                 "largest size of the trace in MiB, uncompressed; a larger one is refused before "
+                 "it is recorded")
       ->check(number_within(1, 1e6))
       ->capture_default_str();
   app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
@@ -282,8 +304,9 @@ int run_trace(const Arguments& arguments) {
   if (is_standard_output(options.out)) throw UsageError("dtrain trace: --out needs a file");
   check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
   options.how.most_bytes = options.most_mib * (1 << 20);
-  return job::launch(loaded->config.device,
-                     [&](job::ProcessContext& process) { return record(process, *loaded, options); });
+  return job::launch(loaded->config.device, [&](job::ProcessContext& process) {
+    return record(process, *loaded, options);
+  });
 }
 
 }  // namespace dtrain::cli

@@ -49,7 +49,8 @@ int run_train(const Arguments& arguments) {
     }
   }
   const config::Loaded loaded = config::load(
-      rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
+      rest, ".",
+      {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
   if (print_config) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(loaded.config).c_str(), stdout);
     return 0;

@@ -32,13 +32,15 @@ struct Options {
   TableOutput output;
 };
 
-// Opens both files before the work, which would be lost where they cannot be written. Returns the patch, on rank 0
-// alone. Collective.
-std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded, Options& options) {
+// Opens both files before the work, which would be lost where they cannot be written. Returns the
+// patch, on rank 0 alone. Collective.
+std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded,
+                                        Options& options) {
   const Inputs inputs = inputs_of(loaded);
   std::unique_ptr<RowOutput> patch;
   dist::agree_on_rank0(host, [&] {
-    if (is_standard_output(options.out)) throw UsageError("--out: the config needs the name of a file");
+    if (is_standard_output(options.out))
+      throw UsageError("--out: the config needs the name of a file");
     check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
     protect(options.out, inputs);
     check_new_file(options.out, options.output.force());
@@ -52,14 +54,17 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
   const std::unique_ptr<RowOutput> out = open_outputs(process.host, loaded, options);
   const std::atomic<bool>& stop = job::install_stop_signals();
   std::optional<ProgressLine> line;
-  if (stderr_is_terminal() && !process.world.launched) line.emplace(ProgressLine::Last::kOfLongWork);
-  const tune::TuneResult result = tune::tune(process, loaded, options.search, stop, [&](const Progress& progress) {
-    if (line) line->show(progress);
-  });
+  if (stderr_is_terminal() && !process.world.launched)
+    line.emplace(ProgressLine::Last::kOfLongWork);
+  const tune::TuneResult result =
+      tune::tune(process, loaded, options.search, stop, [&](const Progress& progress) {
+        if (line) line->show(progress);
+      });
   line.reset();
   const std::string patch = result.interrupted ? "" : options.out;
   options.output.write(
-      process.host, [&] { return tune::text_of(result, patch); }, [&] { return tune::json_of(result, patch); });
+      process.host, [&] { return tune::text_of(result, patch); },
+      [&] { return tune::json_of(result, patch); });
   dist::agree_on_rank0(process.host, [&] {
     if (patch.empty()) return;
     out->write(tune::patch_text(result, loaded, options.command));
@@ -68,8 +73,7 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
   return result.interrupted ? job::kExitInterrupted : 0;
 }
 
-// `--lr` without a value, the former name of --find-lr, as that; with a value it is the rate, as
-// everywhere.
+// `--lr` without a value is the former name of --find-lr; with a value it is the rate.
 Arguments with_find_lr(Arguments arguments) {
   const auto is_value = [](const std::string& word) {
     return !word.starts_with("--") && !word.ends_with(".yaml") && !word.ends_with(".yml");
@@ -84,11 +88,15 @@ Arguments with_find_lr(Arguments arguments) {
 }  // namespace
 
 int run_tune(const Arguments& arguments) {
-  if (!arguments.empty() && arguments[0] == tune::kMemoryTrial) return tune::run_memory_trial(arguments);
+  if (!arguments.empty() && arguments[0] == tune::kMemoryTrial)
+    return tune::run_memory_trial(arguments);
   CLI::App app(
-      "finds the settings with which a run trains most samples per second, by trying them: the largest batch that fits "
-      "into memory, precision, memory format, checkpointing, the batch, reader threads and read-ahead. The global "
-      "batch stays as it is. Writes a config with them. A key that a flag sets is not tuned; --accumulate says "
+      "finds the settings with which a run trains most samples per second, by trying them: the "
+      "largest batch that fits "
+      "into memory, precision, memory format, checkpointing, the batch, reader threads and "
+      "read-ahead. The global "
+      "batch stays as it is. Writes a config with them. A key that a flag sets is not tuned; "
+      "--accumulate says "
       "how large the global batch is. Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
@@ -99,26 +107,32 @@ int run_tune(const Arguments& arguments) {
       ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_option("--memory-budget", options.search.memory_budget,
-                 "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the GPU has, or, on the "
+                 "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the "
+                 "GPU has, or, on the "
                  "CPU, of what the host and its control group have left)")
       ->check(number_within(1, 1e15).description(""))
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  app.add_flag("--free-global-batch", options.search.free_global_batch,
-               "let the global batch change with the batch; the learning rate may have to change with it");
+  app.add_flag(
+      "--free-global-batch", options.search.free_global_batch,
+      "let the global batch change with the batch; the learning rate may have to change with it");
   app.add_flag("--find-lr", options.search.range_test,
-               "test learning rates too: the rate rises exponentially until the loss does. --lr without a value is the "
+               "test learning rates too: the rate rises exponentially until the loss does. --lr "
+               "without a value is the "
                "same");
-  app.add_option("--out", options.out, "the config to write (default: CONFIG.tuned.yaml in the current folder)");
+  app.add_option("--out", options.out,
+                 "the config to write (default: CONFIG.tuned.yaml in the current folder)");
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, with_find_lr(arguments));
   if (!loaded) return 0;
   if (!loaded->config.run.resume.empty()) {
     throw UsageError(
-        "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed takes "
+        "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed "
+        "takes "
         "--batch-size, --workers and --amp from the command line");
   }
   if (options.out.empty()) {
-    options.out = tune::patch_file(loaded->config_file.empty() ? "dtrain.yaml" : loaded->config_file);
+    options.out =
+        tune::patch_file(loaded->config_file.empty() ? "dtrain.yaml" : loaded->config_file);
   }
   options.command = "dtrain tune" + (arguments.empty() ? "" : " " + join(arguments, " "));
   std::signal(SIGPIPE, SIG_IGN);

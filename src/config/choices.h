@@ -1,22 +1,39 @@
 #pragma once
 
-// The values that are one of a few names. A name is parsed once, when the configuration is loaded; the code compares
-// values. The names are what people write in YAML and flags, and what is saved.
+// The values that are one of a few names. A name is parsed once, when the configuration is loaded;
+// the code compares values. The names are what people write in YAML and flags, and what is saved.
 
 #include "core/named_enum.h"
 
 namespace dtrain::config {
 
-enum class LossName { kMse, kSmoothL1, kL1, kCrossEntropy, kBceWithLogits, kNll };  // of the task `module`
-constexpr auto names_of(LossName) { return names("mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"); }
+enum class LossName {
+  kMse,
+  kSmoothL1,
+  kL1,
+  kCrossEntropy,
+  kBceWithLogits,
+  kNll
+};  // of the task `module`
+constexpr auto names_of(LossName) {
+  return names("mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll");
+}
 
-enum class ModuleInputs { kImage, kRows, kRowsAndLengths };  // the arguments of the forward() of a `module`
+enum class ModuleInputs {
+  kImage,
+  kRows,
+  kRowsAndLengths
+};  // the arguments of the forward() of a `module`
 constexpr auto names_of(ModuleInputs) { return names("image", "rows", "rows+lengths"); }
 
 enum class Progress { kAuto, kBar, kLines };
 constexpr auto names_of(Progress) { return names("auto", "bar", "lines"); }
 
-enum class Verify { kFirstEpoch, kTrue, kFalse };  // which samples are compared with their checksums
+enum class Verify {
+  kFirstEpoch,
+  kTrue,
+  kFalse
+};  // which samples are compared with their checksums
 constexpr auto names_of(Verify) { return names("first_epoch", "true", "false"); }
 
 enum class OnBadSample { kStop, kSkip };
@@ -29,10 +46,14 @@ enum class OptimizerName { kAdamW, kAdam, kSgd };
 constexpr auto names_of(OptimizerName) { return names("adamw", "adam", "sgd"); }
 
 enum class ScheduleName { kConstant, kStep, kCosine, kOneCycle, kPlateau };
-constexpr auto names_of(ScheduleName) { return names("constant", "step", "cosine", "one_cycle", "plateau"); }
+constexpr auto names_of(ScheduleName) {
+  return names("constant", "step", "cosine", "one_cycle", "plateau");
+}
 
 enum class Backend { kAuto, kNccl, kStaged, kMpi, kSharedMemory, kHierarchical };
-constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi", "shared_memory", "hierarchical"); }
+constexpr auto names_of(Backend) {
+  return names("auto", "nccl", "staged", "mpi", "shared_memory", "hierarchical");
+}
 
 enum class Wire { kFp32, kBf16, kFp16 };
 constexpr auto names_of(Wire) { return names("fp32", "bf16", "fp16"); }

@@ -8,7 +8,8 @@ catalog::NetworkId network_of(const Config& config) {
 }
 
 double dropout_of(const Config& config) {
-  return config.model.dropout >= 0 ? config.model.dropout : catalog::row(network_of(config)).dropout;
+  return config.model.dropout >= 0 ? config.model.dropout
+                                   : catalog::row(network_of(config)).dropout;
 }
 
 }  // namespace dtrain::config

@@ -1,7 +1,8 @@
 #pragma once
 
-// The whole configuration as plain structs, with the default, unit and meaning beside each field. config/table.h lists
-// every field once (name, range, text); the loader, --help, --print-config and docs/configuration.md use that list.
+// The whole configuration as plain structs, with the default, unit and meaning beside each field.
+// config/table.h lists every field once (name, range, text); the loader, --help, --print-config and
+// docs/configuration.md use that list.
 // 0 or "auto" means that the value is chosen at start-up and shown in the banner.
 
 #include <cstdint>
@@ -24,22 +25,25 @@ struct Run {
   std::string folder = "runs";
   Interval log_every = {.steps = 10};  // between step lines
   Progress progress = Progress::kAuto;
-  std::string resume;     // "" | auto | path of a checkpoint folder or of a run folder
-  bool diagnose = false;  // before training, measures for 3 s what the run would do if loading were free
+  std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
+  bool diagnose =
+      false;  // before training, measures for 3 s what the run would do if loading were free
 };
 
 struct Data {
-  std::string file;        // dtrain HDF5; empty with the quick start: generated
-  int64_t workers = 0;     // reader threads per rank; 0: from the cores of this rank
-  int64_t prefetch = 4;    // micro-batches read ahead
-  double val_share = 0.1;  // of the training split, by group, where the file has no validation split
-  double share = 1;        // of the training groups that are left, drawn by train.seed
+  std::string file;      // dtrain HDF5; empty with the quick start: generated
+  int64_t workers = 0;   // reader threads per rank; 0: from the cores of this rank
+  int64_t prefetch = 4;  // micro-batches read ahead
+  double val_share =
+      0.1;           // of the training split, by group, where the file has no validation split
+  double share = 1;  // of the training groups that are left, drawn by train.seed
   Verify verify = Verify::kFirstEpoch;
   OnBadSample on_bad_sample = OnBadSample::kStop;
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
-  int64_t length_window =
-      32;  // samples of different lengths: sorted by length within this many global batches; 0: not sorted
-  int64_t length_classes = 0;  // and padded to one of this many lengths; 0: to the longest of the batch
+  // samples of different lengths: sorted by length within this many global batches; 0: not sorted
+  int64_t length_window = 32;
+  int64_t length_classes =
+      0;  // and padded to one of this many lengths; 0: to the longest of the batch
 };
 
 struct Augment {            // training split only; every draw is keyed by (seed, epoch, sample id)
@@ -47,8 +51,9 @@ struct Augment {            // training split only; every draw is keyed by (seed
   double crop_scale = 0.8;  // random resized crop: smallest fraction of the side; 1: no crop
   double crop_ratio = 1;    // random resized crop: aspect in [1/x, x]; 1: square
   double brightness = 0.2, contrast = 0.2, saturation = 0.2;  // factor in [1 - x, 1 + x]
-  double hue = 0.02;                                          // shift of the hue in [-x, x]; 0.5 is half the circle
-  double noise = 0.1;       // sequence, encoder phase: standard deviation of the noise added to each element
+  double hue = 0.02;  // shift of the hue in [-x, x]; 0.5 is half the circle
+  double noise =
+      0.1;  // sequence, encoder phase: standard deviation of the noise added to each element
   double mask_share = 0.3;  // sequence, encoder phase: fraction of rows that are masked
   int64_t mask_span = 8;    // sequence, encoder phase: consecutive rows that are masked together
 };
@@ -59,17 +64,19 @@ struct Model {
   int64_t hidden = 256;      // units of each LSTM layer (pointer_network, cnn_lstm)
   double dropout = -1;       // -1: the network's default
   bool channels_last = true;
-  std::string init;            // FILE.safetensors to start from
-  std::string file;            // torchscript: FILE.pt
-  std::string freeze;          // name patterns, "features.*,conv1": parameters that are not trained
-  bool checkpointing = false;  // convolutional networks: activations are recomputed in the backward pass
+  std::string init;    // FILE.safetensors to start from
+  std::string file;    // torchscript: FILE.pt
+  std::string freeze;  // name patterns, "features.*,conv1": parameters that are not trained
+  bool checkpointing =
+      false;  // convolutional networks: activations are recomputed in the backward pass
 };
 
 struct Train {
   int64_t epochs = 30;
-  int64_t max_steps = 0;     // optimizer steps; 0: `epochs` is the only limit
-  int64_t batch_size = 32;   // samples per rank and micro-step
-  int64_t accumulate = 0;    // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
+  int64_t max_steps = 0;    // optimizer steps; 0: `epochs` is the only limit
+  int64_t batch_size = 32;  // samples per rank and micro-step
+  int64_t accumulate =
+      0;  // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
   int64_t global_batch = 0;  // samples per optimizer step; 0: batch_size × ranks × accumulate
   AmpMode amp = AmpMode::kAuto;
   uint64_t seed = 1;
@@ -77,10 +84,11 @@ struct Train {
   bool freeze_batch_norm = false;  // running statistics are used and not updated
   bool sync_batch_norm = false;    // statistics over the micro-batches of all ranks
   Interval eval_every = {.epochs = 1};
-  std::string metric;           // of best checkpoint, early stopping and plateau; empty: the task's primary metric
-  int64_t patience = 0;         // evaluations without improvement before the run stops; 0: never
-  double min_delta = 0;         // smallest change that counts as an improvement
-  double ema = 0;               // decay of the average of the weights per optimizer step; 0: no average
+  std::string
+      metric;  // of best checkpoint, early stopping and plateau; empty: the task's primary metric
+  int64_t patience = 0;  // evaluations without improvement before the run stops; 0: never
+  double min_delta = 0;  // smallest change that counts as an improvement
+  double ema = 0;        // decay of the average of the weights per optimizer step; 0: no average
   int64_t overfit_batches = 0;  // train repeatedly on this many global batches; 0: on all data
   double label_smoothing = 0;   // classify, sequence
   std::string class_weights = "none";  // classify: none | balanced | a number per class, "1,0.5,2"
@@ -109,14 +117,16 @@ struct Schedule {
 };
 
 struct Pointer {
-  double teacher_forcing = 1;      // fraction of samples whose decoder receives the correct order, in the first epoch
+  double teacher_forcing =
+      1;  // fraction of samples whose decoder receives the correct order, in the first epoch
   double teacher_forcing_end = 1;  // and in the last epoch; linear in between
 };
 
 struct Sequence {
   int64_t encoder_epochs = 15, classifier_epochs = 15;  // per iteration
-  int64_t iterations = 0;                               // repetitions of both phases; 0: as many as train.epochs allows
-  double encoder_lr_ratio = 0;  // learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
+  int64_t iterations = 0;  // repetitions of both phases; 0: as many as train.epochs allows
+  double encoder_lr_ratio =
+      0;  // learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
 };
 
 struct Amp {
@@ -140,7 +150,8 @@ struct Dist {
 
 struct Device {
   DeviceType type = DeviceType::kAuto;
-  std::string preset;   // settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
+  std::string
+      preset;  // settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
   int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
   bool fused_norm = true;  // on a GPU: batch norm and what follows it in own kernels

@@ -9,17 +9,20 @@
 namespace dtrain::config {
 
 const Option* ConfigBuilder::find(std::string_view path) const {
-  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.path == path; });
+  const auto found = std::find_if(options_.begin(), options_.end(),
+                                  [&](const Option& o) { return o.path == path; });
   return found == options_.end() ? nullptr : &*found;
 }
 
 bool ConfigBuilder::is_section(std::string_view name) const {
-  return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.section() == name; });
+  return std::any_of(options_.begin(), options_.end(),
+                     [&](const Option& o) { return o.section() == name; });
 }
 
 const Option* ConfigBuilder::namesake(std::string_view section) const {
-  const auto found = std::find_if(options_.begin(), options_.end(),
-                                  [&](const Option& o) { return o.alias == section && o.section() == section; });
+  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {
+    return o.alias == section && o.section() == section;
+  });
   return found == options_.end() ? nullptr : &*found;
 }
 
@@ -85,11 +88,12 @@ std::string nearest_key(std::string_view name, const std::vector<Option>& option
     spellings.push_back(option.alias);
     paths.push_back(option.alias);
   }
-  // A mistyped key without its section. Only if it can mean one key alone, and not for short words, which are near too
-  // many keys.
+  // A mistyped key without its section. Only if it can mean one key alone, and not for short words,
+  // which are near too many keys.
   for (const Option& option : options) {
     if (has_section || word.size() < 4) break;
-    const auto namesakes = std::ranges::count_if(options, [&](const Option& o) { return o.key() == option.key(); });
+    const auto namesakes =
+        std::ranges::count_if(options, [&](const Option& o) { return o.key() == option.key(); });
     spellings.push_back(option.key());
     paths.push_back(namesakes == 1 ? option.path : "");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Numbers of values that have units (interval.h, warm_up.h): decimal, without sign and exponent, so that
+// Numbers of values that have units (interval.h, warm_up.h): decimal, without sign and exponent,
+// so that
 // people and other programs read them alike. Pure.
 
 #include <charconv>
@@ -11,12 +12,14 @@
 
 namespace dtrain::config {
 
-// The whole of `text` as a decimal number above 0, at most `most`, without sign, exponent or leading
+// The whole of `text` as a decimal number above 0, at most `most`, without sign, exponent
+// or leading
 // zeros.
 template <typename Number>
 bool parse_count(std::string_view text, double most, Number& value) {
   const bool zeros = text.size() > 1 && text[0] == '0' && text[1] != '.';
-  if (text.empty() || text[0] < '0' || text[0] > '9' || zeros || text.find_first_of("eE") != std::string_view::npos) {
+  if (text.empty() || text[0] < '0' || text[0] > '9' || zeros ||
+      text.find_first_of("eE") != std::string_view::npos) {
     return false;
   }
   value = parse_number<Number>(text).value_or(0);
@@ -26,7 +29,8 @@ bool parse_count(std::string_view text, double most, Number& value) {
 // Without an exponent; the smallest number takes about 330 digits.
 inline std::string all_digits(double value) {
   char digits[512];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed).ptr};
+  return {digits,
+          std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed).ptr};
 }
 
 }  // namespace dtrain::config

@@ -21,8 +21,8 @@ std::vector<Option> data_keys(Data& data) {
        .alias = "dataset",
        .also = "data",
        .target = &data.file,
-       .text = str("dtrain HDF5 file; empty: generated data for the task. --dataset also takes ", data_sets_in_words(),
-                   ": data/NAME.h5")},
+       .text = str("dtrain HDF5 file; empty: generated data for the task. --dataset also takes ",
+                   data_sets_in_words(), ": data/NAME.h5")},
       {.path = "data.workers",
        .alias = "workers",
        .target = &data.workers,
@@ -35,33 +35,38 @@ std::vector<Option> data_keys(Data& data) {
        .range = between(1, 1024)},
       {.path = "data.val_share",
        .target = &data.val_share,
-       .text = "fraction of the training split to validate on, by group, if the file has no validation split; each "
+       .text = "fraction of the training split to validate on, by group, if the file has no "
+               "validation split; each "
                "class keeps a group for training",
        .range = below(0, 1),
        .fixed = true},
       {.path = "data.share",
        .target = &data.share,
-       .text = "train on this fraction of the training split, by group, chosen by train.seed, and on one group at "
+       .text = "train on this fraction of the training split, by group, chosen by train.seed, and "
+               "on one group at "
                "least of each class",
        .range = up_to(0, 1),
        .fixed = true},
       {.path = "data.verify",
        .target = &data.verify,
-       .text = "compare samples with their checksums while reading; first_epoch: those of the first epoch, in at most "
+       .text = "compare samples with their checksums while reading; first_epoch: those of the "
+               "first epoch, in at most "
                "1 % of the readers' time, and none with on_bad_sample skip"},
       {.path = "data.on_bad_sample",
        .target = &data.on_bad_sample,
        .text = "for a sample that cannot be read: stop and name it, or skip it and continue"},
       {.path = "data.length_window",
        .target = &data.length_window,
-       .text = "samples of different lengths: sort by length within this many batches; 0: not sorted",
+       .text =
+           "samples of different lengths: sort by length within this many batches; 0: not sorted",
        .unit = "global batches",
        .range = between(0, 1 << 20),
        .fixed = true,
        .scope = kRows},
       {.path = "data.length_classes",
        .target = &data.length_classes,
-       .text = "samples of different lengths: pad batches to one of this many lengths; 0: to their longest sample",
+       .text = "samples of different lengths: pad batches to one of this many lengths; 0: to their "
+               "longest sample",
        .range = between(0, 64),
        .scope = kRows},
   };

@@ -21,7 +21,8 @@ std::vector<Change> changes(Config saved, Config now) {
   for (size_t i = 0; i < before.size(); ++i) {
     // Equal texts are equal values, because a text restores every bit of its value.
     const std::string old_text = value_text(before[i]), new_text = value_text(after[i]);
-    if (old_text != new_text) found.push_back({before[i].path, old_text, new_text, before[i].fixed});
+    if (old_text != new_text)
+      found.push_back({before[i].path, old_text, new_text, before[i].fixed});
   }
   return found;
 }
@@ -29,7 +30,9 @@ std::vector<Change> changes(Config saved, Config now) {
 std::string shown(const std::string& text) { return text.empty() ? "''" : text; }
 
 // A global batch of 0 is not another value: it means that of the checkpoint.
-bool is_left_open(const Change& change) { return change.path == "train.global_batch" && change.after == "0"; }
+bool is_left_open(const Change& change) {
+  return change.path == "train.global_batch" && change.after == "0";
+}
 
 }  // namespace
 
@@ -61,7 +64,8 @@ void set(Config& config, std::string_view path, std::string_view text) {
 }
 
 std::string keys_in_common(const Config& config) {
-  static constexpr std::array kOwn = {"data.file", "data.workers", "data.prefetch", "device.threads"};
+  static constexpr std::array kOwn = {"data.file", "data.workers", "data.prefetch",
+                                      "device.threads"};
   // All ranks meet at a step line and in the probe of run.diagnose.
   static constexpr std::array kTogether = {"run.log_every", "run.diagnose"};
   const auto is_in = [](const auto& paths, const std::string& path) {

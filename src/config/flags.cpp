@@ -7,22 +7,29 @@
 namespace dtrain::config {
 namespace {
 
-bool is_flag(const std::string& argument) { return argument.starts_with("--") && argument.size() > 2; }
-bool names_yaml(const std::string& argument) { return argument.ends_with(".yaml") || argument.ends_with(".yml"); }
+bool is_flag(const std::string& argument) {
+  return argument.starts_with("--") && argument.size() > 2;
+}
+bool names_yaml(const std::string& argument) {
+  return argument.ends_with(".yaml") || argument.ends_with(".yml");
+}
 
 std::string unknown_flag(const std::string& name, const std::vector<Option>& options,
                          const std::vector<std::string>& other_flags) {
-  std::vector<std::string> whole;  // the keys with this ending: "patience" is train.patience and schedule.patience
+  std::vector<std::string>
+      whole;  // the keys with this ending: "patience" is train.patience and schedule.patience
   for (const Option& option : options) {
     if (option.path.ends_with("." + underscored(name)) || option.path == key_called(name))
       whole.push_back("'--" + (option.alias.empty() ? option.path : option.alias) + "'");
   }
   if (!whole.empty()) return "unknown flag; did you mean " + join(whole, " or ") + "?";
-  if (const std::string_view advice = advice_about(name); !advice.empty()) return str("unknown flag; ", advice);
+  if (const std::string_view advice = advice_about(name); !advice.empty())
+    return str("unknown flag; ", advice);
   const std::string key = nearest_key(name, options);
   std::string near = key.empty() ? "" : "--" + key;
   for (const Option& option : options) {
-    if (option.path == key && !option.alias.empty() && name.find('.') == std::string::npos) near = "--" + option.alias;
+    if (option.path == key && !option.alias.empty() && name.find('.') == std::string::npos)
+      near = "--" + option.alias;
   }
   if (near.empty() && name.size() <= 64) {
     std::vector<std::string> flags = other_flags;
@@ -31,7 +38,8 @@ std::string unknown_flag(const std::string& name, const std::vector<Option>& opt
     }
     near = nearest("--" + name, flags);
   }
-  return str("unknown flag; ", near.empty() ? "`dtrain --help all` lists all flags" : "did you mean '" + near + "'?");
+  return str("unknown flag; ",
+             near.empty() ? "`dtrain --help all` lists all flags" : "did you mean '" + near + "'?");
 }
 
 class Splitter {
@@ -46,12 +54,14 @@ class Splitter {
       if (is_flag(argument)) {
         flag(argument);
       } else if (argument.starts_with('-')) {
-        problem(argument, "unknown flag; flags begin with two dashes, `dtrain --help all` lists them");
+        problem(argument,
+                "unknown flag; flags begin with two dashes, `dtrain --help all` lists them");
       } else if (line_.config_file.empty() && !argument.empty()) {
         line_.config_file = argument;
       } else {
         throw UsageError(str("unexpected argument ", in_quotes(argument),
-                             line_.config_file.empty() ? "" : " after the config file ", line_.config_file,
+                             line_.config_file.empty() ? "" : " after the config file ",
+                             line_.config_file,
                              ": one config file at most, everything else is --section.key VALUE"));
       }
     }
@@ -71,25 +81,29 @@ class Splitter {
       value = arguments_[next_++];
       has_value = true;
     }
-    if (option == nullptr) return problem(spelling, unknown_flag(spelling.substr(2), options_, other_flags_));
+    if (option == nullptr)
+      return problem(spelling, unknown_flag(spelling.substr(2), options_, other_flags_));
     if (!has_value && !is_switch(*option))
       return problem(spelling, "a value is missing; expected: " + value_kind(*option));
     for (const Flag& earlier : line_.flags) {
       if (earlier.path != option->path) continue;
-      return problem(spelling,
-                     earlier.spelling == spelling ? "given twice" : "given twice, first as " + earlier.spelling);
+      return problem(spelling, earlier.spelling == spelling
+                                   ? "given twice"
+                                   : "given twice, first as " + earlier.spelling);
     }
     line_.flags.push_back({spelling, option->path, has_value ? value : "true"});
   }
 
-  // Whether `argument` is the value of the flag before it. A config file is not, after a flag that needs no value or
-  // that is unknown.
+  // Whether `argument` is the value of the flag before it. A config file is not, after a flag that
+  // needs no value or that is unknown.
   static bool takes(const Option* option, const std::string& argument) {
     if (is_flag(argument)) return false;
     return option != nullptr && !is_switch(*option) ? true : !names_yaml(argument);
   }
 
-  void problem(const std::string& where, const std::string& what) { line_.problems.push_back({where, what}); }
+  void problem(const std::string& where, const std::string& what) {
+    line_.problems.push_back({where, what});
+  }
 
   const std::vector<std::string>& arguments_;
   const std::vector<Option>& options_;
@@ -100,7 +114,8 @@ class Splitter {
 
 }  // namespace
 
-CommandLine split_command_line(const std::vector<std::string>& arguments, const std::vector<Option>& options,
+CommandLine split_command_line(const std::vector<std::string>& arguments,
+                               const std::vector<Option>& options,
                                const std::vector<std::string>& other_flags) {
   return Splitter(arguments, options, other_flags).split();
 }

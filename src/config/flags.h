@@ -1,7 +1,8 @@
 #pragma once
 
-// Splits a command line by the table. CLI11 is not used here, because it stops at the first error, where all of them
-// should be reported with the nearest valid name, and because every key would have to be declared a second time.
+// Splits a command line by the table. CLI11 is not used here, because it stops at the first error,
+// where all of them should be reported with the nearest valid name, and because every key would
+// have to be declared a second time.
 
 #include <string>
 #include <vector>
@@ -22,9 +23,11 @@ struct CommandLine {
   std::vector<Problem> problems;
 };
 
-// `--key VALUE` or `--key=VALUE`; `--key` alone means true if true is one of its values. `other_flags` ("--dry-run")
-// are those of the caller, for suggestions only. Errors: UsageError for a second config file.
-CommandLine split_command_line(const std::vector<std::string>& arguments, const std::vector<Option>& options,
+// `--key VALUE` or `--key=VALUE`; `--key` alone means true if true is one of its values.
+// `other_flags` ("--dry-run") are those of the caller, for suggestions only. Errors: UsageError for
+// a second config file.
+CommandLine split_command_line(const std::vector<std::string>& arguments,
+                               const std::vector<Option>& options,
                                const std::vector<std::string>& other_flags);
 
 }  // namespace dtrain::config

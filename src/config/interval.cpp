@@ -29,7 +29,8 @@ std::string two_readings(std::string_view part, std::string_view number, char le
   const std::string quoted = in_quotes(part);
   switch (letter) {
     case 's':
-      return str(quoted, " can be read as steps or as seconds: write ", number, "steps or ", number, "sec");
+      return str(quoted, " can be read as steps or as seconds: write ", number, "steps or ", number,
+                 "sec");
     case 'e':
       return str(quoted, " can be read as epochs or as part of a number: write ", number, "epochs");
     default:
@@ -42,7 +43,8 @@ std::string two_readings(std::string_view part, std::string_view number, char le
 std::string parse_interval(std::string_view text, Interval& interval, IntervalUnits units) {
   Interval parsed;
   const auto refuse = [&](const std::string& why) {
-    return str(in_quotes(text), " ", why, "; expected: ", kIntervalForms, ", several separated by commas, or never");
+    return str(in_quotes(text), " ", why, "; expected: ", kIntervalForms,
+               ", several separated by commas, or never");
   };
   if (text == "never") {
     interval = parsed;
@@ -51,21 +53,24 @@ std::string parse_interval(std::string_view text, Interval& interval, IntervalUn
   for (const std::string& joined : split(text, ',')) {
     const std::string_view part = trimmed(joined);
     if (part.empty()) return refuse("has an empty part");
-    const std::string_view number = part.substr(0, std::min(part.find_first_not_of("0123456789."), part.size()));
+    const std::string_view number =
+        part.substr(0, std::min(part.find_first_not_of("0123456789."), part.size()));
     const std::string_view name = trimmed(part.substr(number.size()));
     const Unit* found = name.empty() ? &kUnits[0] : nullptr;
     for (const Unit& unit : kUnits) {
       const bool letter = unit.letter != 0 && name.size() == 1 && name[0] == unit.letter;
       if (name == unit.word || name == unit.singular) found = &unit;
       if (letter && units == IntervalUnits::kWordsAndLetters) found = &unit;
-      if (letter && !number.empty() && found == nullptr) return two_readings(part, number, unit.letter);
+      if (letter && !number.empty() && found == nullptr)
+        return two_readings(part, number, unit.letter);
     }
     if (found == nullptr) return refuse("is not an interval");
     const auto store = [&](auto field) {
       if (parsed.*field > 0) return "names a unit twice";
       return parse_count(number, found->most, parsed.*field) ? "" : "is not an interval";
     };
-    if (const std::string wrong = std::visit(store, found->field); !wrong.empty()) return refuse(wrong);
+    if (const std::string wrong = std::visit(store, found->field); !wrong.empty())
+      return refuse(wrong);
   }
   interval = parsed;
   return "";
@@ -76,7 +81,9 @@ std::string to_string(const Interval& interval) {
   for (const Unit& unit : kUnits) {
     const auto add = [&](auto field) {
       const auto value = interval.*field;
-      if (value > 0) parts.push_back(all_digits(static_cast<double>(value)) + (value == 1 ? unit.singular : unit.word));
+      if (value > 0)
+        parts.push_back(all_digits(static_cast<double>(value)) +
+                        (value == 1 ? unit.singular : unit.word));
     };
     std::visit(add, unit.field);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The entries of the table (table.h), section by section: task_keys.cpp, data_keys.cpp, train_keys.cpp, run_keys.cpp.
-// The targets point into the argument, which must outlive the result.
+// The entries of the table (table.h), section by section: task_keys.cpp, data_keys.cpp,
+// train_keys.cpp, run_keys.cpp. The targets point into the argument, which must outlive the result.
 
 #include <vector>
 

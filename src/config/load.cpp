@@ -33,15 +33,18 @@ std::string in_folder(const fs::path& folder, const std::string& file) {
 }
 
 // The text of a config file; the reason why it cannot be read is added to `builder`.
-std::optional<std::string> read_config(ConfigBuilder& builder, const fs::path& path, const std::string& name) {
+std::optional<std::string> read_config(ConfigBuilder& builder, const fs::path& path,
+                                       const std::string& name) {
   constexpr std::uintmax_t kLargest = 1 << 20;
   std::error_code code;
   if (!is_there(path)) {
-    builder.add_problem(name, "no such config file; `dtrain --print-config` prints one to start from");
+    builder.add_problem(name,
+                        "no such config file; `dtrain --print-config` prints one to start from");
   } else if (!fs::is_regular_file(path, code)) {
     builder.add_problem(name, "is not a file; expected a config in YAML");
   } else if (name.ends_with(".h5") || name.ends_with(".hdf5")) {
-    builder.add_problem(name, "is a data file, not a config in YAML; `--dataset " + name + "` trains on it");
+    builder.add_problem(
+        name, "is a data file, not a config in YAML; `--dataset " + name + "` trains on it");
   } else if (fs::file_size(path, code) > kLargest) {
     builder.add_problem(name, "is larger than 1 MiB; expected a config in YAML");
   } else {
@@ -59,17 +62,20 @@ void apply_embedded(ConfigBuilder& builder, const std::string& name) {
 }
 
 // --dataset: a known name, or a path. Returns nullptr for a path.
-const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, const fs::path& folder) {
+const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag,
+                                        const fs::path& folder) {
   if (const catalog::DataSet* set = known_data_set(flag.value)) {
     flag.value = in_folder(folder, file_of_data_set(set->name));
     return set;
   }
-  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || is_there(folder / flag.value);
+  const bool like_a_path =
+      flag.value.find_first_of("./") != std::string::npos || is_there(folder / flag.value);
   if (!like_a_path) {
     const std::vector<std::string> known = catalog::trainable_data_sets();
     const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, known);
-    builder.add_problem(flag.spelling, str(in_quotes(flag.value), " is neither a known data set (", join(known, ", "),
-                                           ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
+    builder.add_problem(flag.spelling, str(in_quotes(flag.value), " is neither a known data set (",
+                                           join(known, ", "), ") nor a file",
+                                           near.empty() ? "" : "; did you mean '" + near + "'?"));
   }
   return nullptr;
 }
@@ -115,7 +121,8 @@ class Layers {
       loaded_.config_text = *text_;
     }
     sources_.insert(sources_.begin(), file_);
-    if (embedded_rate_ && !loaded_.gives("optimizer.lr")) return;  // the rate is still that of the embedded config
+    if (embedded_rate_ && !loaded_.gives("optimizer.lr"))
+      return;  // the rate is still that of the embedded config
     if (loaded_.gives("train.global_batch")) {
       loaded_.of_rate = {builder.config().train.global_batch, file_};
     } else if (gives_batch()) {
@@ -132,11 +139,14 @@ class Layers {
     builder.add_problems(line.problems);
   }
 
-  // A batch size or accumulate of the user takes the place of an embedded global batch, but not of the user's own.
+  // A batch size or accumulate of the user takes the place of an embedded global batch, but not of
+  // the user's own.
   void batch() {
-    if (embedded_batch_.global_batch == 0 || loaded_.gives("train.global_batch") || !gives_batch()) return;
+    if (embedded_batch_.global_batch == 0 || loaded_.gives("train.global_batch") || !gives_batch())
+      return;
     loaded_.overruled = embedded_batch_;
-    const char* chosen = loaded_.gives("train.batch_size") ? "train.batch_size" : "train.accumulate";
+    const char* chosen =
+        loaded_.gives("train.batch_size") ? "train.batch_size" : "train.accumulate";
     builder.set(*builder.find("train.global_batch"), "0", builder.where(chosen));
   }
 
@@ -144,7 +154,8 @@ class Layers {
   Loaded loaded() && {
     const Config& config = builder.config();
     builder.add_problems(broken_run_rules(config, builder.places()));
-    if (config.run.resume.empty()) builder.add_problems(broken_rules(config, builder.places(), loaded_.given));
+    if (config.run.resume.empty())
+      builder.add_problems(broken_rules(config, builder.places(), loaded_.given));
     loaded_.config = builder.finish();
     loaded_.places = builder.places();
     loaded_.source = sources_.empty() ? "the defaults" : join(sources_, " over ");
@@ -183,16 +194,18 @@ void refuse_folder(ConfigBuilder& builder, const fs::path& folder) {
   for (const catalog::DataSet& set : catalog::data_sets()) {
     if (!set.folder.empty()) layouts.push_back(str(set.name, " (", set.folder, ")"));
   }
-  builder.add_problem(builder.where("data.file"),
-                      str("data.file: ", in_quotes(file), " is a folder, and training reads one HDF5 file, which ",
-                          "`dtrain convert NAME ", file, "` makes. NAME is ", join(layouts, ", ")));
+  builder.add_problem(
+      builder.where("data.file"),
+      str("data.file: ", in_quotes(file), " is a folder, and training reads one HDF5 file, which ",
+          "`dtrain convert NAME ", file, "` makes. NAME is ", join(layouts, ", ")));
 }
 
 }  // namespace
 
 bool Loaded::gives(std::string_view path) const { return std::ranges::count(given, path) > 0; }
 
-Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, const LoadOptions& options) {
+Loaded load(const std::vector<std::string>& arguments, const fs::path& folder,
+            const LoadOptions& options) {
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
   Layers layers(folder);
@@ -208,7 +221,8 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   layers.batch();
   if (options.check_dataset) refuse_folder(layers.builder, folder);
   Loaded loaded = std::move(layers).loaded();
-  if (options.check_dataset && dataset != nullptr) require_data_set(*dataset, loaded.config.data.file);
+  if (options.check_dataset && dataset != nullptr)
+    require_data_set(*dataset, loaded.config.data.file);
   return loaded;
 }
 
@@ -234,7 +248,8 @@ SavedConfig saved_config(std::string_view text, std::string_view name) {
   builder.add_problems(broken_rules(builder.config(), builder.places(), /*given=*/{}));
   SavedConfig saved{builder.finish(), ""};
   if (!builder.former_units().empty()) {
-    saved.notice = str(name, " has former units of intervals: ", join(builder.former_units(), ", "));
+    saved.notice =
+        str(name, " has former units of intervals: ", join(builder.former_units(), ", "));
   }
   return saved;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
-// Makes a checked Config from files and flags. The layers, of which later ones win, are the defaults, the embedded
-// config that --dataset NAME names, the YAML file and the flags. A batch size or accumulate of the last two takes the
-// place of an embedded global batch. Every unknown key, duplicate key, wrong type and value
-// out of range in any layer is reported in one ConfigError, each with file:line:col (or the flag) and
+// Makes a checked Config from files and flags. The layers, of which later ones win, are the
+// defaults, the embedded config that --dataset NAME names, the YAML file and the flags. A batch
+// size or accumulate of the last two takes the place of an embedded global batch. Every unknown
+// key, duplicate key, wrong type and value
+// out of range in any layer is reported in one ConfigError, each with file:line:col (or the
+// flag) and
 // the nearest valid name.
 
 #include <filesystem>
@@ -17,13 +19,15 @@
 
 namespace dtrain::config {
 
-// The environment variable by which `dtrain launch` hands the config file that it has read to all its jobs: the file's
-// name ("": none), a line feed, and its text. Where it is set, load() reads no file, whatever has become of it.
+// The environment variable by which `dtrain launch` hands the config file that it has read to all
+// its jobs: the file's name ("": none), a line feed, and its text. Where it is set, load() reads no
+// file, whatever has become of it.
 inline constexpr const char* kLaunchConfig = "DTRAIN_LAUNCH_CONFIG";
 
 struct LoadOptions {
-  std::vector<std::string> other_flags = {};  // of the caller ("--dry-run"), suggested for mistyped ones
-  bool check_dataset = true;                  // false (--print-config): do not ask for the file of --dataset NAME
+  std::vector<std::string> other_flags =
+      {};                     // of the caller ("--dry-run"), suggested for mistyped ones
+  bool check_dataset = true;  // false (--print-config): do not ask for the file of --dataset NAME
 };
 
 // What a config says of the global batch, for the banner: the run may have another one.
@@ -34,40 +38,49 @@ struct ConfigBatch {
 
 struct Loaded {
   Config config;
-  std::string source;              // the file or embedded config that was used, for the banner
-  std::string config_file = {};    // that was read, relative to the folder of load(); "": none
-  std::string config_text = {};    // of that file
-  std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
-  Places places = {};              // of these keys and of those of an embedded config
-  bool is_demo = false;            // neither task, data nor a file is given: the embedded quick start is a guess
-  ConfigBatch overruled = {};      // of an embedded config: does not count, because a batch size or accumulate is given
-  ConfigBatch of_rate = {};        // for which the config sets the learning rate; none where a flag sets the rate
+  std::string source;            // the file or embedded config that was used, for the banner
+  std::string config_file = {};  // that was read, relative to the folder of load(); "": none
+  std::string config_text = {};  // of that file
+  std::vector<std::string>
+      given;           // dotted names of the keys that the file or a flag set, each once
+  Places places = {};  // of these keys and of those of an embedded config
+  bool is_demo =
+      false;  // neither task, data nor a file is given: the embedded quick start is a guess
+  ConfigBatch overruled =
+      {};  // of an embedded config: does not count, because a batch size or accumulate is given
+  ConfigBatch of_rate =
+      {};  // for which the config sets the learning rate; none where a flag sets the rate
 
   bool gives(std::string_view path) const;
 };
 
 // `arguments` are those after the command, without the caller's own flags:
-// `[CONFIG.yaml] [--section.key VALUE | --section.key=VALUE | --alias VALUE]...`. The default config file is
-// ./dtrain.yaml in `folder`; kLaunchConfig takes the place of any. Without one the embedded quick start is used, unless
-// a flag names the data. With run.resume, the rules between keys are left to the caller, who knows the configuration
-// that is resumed: broken_rules(). Errors: ConfigError (all problems), UsageError (two config files), DataError
-// (--dataset NAME is not converted yet).
+// `[CONFIG.yaml] [--section.key VALUE | --section.key=VALUE | --alias VALUE]...`. The default
+// config file is ./dtrain.yaml in `folder`; kLaunchConfig takes the place of any. Without one the
+// embedded quick start is used, unless a flag names the data. With run.resume, the rules between
+// keys are left to the caller, who knows the configuration that is resumed: broken_rules(). Errors:
+// ConfigError (all problems), UsageError (two config files), DataError (--dataset NAME is not
+// converted yet).
 Loaded load(const std::vector<std::string>& arguments, const std::filesystem::path& folder = ".",
             const LoadOptions& = {});
 
-bool names_key(std::string_view flag);  // "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
+bool names_key(
+    std::string_view flag);  // "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
 
-Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults; ConfigError
+Config from_yaml(std::string_view text,
+                 std::string_view name);  // strict, over the defaults; ConfigError
 
-// The configuration that a run saved, of this version or an earlier one: keys that do nothing for its task and the
-// former units of intervals are accepted, and the latter listed. `optimizer.decay_norms_and_biases`, if missing, is
-// true, as before it existed; other missing keys have their default. ConfigError.
+// The configuration that a run saved, of this version or an earlier one: keys that do nothing for
+// its task and the former units of intervals are accepted, and the latter listed.
+// `optimizer.decay_norms_and_biases`, if missing, is true, as before it existed; other missing keys
+// have their default. ConfigError.
 struct SavedConfig {
   Config config;
   std::string notice;  // for the log; "": none
 };
 SavedConfig saved_config(std::string_view text, std::string_view name);
 
-std::optional<std::string_view> embedded(std::string_view name);  // text of configs/NAME.yaml, built into the binary
+std::optional<std::string_view> embedded(
+    std::string_view name);  // text of configs/NAME.yaml, built into the binary
 
 }  // namespace dtrain::config

@@ -23,8 +23,8 @@ std::string yaml_scalar(const Option& option) {
   const std::string text = value_text(option);
   if (!is_text(option)) return text;
   const auto is_safe = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '/' ||
-           c == '.' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '/' || c == '.' || c == '-';
   };
   const bool starts_safe = !text.empty() && text[0] != '-' && text[0] != '.';
   if (starts_safe && std::all_of(text.begin(), text.end(), is_safe) &&
@@ -62,8 +62,9 @@ std::string cell(const std::string& text) {
 }
 
 // In the help. Short names that are not here follow in the order of the table.
-constexpr const char* kCommonFirst[] = {"dataset", "task",    "epochs", "batch-size", "lr",   "amp",    "accumulate",
-                                        "seed",    "workers", "device", "threads",    "name", "resume", "init"};
+constexpr const char* kCommonFirst[] = {"dataset", "task",       "epochs", "batch-size", "lr",
+                                        "amp",     "accumulate", "seed",   "workers",    "device",
+                                        "threads", "name",       "resume", "init"};
 
 std::string sentence(std::string text) {
   if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
@@ -71,12 +72,14 @@ std::string sentence(std::string text) {
 }
 
 // The keys that the run uses and that have a comment, which may be empty.
-std::string yaml_of(const Config& config, const std::function<std::optional<std::string>(const Option&)>& comment_of) {
+std::string yaml_of(const Config& config,
+                    const std::function<std::optional<std::string>(const Option&)>& comment_of) {
   Config copy = config;
   std::ostringstream out;
   std::string section;
   for (const Option& option : describe(copy)) {
-    const std::optional<std::string> comment = option.scope.holds(config) ? comment_of(option) : std::nullopt;
+    const std::optional<std::string> comment =
+        option.scope.holds(config) ? comment_of(option) : std::nullopt;
     if (!comment) continue;
     if (option.section() != section) {
       out << (section.empty() ? "" : "\n") << option.section() << ":\n";
@@ -124,7 +127,8 @@ std::string alias_help_text() {
   }
   std::string out;
   for (const Option* option : named) {
-    out += help_entry("--" + option->alias, str(option->text, " [", default_text(*option), "]"), 18);
+    out +=
+        help_entry("--" + option->alias, str(option->text, " [", default_text(*option), "]"), 18);
   }
   return out;
 }
@@ -139,14 +143,17 @@ std::string help_text() {
     out << "\n" << wrap(str(section.name, ": ", section.text), kHelpWidth) << "\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
-      const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
+      const std::string flag =
+          "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
       const std::string limits = unit_and_range(option);
       const std::string scope = option.scope.text;
       const std::string value =
-          str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits, "]",
-              scope.empty() ? "" : " only for " + scope,
-              option.fixed ? str(scope.empty() ? "" : ";", " cannot change when a run is resumed") : "");
-      out << help_entry(flag, option.text, 36) << "      " << wrap(value, kHelpWidth - 6, 6) << "\n";
+          str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits,
+              "]", scope.empty() ? "" : " only for " + scope,
+              option.fixed ? str(scope.empty() ? "" : ";", " cannot change when a run is resumed")
+                           : "");
+      out << help_entry(flag, option.text, 36) << "      " << wrap(value, kHelpWidth - 6, 6)
+          << "\n";
     }
   }
   return out.str();
@@ -170,13 +177,15 @@ Paths are relative to the current folder. Keys marked *fixed* cannot change when
   for (const Section& section : sections()) {
     out << "\n## `" << section.name << "`\n\n"
         << sentence(section.text)
-        << ".\n\n| key | value | default | unit, range | meaning | only for |\n|---|---|---|---|---|---|\n";
+        << ".\n\n| key | value | default | unit, range | meaning | only for "
+           "|\n|---|---|---|---|---|---|\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
-      out << "| `" << option.path << "`" << (option.alias.empty() ? "" : " (`--" + option.alias + "`)")
-          << (option.fixed ? " *fixed*" : "") << " | " << cell(value_kind(option)) << " | `" << default_text(option)
-          << "` | " << unit_and_range(option) << " | " << cell(option.text) << " | " << cell(option.scope.text)
-          << " |\n";
+      out << "| `" << option.path << "`"
+          << (option.alias.empty() ? "" : " (`--" + option.alias + "`)")
+          << (option.fixed ? " *fixed*" : "") << " | " << cell(value_kind(option)) << " | `"
+          << default_text(option) << "` | " << unit_and_range(option) << " | " << cell(option.text)
+          << " | " << cell(option.scope.text) << " |\n";
     }
   }
   return out.str();

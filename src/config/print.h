@@ -1,6 +1,7 @@
 #pragma once
 
-// Everything that is printed from the table of keys: a config as YAML, the help, and docs/configuration.md. Pure.
+// Everything that is printed from the table of keys: a config as YAML, the help, and
+// docs/configuration.md. Pure.
 
 #include <functional>
 #include <map>
@@ -18,8 +19,8 @@ std::string to_yaml(const Config&);
 std::string to_yaml(const Config&, const std::vector<std::string>& keys,
                     const std::map<std::string, std::string, std::less<>>& comments);
 
-// 16 hexadecimal digits that are equal where all keys are but those of `run`: the name and folder of a run are not part
-// of what it trains.
+// 16 hexadecimal digits that are equal where all keys are but those of `run`: the name and folder
+// of a run are not part of what it trains.
 std::string hash(const Config&);
 
 std::string help_text();  // the keys by section, with alias, default, range, text

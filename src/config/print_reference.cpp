@@ -8,7 +8,8 @@
 
 int main(int count, char** arguments) try {
   if (count != 2) throw dtrain::UsageError("usage: config_reference FILE");
-  dtrain::write_atomically(dtrain::real_file_system(), arguments[1], dtrain::config::reference_markdown());
+  dtrain::write_atomically(dtrain::real_file_system(), arguments[1],
+                           dtrain::config::reference_markdown());
   return 0;
 } catch (const dtrain::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -11,7 +11,8 @@
 
 namespace dtrain::config {
 
-// Where a key was set, by its dotted name: "dtrain.yaml:3:7" or "--lr". Keys that have their defaults are not in it.
+// Where a key was set, by its dotted name: "dtrain.yaml:3:7" or "--lr". Keys that have their
+// defaults are not in it.
 using Places = std::map<std::string, std::string, std::less<>>;
 
 struct Problem {
@@ -22,7 +23,8 @@ struct Problem {
 std::vector<Problem> broken_run_rules(const Config&, const Places&);
 
 // All others. `given`: the keys that the user set, none of which may be outside of its scope.
-std::vector<Problem> broken_rules(const Config&, const Places&, const std::vector<std::string>& given);
+std::vector<Problem> broken_rules(const Config&, const Places&,
+                                  const std::vector<std::string>& given);
 
 // One ConfigError with all of them, in their order; nothing if there are none.
 void throw_problems(const std::vector<Problem>&);

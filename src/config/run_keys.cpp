@@ -11,7 +11,8 @@ std::vector<Option> run_keys(Run& run) {
       {.path = "run.name",
        .alias = "name",
        .target = &run.name,
-       .text = "name of the run and of its folder; empty: a new one, task-date-time. An existing name needs --resume"},
+       .text = "name of the run and of its folder; empty: a new one, task-date-time. An existing "
+               "name needs --resume"},
       {.path = "run.folder", .target = &run.folder, .text = "where run folders are created"},
       {.path = "run.log_every",
        .target = &run.log_every,
@@ -24,12 +25,13 @@ std::vector<Option> run_keys(Run& run) {
       {.path = "run.resume",
        .alias = "resume",
        .target = &run.resume,
-       .text = "auto: continue the run of this name, or start it; or the path of a checkpoint or run folder"},
+       .text = "auto: continue the run of this name, or start it; or the path of a checkpoint or "
+               "run folder"},
       {.path = "run.diagnose",
        .alias = "diagnose",
        .target = &run.diagnose,
-       .text =
-           "measure for 3 seconds, before training, what the run would do if loading were free; the verdict uses it"},
+       .text = "measure for 3 seconds, before training, what the run would do if loading were "
+               "free; the verdict uses it"},
   };
 }
 
@@ -53,8 +55,10 @@ std::vector<Option> dist_keys(Dist& dist) {
   return {
       {.path = "dist.backend",
        .target = &dist.backend,
-       .text = "how gradients travel; auto: none for one rank, nccl with one GPU per rank, staged with shared GPUs, "
-               "shared_memory for CPU ranks of one host, hierarchical (shared memory within each host, MPI between "
+       .text = "how gradients travel; auto: none for one rank, nccl with one GPU per rank, staged "
+               "with shared GPUs, "
+               "shared_memory for CPU ranks of one host, hierarchical (shared memory within each "
+               "host, MPI between "
                "them) for those of several hosts, mpi where no host has two of them"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
@@ -63,43 +67,54 @@ std::vector<Option> dist_keys(Dist& dist) {
        .range = between(1, 1e6)},
       {.path = "dist.bucket_mb",
        .target = &dist.bucket_mb,
-       .text = "size of a gradient bucket; 0: from the measured cost of an all-reduce, so that the latency of all "
-               "buckets and the time of the last one are shortest together (25 where a run repeats bit by bit, on the "
+       .text = "size of a gradient bucket; 0: from the measured cost of an all-reduce, so that the "
+               "latency of all "
+               "buckets and the time of the last one are shortest together (25 where a run repeats "
+               "bit by bit, on the "
                "CPU and with train.deterministic, and in runs too short to measure it)",
        .unit = "MiB",
        .range = between(0, 4096)},
       {.path = "dist.first_bucket_mb",
        .target = &dist.first_bucket_mb,
-       .text = "size of the first bucket; small, so that sending starts early; not more than the others",
+       .text = "size of the first bucket; small, so that sending starts early; not more than the "
+               "others",
        .unit = "MiB",
        .range = up_to(0, 4096)},
       {.path = "dist.wire",
        .target = &dist.wire,
-       .text = "what gradients are between ranks: fp32 as they are; bf16 and fp16 halve the bytes, and round each "
-               "gradient once before it is sent and once after it is summed; fp16 scales the loss, as amp fp16 does"},
+       .text = "what gradients are between ranks: fp32 as they are; bf16 and fp16 halve the bytes, "
+               "and round each "
+               "gradient once before it is sent and once after it is summed; fp16 scales the loss, "
+               "as amp fp16 does"},
   };
 }
 
 std::vector<Option> device_keys(Device& device) {
   return {
-      {.path = "device.type", .alias = "device", .target = &device.type, .text = "auto: GPUs if there are any"},
+      {.path = "device.type",
+       .alias = "device",
+       .target = &device.type,
+       .text = "auto: GPUs if there are any"},
       {.path = "device.preset",
        .alias = "preset",
        .target = &device.preset,
-       .text = str("for keys that nobody sets: batch size and precision for a GPU, computed from its memory; auto: the "
+       .text = str("for keys that nobody sets: batch size and precision for a GPU, computed from "
+                   "its memory; auto: the "
                    "GPU that is used; ",
                    join(catalog::gpu_names(), ", "))},
       {.path = "device.threads",
        .alias = "threads",
        .target = &device.threads,
-       .text = "CPU threads per rank; 0: available cores ÷ ranks that share them, at most OMP_NUM_THREADS",
+       .text = "CPU threads per rank; 0: available cores ÷ ranks that share them, at most "
+               "OMP_NUM_THREADS",
        .range = between(0, 4096)},
       {.path = "device.cudnn_benchmark",
        .target = &device.cudnn_benchmark,
        .text = "images: let cuDNN compare its algorithms during the first steps"},
       {.path = "device.fused_norm",
        .target = &device.fused_norm,
-       .text = "on a GPU: batch norm, activation, residual and max-pooling in dtrain's own kernels, after a comparison "
+       .text = "on a GPU: batch norm, activation, residual and max-pooling in dtrain's own "
+               "kernels, after a comparison "
                "with LibTorch's operators; false: LibTorch's operators",
        .scope = kBatchNorm},
   };
@@ -112,7 +127,8 @@ std::vector<Option> metrics_keys(Metrics& metrics) {
        .text = "serve Prometheus metrics and the live page over HTTP"},
       {.path = "metrics.bind",
        .target = &metrics.bind,
-       .text = "IPv4 or IPv6 address to listen on; 0.0.0.0 and :: are reachable from other machines"},
+       .text =
+           "IPv4 or IPv6 address to listen on; 0.0.0.0 and :: are reachable from other machines"},
       {.path = "metrics.port",
        .target = &metrics.port,
        .text = "first port, plus the local rank; 0: any free one",
@@ -129,7 +145,8 @@ std::vector<Option> metrics_keys(Metrics& metrics) {
        .range = between(0.1, 3600)},
       {.path = "metrics.auth_file",
        .target = &metrics.auth_file,
-       .text = "file of mode 0600 with one line user:password, which every scrape must then give; empty: no password"},
+       .text = "file of mode 0600 with one line user:password, which every scrape must then give; "
+               "empty: no password"},
   };
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// Which runs a key changes. The column `scope` of the table of keys says it for each key: for a task, a network, or
-// what a `module` learns. A key outside of its scope is refused where it is given, and is neither printed nor saved.
-// What a task or a network has is in the catalog, so that a new task needs no change here.
+// Which runs a key changes. The column `scope` of the table of keys says it for each key: for a
+// task, a network, or what a `module` learns. A key outside of its scope is refused where it is
+// given, and is neither printed nor saved. What a task or a network has is in the catalog, so that
+// a new task needs no change here.
 
 namespace dtrain::config {
 

@@ -17,7 +17,9 @@ std::vector<std::string> Option::names() const {
 
 std::vector<Option> describe(Config& config) {
   std::vector<Option> table;
-  const auto add = [&](std::vector<Option> keys) { std::ranges::move(keys, std::back_inserter(table)); };
+  const auto add = [&](std::vector<Option> keys) {
+    std::ranges::move(keys, std::back_inserter(table));
+  };
   add(task_keys(config));
   add(run_keys(config.run));
   add(data_keys(config.data));
@@ -41,7 +43,8 @@ const std::vector<Section>& sections() {
       {"task", "what to learn; `task: NAME` is short for `task: {name: NAME}`"},
       {"run", "the run, its folder and what it prints"},
       {"data", "the data and how it is read"},
-      {"augment", "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},
+      {"augment",
+       "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},
       {"model", "the network"},
       {"train", "length, batch size and precision of the training"},
       {"optimizer", "the update rule"},

@@ -1,8 +1,8 @@
 #pragma once
 
-// The one table of all configuration keys. The loader, the flags, --help, --print-config and docs/configuration.md all
-// read it, so that they always know the same keys. A new key is one field in config.h and one entry in the file of its
-// section (keys.h).
+// The one table of all configuration keys. The loader, the flags, --help, --print-config and
+// docs/configuration.md all read it, so that they always know the same keys. A new key is one field
+// in config.h and one entry in the file of its section (keys.h).
 
 #include <limits>
 #include <string>
@@ -27,9 +27,13 @@ inline Range at_least(double low) { return {.low = low}; }
 inline Range above(double low) { return {.low = low, .low_open = true}; }
 // [low, high], [low, high), (low, high] and (low, high)
 inline Range between(double low, double high) { return {.low = low, .high = high}; }
-inline Range below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+inline Range below(double low, double high) {
+  return {.low = low, .high = high, .high_open = true};
+}
 inline Range up_to(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
-inline Range inside(double low, double high) { return {.low = low, .high = high, .low_open = true, .high_open = true}; }
+inline Range inside(double low, double high) {
+  return {.low = low, .high = high, .low_open = true, .high_open = true};
+}
 
 // A field that is one of a few names (choices.h), whatever its type.
 class Choice {
@@ -55,19 +59,23 @@ class Choice {
   void (*write_)(void*, size_t);
 };
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, WarmUp*, Choice>;
+using Target =
+    std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, WarmUp*, Choice>;
 
 struct Option {
-  std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
-  std::string alias = {};  // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
-  std::string also = {};   // a flag of the same meaning that is accepted and that no help lists; "": none
-  Target target;           // the field of the Config passed to describe()
-  std::string text;        // one line of help
+  std::string path = {};  // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
+  // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
+  std::string alias = {};
+  std::string also =
+      {};            // a flag of the same meaning that is accepted and that no help lists; "": none
+  Target target;     // the field of the Config passed to describe()
+  std::string text;  // one line of help
   std::string unit = {};
   Range range = {};
-  std::vector<std::pair<std::string, std::string>> synonyms = {};  // of a choice: name -> the name it stands for
-  bool fixed = false;                                              // cannot change when a run is resumed
-  Scope scope = {};                                                // the runs that it changes
+  std::vector<std::pair<std::string, std::string>> synonyms =
+      {};              // of a choice: name -> the name it stands for
+  bool fixed = false;  // cannot change when a run is resumed
+  Scope scope = {};    // the runs that it changes
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
@@ -83,12 +91,13 @@ struct Section {
 };
 const std::vector<Section>& sections();  // in the table's order
 
-// Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If `text` is wrong,
-// stores nothing and returns what is wrong with it; otherwise returns "".
-std::string assign(const Option&, std::string_view text, IntervalUnits units = IntervalUnits::kWords);
+// Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If
+// `text` is wrong, stores nothing and returns what is wrong with it; otherwise returns "".
+std::string assign(const Option&, std::string_view text,
+                   IntervalUnits units = IntervalUnits::kWords);
 std::string value_text(const Option&);  // the current value; assign() restores it bit by bit
-std::string value_kind(
-    const Option&);  // "whole number", "number", "true | false", "interval", "warm-up", "text" or the names
+// "whole number", "number", "true | false", "interval", "warm-up", "text" or the names
+std::string value_kind(const Option&);
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
 bool is_text(const Option&);            // free text or a name
 bool is_bool(const Option&);
@@ -96,11 +105,13 @@ bool is_switch(const Option&);  // true is one of its values: `--key` alone mean
 bool is_interval(const Option&);
 bool is_warm_up(const Option&);
 
-// The number of bytes of the character that `text` begins with; 0 for what YAML does not allow in plain text: anything
-// that printable_character() of core refuses, line separators, byte order marks and the two non-characters.
+// The number of bytes of the character that `text` begins with; 0 for what YAML does not allow in
+// plain text: anything that printable_character() of core refuses, line separators, byte order
+// marks and the two non-characters.
 size_t plain_character(std::string_view text);
 
-// `text` in quotes for a message, whatever bytes it has: control characters are escaped, and long texts are cut.
+// `text` in quotes for a message, whatever bytes it has: control characters are escaped, and long
+// texts are cut.
 std::string in_quotes(std::string_view text);
 
 }  // namespace dtrain::config

@@ -6,8 +6,13 @@ namespace dtrain::config {
 
 std::vector<Option> task_keys(Config& config) {
   return {
-      // The alias is the name of the section, so that `task: headpose` and `--task headpose` set this key.
-      {.path = "task.name", .alias = "task", .target = &config.task, .text = "what to learn", .fixed = true},
+      // The alias is the name of the section, so that `task: headpose` and `--task headpose` set
+      // this key.
+      {.path = "task.name",
+       .alias = "task",
+       .target = &config.task,
+       .text = "what to learn",
+       .fixed = true},
       {.path = "task.loss",
        .target = &config.module.loss,
        .text = "the loss to minimize",
@@ -54,8 +59,8 @@ std::vector<Option> model_keys(Model& model) {
       {.path = "model.init",
        .alias = "init",
        .target = &model.init,
-       .text =
-           "safetensors file with initial weights (torchvision's names); a last layer of another size is not loaded"},
+       .text = "safetensors file with initial weights (torchvision's names); a last layer of "
+               "another size is not loaded"},
       {.path = "model.file",
        .alias = "module",
        .target = &model.file,
@@ -63,7 +68,8 @@ std::vector<Option> model_keys(Model& model) {
        .scope = kTorchScript},
       {.path = "model.freeze",
        .target = &model.freeze,
-       .text = "parameters that are not trained: name patterns separated by commas, such as features.*,conv1",
+       .text = "parameters that are not trained: name patterns separated by commas, such as "
+               "features.*,conv1",
        .fixed = true},
       {.path = "model.checkpointing",
        .target = &model.checkpointing,

@@ -36,7 +36,8 @@ std::vector<Option> train_keys(Train& train) {
       {.path = "train.amp",
        .alias = "amp",
        .target = &train.amp,
-       .text = "precision of forward and backward; auto: bf16 or fp16 on a GPU, fp32 on the CPU; off: fp32",
+       .text = "precision of forward and backward; auto: bf16 or fp16 on a GPU, fp32 on the CPU; "
+               "off: fp32",
        .synonyms = {{"off", "fp32"}}},
       {.path = "train.seed",
        .alias = "seed",
@@ -57,8 +58,8 @@ std::vector<Option> train_keys(Train& train) {
        .scope = kBatchNorm},
       {.path = "train.metric",
        .target = &train.metric,
-       .text =
-           "validation metric for the best checkpoint, early stopping and plateau; empty: the task's primary metric"},
+       .text = "validation metric for the best checkpoint, early stopping and plateau; empty: the "
+               "task's primary metric"},
       {.path = "train.patience",
        .target = &train.patience,
        .text = "stop after this many evaluations without improvement; 0: never",
@@ -69,7 +70,8 @@ std::vector<Option> train_keys(Train& train) {
        .range = at_least(0)},
       {.path = "train.ema",
        .target = &train.ema,
-       .text = "decay per optimizer step of an average of the weights, which is evaluated and saved; 0: no average",
+       .text = "decay per optimizer step of an average of the weights, which is evaluated and "
+               "saved; 0: no average",
        .range = below(0, 1),
        .fixed = true},
       {.path = "train.overfit_batches",
@@ -96,7 +98,10 @@ std::vector<Option> train_keys(Train& train) {
 
 std::vector<Option> optimizer_keys(Optimizer& optimizer) {
   return {
-      {.path = "optimizer.name", .target = &optimizer.name, .text = "the update rule", .fixed = true},
+      {.path = "optimizer.name",
+       .target = &optimizer.name,
+       .text = "the update rule",
+       .fixed = true},
       {.path = "optimizer.lr",
        .alias = "lr",
        .target = &optimizer.lr,
@@ -106,8 +111,13 @@ std::vector<Option> optimizer_keys(Optimizer& optimizer) {
        .target = &optimizer.weight_decay,
        .text = "decoupled for adamw, added to the gradient for adam and sgd",
        .range = at_least(0)},
-      {.path = "optimizer.momentum", .target = &optimizer.momentum, .text = "sgd: momentum", .range = below(0, 1)},
-      {.path = "optimizer.nesterov", .target = &optimizer.nesterov, .text = "sgd: Nesterov's momentum"},
+      {.path = "optimizer.momentum",
+       .target = &optimizer.momentum,
+       .text = "sgd: momentum",
+       .range = below(0, 1)},
+      {.path = "optimizer.nesterov",
+       .target = &optimizer.nesterov,
+       .text = "sgd: Nesterov's momentum"},
       {.path = "optimizer.beta1",
        .target = &optimizer.beta1,
        .text = "adam, adamw: decay of the mean gradient",
@@ -126,7 +136,8 @@ std::vector<Option> optimizer_keys(Optimizer& optimizer) {
        .range = at_least(0)},
       {.path = "optimizer.clip_value",
        .target = &optimizer.clip_value,
-       .text = "maximum absolute value of each element of the gradient, after unscaling; 0: no clipping",
+       .text = "maximum absolute value of each element of the gradient, after unscaling; 0: no "
+               "clipping",
        .range = at_least(0)},
       {.path = "optimizer.decay_norms_and_biases",
        .target = &optimizer.decay_norms_and_biases,
@@ -137,10 +148,13 @@ std::vector<Option> optimizer_keys(Optimizer& optimizer) {
 
 std::vector<Option> schedule_keys(Schedule& schedule) {
   return {
-      {.path = "schedule.name", .target = &schedule.name, .text = "how the learning rate changes after the warm-up"},
+      {.path = "schedule.name",
+       .target = &schedule.name,
+       .text = "how the learning rate changes after the warm-up"},
       {.path = "schedule.warmup_steps",
        .target = &schedule.warmup_steps,
-       .text = "linear rise from 0 to lr: optimizer steps, a share of all steps of the run, or the shorter of both",
+       .text = "linear rise from 0 to lr: optimizer steps, a share of all steps of the run, or the "
+               "shorter of both",
        .unit = "500, 5%, 500steps,5%; 0: none"},
       {.path = "schedule.step_epochs",
        .target = &schedule.step_epochs,

@@ -68,7 +68,8 @@ std::string assign_number(const Option& option, std::string_view text, Number* t
   if (!(kWhole ? is_whole(text) : is_decimal(text))) {
     return str(in_quotes(text), " is not a ", kWhole ? "whole number" : "number");
   }
-  if (has_leading_zero(text)) return str(in_quotes(text), " has leading zeros: numbers are decimal");
+  if (has_leading_zero(text))
+    return str(in_quotes(text), " has leading zeros: numbers are decimal");
   const bool below = std::is_unsigned_v<Number> && text.starts_with('-');
   const std::optional<Number> value = parse_number<Number>(text);
   if (!value && !below) return str(text.substr(0, 40), " does not fit into 64 bits");
@@ -114,7 +115,8 @@ std::string assign_text(std::string_view text, std::string* target) {
 }  // namespace
 
 size_t plain_character(std::string_view text) {
-  if (text.starts_with("\u2028") || text.starts_with("\u2029") || text.starts_with("\uFEFF")) return 0;
+  if (text.starts_with("\u2028") || text.starts_with("\u2029") || text.starts_with("\uFEFF"))
+    return 0;
   if (text.starts_with("\uFFFE") || text.starts_with("\uFFFF")) return 0;
   return printable_character(text);
 }
@@ -169,17 +171,21 @@ std::string range_text(const Option& option) {
   const Range& range = option.range;
   const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
   // Large bounds are whole numbers, which are easier to read without an exponent.
-  const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : shortest(value); };
+  const auto bound = [](double value) {
+    return std::abs(value) >= 1e5 ? fixed(value, 0) : shortest(value);
+  };
   if (has_low && has_high && !range.low_open && !range.high_open)
     return str(bound(range.low), " to ", bound(range.high));
   std::string text;
   if (has_low) text = range.low_open ? "above " + bound(range.low) : bound(range.low) + " or more";
-  if (has_high) text += str(has_low ? ", " : "", range.high_open ? "below " : "up to ", bound(range.high));
+  if (has_high)
+    text += str(has_low ? ", " : "", range.high_open ? "below " : "up to ", bound(range.high));
   return text;
 }
 
 bool is_text(const Option& option) {
-  return std::holds_alternative<std::string*>(option.target) || std::holds_alternative<Choice>(option.target);
+  return std::holds_alternative<std::string*>(option.target) ||
+         std::holds_alternative<Choice>(option.target);
 }
 bool is_interval(const Option& option) { return std::holds_alternative<Interval*>(option.target); }
 bool is_warm_up(const Option& option) { return std::holds_alternative<WarmUp*>(option.target); }

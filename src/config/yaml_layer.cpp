@@ -13,8 +13,9 @@
 namespace dtrain::config {
 namespace {
 
-// yaml-cpp's conversions are not used: it takes the first of duplicate keys, reads 010 as 8 and yes as true, and does
-// not tell which key has the wrong type. This walk visits every pair of its node tree and passes scalars on as text.
+// yaml-cpp's conversions are not used: it takes the first of duplicate keys, reads 010 as 8 and yes
+// as true, and does not tell which key has the wrong type. This walk visits every pair of its node
+// tree and passes scalars on as text.
 class Walk {
  public:
   Walk(ConfigBuilder& builder, const std::string& name)
@@ -24,12 +25,15 @@ class Walk {
     for (const auto& entry : node) {
       const std::string where = place(entry.first.Mark());
       if (!entry.first.IsScalar()) {
-        builder_.add_problem(where, "a key is not a plain word; write `section:` and below it `  key: value`");
+        builder_.add_problem(
+            where, "a key is not a plain word; write `section:` and below it `  key: value`");
         continue;
       }
-      const std::string path = prefix.empty() ? entry.first.Scalar() : prefix + "." + entry.first.Scalar();
+      const std::string path =
+          prefix.empty() ? entry.first.Scalar() : prefix + "." + entry.first.Scalar();
       if (const auto [first, is_new] = seen_.emplace(path, line(entry.first.Mark())); !is_new) {
-        builder_.add_problem(where, str("duplicate key ", in_quotes(path), " (first in line ", first->second, ")"));
+        builder_.add_problem(
+            where, str("duplicate key ", in_quotes(path), " (first in line ", first->second, ")"));
       } else if (const Option* option = builder_.find(path)) {
         paths_.push_back(path);
         scalar(*option, entry.second, where);
@@ -54,20 +58,23 @@ class Walk {
   void section(const std::string& path, const YAML::Node& value, const std::string& where) {
     if (value.IsMap()) {
       map(value, path);
-    } else if (const Option* option = builder_.namesake(path); option != nullptr && value.IsScalar()) {
+    } else if (const Option* option = builder_.namesake(path);
+               option != nullptr && value.IsScalar()) {
       paths_.push_back(option->path);
       scalar(*option, value, where);
     } else if (!value.IsNull()) {  // null: all keys of the section are commented out
       const Option* name = value.IsScalar() ? builder_.find(path + ".name") : nullptr;
-      builder_.add_problem(where, str(path, ": is a section; ",
-                                      name != nullptr ? "did you mean '" + name->path + "'?"
-                                                      : "write its keys indented on the lines below"));
+      builder_.add_problem(where,
+                           str(path, ": is a section; ",
+                               name != nullptr ? "did you mean '" + name->path + "'?"
+                                               : "write its keys indented on the lines below"));
     }
   }
 
   void scalar(const Option& option, const YAML::Node& value, const std::string& key_place) {
     if (value.IsNull()) {
-      builder_.add_problem(key_place, str(option.path, ": has no value; expected: ", value_kind(option)));
+      builder_.add_problem(key_place,
+                           str(option.path, ": has no value; expected: ", value_kind(option)));
       return;
     }
     const std::string where = place(value.Mark());
@@ -75,10 +82,12 @@ class Walk {
       builder_.add_problem(where, str(option.path, ": is a ", value.IsMap() ? "section" : "list",
                                       "; expected one value: ", value_kind(option)));
     } else if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty()) {
-      builder_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not supported"));
-    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option) && !is_warm_up(option)) {
       builder_.add_problem(
-          where, str(option.path, ": ", in_quotes(value.Scalar()), " is in quotes; expected: ", value_kind(option)));
+          where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not supported"));
+    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option) &&
+               !is_warm_up(option)) {
+      builder_.add_problem(where, str(option.path, ": ", in_quotes(value.Scalar()),
+                                      " is in quotes; expected: ", value_kind(option)));
     } else {
       builder_.set(option, value.Scalar(), where);
     }
@@ -101,8 +110,8 @@ class Walk {
   std::vector<std::string> paths_;
 };
 
-// The place of the first character that is not text; "": there is none. yaml-cpp may hang or use up the memory on such
-// bytes, so it never gets them.
+// The place of the first character that is not text; "": there is none. yaml-cpp may hang or use up
+// the memory on such bytes, so it never gets them.
 std::string place_of_bad_character(std::string_view text, const std::string& name) {
   int line = 1, column = 1;
   if (text.starts_with("\uFEFF")) text.remove_prefix(3);
@@ -123,7 +132,8 @@ std::string advice(std::string_view text, const YAML::Mark& mark) {
   const size_t before = text.substr(0, static_cast<size_t>(mark.pos)).rfind('\n');
   const std::string_view line = text.substr(before == std::string_view::npos ? 0 : before + 1);
   const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
-  return indentation.find('\t') == std::string_view::npos ? "" : "; indent with spaces, not with tabs";
+  return indentation.find('\t') == std::string_view::npos ? ""
+                                                          : "; indent with spaces, not with tabs";
 }
 
 // Records where documents begin.
@@ -133,32 +143,38 @@ class Documents : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
   void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
   void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
   void OnMapEnd() override {}
 
   std::vector<YAML::Mark> marks;
 };
 
-// The one document of `text`; an undefined or null node if there is none. (YAML::LoadAll never returns for ",", where
-// each call of the parser yields an empty document, and YAML::Load ignores what follows the first document.)
+// The one document of `text`; an undefined or null node if there is none. (YAML::LoadAll never
+// returns for ",", where each call of the parser yields an empty document, and YAML::Load ignores
+// what follows the first document.)
 YAML::Node one_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   Documents documents;
   if (parser.HandleNextDocument(documents) && parser.HandleNextDocument(documents)) {
     const YAML::Mark first = documents.marks.at(0), second = documents.marks.at(1);
-    throw YAML::ParserException(
-        second, first.pos == second.pos ? "unexpected character" : "a second document; a config is one document");
+    throw YAML::ParserException(second, first.pos == second.pos
+                                            ? "unexpected character"
+                                            : "a second document; a config is one document");
   }
   return YAML::Load(text);
 }
 
 }  // namespace
 
-std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view text, const std::string& name) {
+std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view text,
+                                    const std::string& name) {
   Walk walk(builder, name);
   if (const std::string place = place_of_bad_character(text, name); !place.empty()) {
     builder.add_problem(place, "not YAML: a control character, or not UTF-8");
@@ -167,9 +183,11 @@ std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view tex
   try {
     const YAML::Node document = one_document(std::string(text));
     if (!document.IsDefined() || document.IsNull()) {
-      builder.add_problem(name, "is empty; `dtrain --print-config` prints a whole config to start from");
+      builder.add_problem(name,
+                          "is empty; `dtrain --print-config` prints a whole config to start from");
     } else if (!document.IsMap()) {
-      builder.add_problem(walk.place(document.Mark()), "not a config; expected lines of `key: value`");
+      builder.add_problem(walk.place(document.Mark()),
+                          "not a config; expected lines of `key: value`");
     } else {
       walk.map(document, "");
     }
@@ -177,7 +195,8 @@ std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view tex
     builder.add_problem(walk.place(error.mark),
                         str("nested too deeply (", error.depth(), " levels); a config has two"));
   } catch (const YAML::Exception& error) {
-    builder.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));
+    builder.add_problem(walk.place(error.mark),
+                        str("not YAML: ", error.msg, advice(text, error.mark)));
   }
   return std::move(walk).paths();
 }
@@ -194,7 +213,8 @@ std::vector<std::pair<std::string, std::string>> values_in(std::string_view text
       for (const auto& entry : section.second) {
         if (values.size() == kMost) return values;
         if (!entry.first.IsScalar() || !entry.second.IsScalar()) continue;
-        values.emplace_back(section.first.Scalar() + "." + entry.first.Scalar(), entry.second.Scalar());
+        values.emplace_back(section.first.Scalar() + "." + entry.first.Scalar(),
+                            entry.second.Scalar());
       }
     }
   } catch (const YAML::Exception&) {

@@ -1,7 +1,10 @@
-// Samples from the arrays of one .npz file, for the user's network (task `module`) and for `classify`:
-//   inputs       images: uint8 [N, H, W, 3], or gray [N, H, W] or [N, H, W, 1], which are stored as RGB; or rows:
-//                [N, F] or [N, T, F] of any other type, stored as float32. [N] counts as [N, 1]
-//   targets      numbers: floats [N] or [N, K]; or classes: integers or bool [N] or [N, K]. [N, 1] counts as [N]
+// Samples from the arrays of one .npz file, for the user's network (task `module`) and
+// for `classify`:
+//   inputs       images: uint8 [N, H, W, 3], or gray [N, H, W] or [N, H, W, 1], which are stored as
+//                RGB; or rows: [N, F] or [N, T, F] of any other type, stored as float32. [N] counts
+//                as [N, 1]
+//   targets      numbers: floats [N] or [N, K]; or classes: integers or bool [N] or [N, K]. [N, 1]
+//                counts as [N]
 //   lengths      optional, [N], of rows [N, T, F]: sample i is its first lengths[i] rows
 //   split        optional, [N]: 0 train, 1 val, 2 test
 //   group        optional, [N]: samples with the same number are never in different splits
@@ -31,7 +34,8 @@ using formats::NpyHeader;
 using formats::NpzArray;
 
 constexpr const char* kExpected =
-    "Expected: inputs uint8 [N, H, W, 3] (images), or numbers [N, F] or [N, T, F] (rows); targets [N] or [N, K]; if "
+    "Expected: inputs uint8 [N, H, W, 3] (images), or numbers [N, F] or [N, T, F] (rows); targets "
+    "[N] or [N, K]; if "
     "wanted lengths [N], split [N], group [N], class_names [C]";
 const std::set<std::string> kKnown{"inputs", "targets", "lengths", "split", "group", "class_names"};
 constexpr int64_t kRgb = 3;
@@ -39,14 +43,15 @@ constexpr int64_t kRgb = 3;
 std::unique_ptr<const NpzArray> required(const fs::path& file, const std::string& name) {
   std::unique_ptr<const NpzArray> array = NpzArray::open(file, name);
   if (!array) {
-    throw DataError(str("it has no array ", name, "; its arrays are ", join(formats::NpzFile(file).names(), ", "), ". ",
-                        kExpected));
+    throw DataError(str("it has no array ", name, "; its arrays are ",
+                        join(formats::NpzFile(file).names(), ", "), ". ", kExpected));
   }
   return array;
 }
 
 [[noreturn]] void refuse(const NpzArray& array, const char* name, const std::string& what) {
-  throw DataError(str("its array ", name, " is ", array.header().type(), " ", array.header().shape_text(), "; ", what));
+  throw DataError(str("its array ", name, " is ", array.header().type(), " ",
+                      array.header().shape_text(), "; ", what));
 }
 
 class ArraySet : public RawSet {
@@ -56,7 +61,8 @@ class ArraySet : public RawSet {
     read_inputs(path);
     read_targets(path);
     if (task == "classify" && !images()) {
-      refuse(*inputs_, "inputs", "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
+      refuse(*inputs_, "inputs",
+             "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
     }
     samples_ = SampleList::elements_of(path.filename().string(), static_cast<size_t>(count()));
     read_classes(path, classes);
@@ -66,7 +72,8 @@ class ArraySet : public RawSet {
     }
     const formats::NpzFile archive(path);
     for (const std::string& name : archive.names()) {
-      if (!kKnown.contains(name)) log::info(printable(str("ignored in ", path.string(), ": its array ", name)));
+      if (!kKnown.contains(name))
+        log::info(printable(str("ignored in ", path.string(), ": its array ", name)));
     }
   }
 
@@ -77,17 +84,21 @@ class ArraySet : public RawSet {
 
   int64_t expected_bytes() const override {
     int64_t rows = lengths_ ? 0 : count();
-    if (lengths_) lengths_->for_each([&](int64_t length) { rows += std::clamp<int64_t>(length, 0, most_rows_); });
+    if (lengths_)
+      lengths_->for_each(
+          [&](int64_t length) { rows += std::clamp<int64_t>(length, 0, most_rows_); });
     return rows * schema_.input.row_bytes() + count() * schema_.target.row_bytes();
   }
 
   std::string content_key() const override {
-    const uint64_t sums[] = {inputs_->checksum(), targets_->checksum(), lengths_ ? lengths_->checksum() : 0,
-                             labels_key_};
+    const uint64_t sums[] = {inputs_->checksum(), targets_->checksum(),
+                             lengths_ ? lengths_->checksum() : 0, labels_key_};
     return std::to_string(xxh64(std::as_bytes(std::span(sums))));
   }
 
-  Record read(size_t sample) const override { return {.input = input(sample), .target = target(sample)}; }
+  Record read(size_t sample) const override {
+    return {.input = input(sample), .target = target(sample)};
+  }
 
  private:
   bool images() const { return schema_.input.element == data::Element::kUint8; }
@@ -101,7 +112,8 @@ class ArraySet : public RawSet {
       channels_ = shape.size() == 4 ? shape[3] : 1;
       if (!bytes || (channels_ != 1 && channels_ != kRgb)) {
         refuse(*inputs_, "inputs",
-               "images must be uint8 [N, H, W, 3], or gray, [N, H, W] or [N, H, W, 1]. From values of 0 to 1: "
+               "images must be uint8 [N, H, W, 3], or gray, [N, H, W] or [N, H, W, 1]. From values "
+               "of 0 to 1: "
                "(255 * x).round().astype('uint8'); from [N, 3, H, W]: x.transpose(0, 2, 3, 1)");
       }
       schema_.input = {data::Element::kUint8, {shape[1], shape[2], kRgb}};
@@ -111,7 +123,8 @@ class ArraySet : public RawSet {
     } else {
       refuse(*inputs_, "inputs", kExpected);
     }
-    if (count() == 0 || !data::storable_input(schema_.input)) refuse(*inputs_, "inputs", "it holds no values");
+    if (count() == 0 || !data::storable_input(schema_.input))
+      refuse(*inputs_, "inputs", "it holds no values");
     lengths_ = NpzColumn::open(file, "lengths", count());
     if (lengths_) {
       if (images() || shape.size() != 3) {
@@ -128,7 +141,8 @@ class ArraySet : public RawSet {
     targets_ = required(file, "targets");
     const std::vector<int64_t>& shape = targets_->header().shape;
     if ((shape.size() != 1 && shape.size() != 2) || shape[0] != count() || shape.back() == 0) {
-      refuse(*targets_, "targets", str("expected [", count(), "] or [", count(), ", K], one per sample of inputs"));
+      refuse(*targets_, "targets",
+             str("expected [", count(), "] or [", count(), ", K], one per sample of inputs"));
     }
     const bool numbers = targets_->header().kind == NpyHeader::Kind::kFloat;
     schema_.target = {numbers ? data::Element::kFloat32 : data::Element::kInt64, {}};
@@ -145,21 +159,25 @@ class ArraySet : public RawSet {
     const Range range = range_of_targets();
     const auto says = [](const Place& at) { return str("targets[", at.sample, "] is ", at.value); };
     if (range.lowest.value < 0) {
-      throw DataError(str(says(range.lowest), "; classes are counted from 0, and no target is ignored: leave out ",
+      throw DataError(str(says(range.lowest),
+                          "; classes are counted from 0, and no target is ignored: leave out ",
                           "samples without a class"));
     }
     const bool named = names.has_value();
     if (!named && !given.empty()) names = given;
     if (!names) {
       if (range.highest.value >= count())
-        throw DataError(str(says(range.highest), ", but there are ", count(), " samples: is it a class?"));
+        throw DataError(
+            str(says(range.highest), ", but there are ", count(), " samples: is it a class?"));
       names.emplace();
-      for (int64_t label = 0; label <= range.highest.value; ++label) names->push_back(std::to_string(label));
+      for (int64_t label = 0; label <= range.highest.value; ++label)
+        names->push_back(std::to_string(label));
     }
     check_names(*names, given.empty() ? 2 : 1);
     const auto classes = static_cast<int64_t>(names->size());
     if (range.highest.value >= classes) {
-      throw DataError(str(says(range.highest), ", but ", named ? "class_names has " : "--classes gives ", classes,
+      throw DataError(str(says(range.highest), ", but ",
+                          named ? "class_names has " : "--classes gives ", classes,
                           " names, of the classes 0 to ", classes - 1));
     }
     classes_ = std::move(*names);
@@ -179,7 +197,8 @@ class ArraySet : public RawSet {
   std::vector<int32_t> labels() const {
     std::vector<int32_t> labels;
     labels.reserve(samples_.size());
-    for_each_int64(*targets_, "targets", [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
+    for_each_int64(*targets_, "targets",
+                   [&](int64_t label) { labels.push_back(static_cast<int32_t>(label)); });
     return labels;
   }
 
@@ -219,14 +238,15 @@ class ArraySet : public RawSet {
 
   static void check_names(const std::vector<std::string>& names, size_t fewest) {
     if (names.size() < fewest) {
-      throw DataError(
-          str("classes need ", fewest == 1 ? "a name" : "two names or more", ", and there are ", names.size()));
+      throw DataError(str("classes need ", fewest == 1 ? "a name" : "two names or more",
+                          ", and there are ", names.size()));
     }
     std::set<std::string> seen;
     for (const std::string& name : names) {
       if (name.empty()) throw DataError("class_names holds an empty name");
       if (name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos) {
-        throw DataError(str("class_names holds a line break or a NUL in ", "'", printable(name), "'"));
+        throw DataError(
+            str("class_names holds a line break or a NUL in ", "'", printable(name), "'"));
       }
       if (!seen.insert(nfc(name)).second)
         throw DataError(str("class_names holds ", "'", printable(name), "'", " twice"));
@@ -234,7 +254,8 @@ class ArraySet : public RawSet {
   }
 
   std::vector<std::byte> input(size_t sample) const {
-    const int64_t elements = inputs_->header().elements() / count(), first = static_cast<int64_t>(sample) * elements;
+    const int64_t elements = inputs_->header().elements() / count(),
+                  first = static_cast<int64_t>(sample) * elements;
     if (images()) {
       const std::vector<uint8_t> pixels = inputs_->to_uint8(first, elements);
       if (channels_ == kRgb) return bytes_of(pixels);
@@ -246,7 +267,8 @@ class ArraySet : public RawSet {
     if (lengths_) {
       const int64_t rows = (*lengths_)[sample];
       if (rows < 1 || rows > most_rows_) {
-        throw DataError(str("its length is ", rows, "; the array has room for 1 to ", most_rows_, " rows"));
+        throw DataError(
+            str("its length is ", rows, "; the array has room for 1 to ", most_rows_, " rows"));
       }
       values = rows * schema_.input.row_elements();
     }
@@ -256,14 +278,17 @@ class ArraySet : public RawSet {
   }
 
   std::vector<std::byte> target(size_t sample) const {
-    const int64_t elements = schema_.target.row_elements(), first = static_cast<int64_t>(sample) * elements;
+    const int64_t elements = schema_.target.row_elements(),
+                  first = static_cast<int64_t>(sample) * elements;
     if (!classes_.empty()) return class_target(samples_.label(sample));
-    if (schema_.target.element == data::Element::kInt64) return bytes_of(targets_->to_int64(first, elements));
+    if (schema_.target.element == data::Element::kInt64)
+      return bytes_of(targets_->to_int64(first, elements));
     const std::vector<float> values = targets_->to_float32(first, elements);
-    const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
     if (bad != values.end()) {
-      throw DataError(
-          str("its target ", bad - values.begin(), " is ", std::isnan(*bad) ? "NaN" : "infinite (or beyond float32)"));
+      throw DataError(str("its target ", bad - values.begin(), " is ",
+                          std::isnan(*bad) ? "NaN" : "infinite (or beyond float32)"));
     }
     return bytes_of(values);
   }

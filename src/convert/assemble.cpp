@@ -19,11 +19,14 @@ namespace {
 // The samples that are stored: their ids are their places in order.
 class Stored {
  public:
-  Stored(const std::vector<Split>& splits, const Spool& spool, int64_t count) : spool_(spool), count_(count) {
+  Stored(const std::vector<Split>& splits, const Spool& spool, int64_t count)
+      : spool_(spool), count_(count) {
     if (count == spool.samples()) return;
     samples_.reserve(static_cast<size_t>(count));
     spool.for_each([&](int64_t sample, const Outcome& outcome) {
-      if (outcome.kind != Outcome::Kind::kKept || splits[static_cast<size_t>(sample)] == Split::kNone) return;
+      if (outcome.kind != Outcome::Kind::kKept ||
+          splits[static_cast<size_t>(sample)] == Split::kNone)
+        return;
       samples_.push_back(static_cast<uint32_t>(sample));
     });
   }
@@ -55,19 +58,20 @@ class Stored {
 // What each sample of the file belongs to.
 struct Belonging {
   std::map<std::string, std::vector<uint32_t>> splits{};  // ids
-  std::vector<uint32_t> group_ids{};                      // by group, counted as they appear; empty: each sample's own
+  std::vector<uint32_t> group_ids{};  // by group, counted as they appear; empty: each sample's own
   int64_t groups = 0;
 };
 
 // `counts`: samples by split.
-Belonging belonging(const SampleList& samples, const std::vector<Split>& splits, const Stored& stored,
-                    const std::map<std::string, int64_t>& counts) {
+Belonging belonging(const SampleList& samples, const std::vector<Split>& splits,
+                    const Stored& stored, const std::map<std::string, int64_t>& counts) {
   constexpr auto kNone = std::numeric_limits<uint32_t>::max();
   Belonging result{.groups = stored.count()};
   std::array<std::vector<uint32_t>, names_of(Split{}).size()> ids;
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     const auto found = counts.find(std::string(name_of(split)));
-    if (found != counts.end()) ids[static_cast<size_t>(split)].reserve(static_cast<size_t>(found->second));
+    if (found != counts.end())
+      ids[static_cast<size_t>(split)].reserve(static_cast<size_t>(found->second));
   }
   for (int64_t id = 0; id < stored.count(); ++id) {
     ids[static_cast<size_t>(splits[stored.sample(id)])].push_back(static_cast<uint32_t>(id));
@@ -92,13 +96,16 @@ std::string protocol_of(const RawSet& set, const SplitOptions& options, const St
   std::vector<uint32_t> tested;
   const auto test = belonging.splits.find("test");
   if (test != belonging.splits.end()) {
-    for (const uint32_t id : test->second) tested.push_back(static_cast<uint32_t>(stored.sample(id)));
+    for (const uint32_t id : test->second)
+      tested.push_back(static_cast<uint32_t>(stored.sample(id)));
   }
   return set.protocol(tested);
 }
 
-// Copies samples from id `first` to the file. Those that follow each other in the spool are read together.
-void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t count, data::Writer& writer) {
+// Copies samples from id `first` to the file. Those that follow each other in the spool are
+// read together.
+void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t count,
+              data::Writer& writer) {
   const auto outcome_of = stored.outcomes(first + count);
   std::vector<Outcome> run;
   std::vector<data::Writer::Sample> samples;
@@ -106,9 +113,11 @@ void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t c
     if (run.empty()) return;
     const std::vector<std::byte> bytes = spool.read(run);
     for (const Outcome& outcome : run) {
-      const auto input = std::span(bytes).subspan(static_cast<size_t>(outcome.offset - run.front().offset),
-                                                  static_cast<size_t>(outcome.input_bytes));
-      samples.push_back({input, {input.data() + input.size(), static_cast<size_t>(outcome.target_bytes)}});
+      const auto input =
+          std::span(bytes).subspan(static_cast<size_t>(outcome.offset - run.front().offset),
+                                   static_cast<size_t>(outcome.input_bytes));
+      samples.push_back(
+          {input, {input.data() + input.size(), static_cast<size_t>(outcome.target_bytes)}});
     }
     writer.write(end - static_cast<int64_t>(run.size()), samples);
     run.clear();

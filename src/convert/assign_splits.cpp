@@ -40,14 +40,16 @@ std::vector<Split> by_lists(const SampleList& samples, const SplitOptions& optio
   ListedLabels labels;
   const auto read = [&](const std::filesystem::path& list, Split split) {
     if (list.empty()) return;
-    read_name_list(list, std::bind_front(find_sample, std::cref(known)), [&](const ListedSample& listed) {
-      labels.check(listed, samples.label(listed.sample));
-      Split& assigned = splits[listed.sample];
-      if (assigned != Split::kNone && assigned != split) {
-        throw DataError(str(listed.place, ": ", listed.name, " is also in the ", assigned, " list"));
-      }
-      assigned = split;
-    });
+    read_name_list(
+        list, std::bind_front(find_sample, std::cref(known)), [&](const ListedSample& listed) {
+          labels.check(listed, samples.label(listed.sample));
+          Split& assigned = splits[listed.sample];
+          if (assigned != Split::kNone && assigned != split) {
+            throw DataError(
+                str(listed.place, ": ", listed.name, " is also in the ", assigned, " list"));
+          }
+          assigned = split;
+        });
   };
   read(options.train_list, Split::kTrain);
   read(options.val_list, Split::kVal);
@@ -79,7 +81,9 @@ class GroupsByClass {
       std::iota(all.begin(), all.end(), 0);
       return all;
     }
-    const auto at = [&](size_t place) { return groups_.begin() + static_cast<std::ptrdiff_t>(place); };
+    const auto at = [&](size_t place) {
+      return groups_.begin() + static_cast<std::ptrdiff_t>(place);
+    };
     std::vector<uint32_t> groups(at(begins_[index]), at(begins_[index + 1]));
     if (samples_.own_groups()) return groups;
     std::sort(groups.begin(), groups.end());
@@ -88,7 +92,9 @@ class GroupsByClass {
   }
 
  private:
-  size_t class_of(size_t sample) const { return static_cast<size_t>(samples_.label(sample) + 1); }  // 0: without one
+  size_t class_of(size_t sample) const {
+    return static_cast<size_t>(samples_.label(sample) + 1);
+  }  // 0: without one
 
   const SampleList& samples_;
   std::vector<size_t> begins_;  // in groups_, by class
@@ -102,19 +108,24 @@ uint64_t key_of(const std::string& group, uint64_t seed) {
 
 using GroupName = std::function<std::string(uint32_t)>;
 
-// Chooses test groups first and validation groups from the rest, so that the test split does not depend on val_share.
-void choose_splits(std::vector<uint32_t> groups, const GroupName& name, double test_share, double val_share,
-                   uint64_t seed, std::vector<Split>& split_of_group) {
-  for (const uint32_t group : choose_groups(groups, name, test_share, seed)) split_of_group[group] = Split::kTest;
+// Chooses test groups first and validation groups from the rest, so that the test split does not
+// depend on val_share.
+void choose_splits(std::vector<uint32_t> groups, const GroupName& name, double test_share,
+                   double val_share, uint64_t seed, std::vector<Split>& split_of_group) {
+  for (const uint32_t group : choose_groups(groups, name, test_share, seed))
+    split_of_group[group] = Split::kTest;
   std::erase_if(groups, [&](uint32_t group) { return split_of_group[group] != Split::kNone; });
   const double of_rest = std::min(1.0, val_share / (1 - test_share));
-  for (const uint32_t group : choose_groups(groups, name, of_rest, seed)) split_of_group[group] = Split::kVal;
+  for (const uint32_t group : choose_groups(groups, name, of_rest, seed))
+    split_of_group[group] = Split::kVal;
 }
 
-// If no group of a class is left for training, the last one chosen for validation is, or else for the test.
-void keep_one_for_training(const std::vector<uint32_t>& groups, const GroupName& name, uint64_t seed,
-                           std::vector<Split>& split_of_group) {
-  std::optional<std::tuple<bool, uint64_t, uint32_t>> last;  // whether it is for validation, key, group
+// If no group of a class is left for training, the last one chosen for validation is, or else for
+// the test.
+void keep_one_for_training(const std::vector<uint32_t>& groups, const GroupName& name,
+                           uint64_t seed, std::vector<Split>& split_of_group) {
+  std::optional<std::tuple<bool, uint64_t, uint32_t>>
+      last;  // whether it is for validation, key, group
   for (const uint32_t group : groups) {
     if (split_of_group[group] == Split::kNone) return;
     const bool validates = split_of_group[group] == Split::kVal;
@@ -123,7 +134,8 @@ void keep_one_for_training(const std::vector<uint32_t>& groups, const GroupName&
   if (last) split_of_group[std::get<2>(*last)] = Split::kNone;
 }
 
-std::vector<Split> splits_of_groups(const SampleList& samples, const SplitOptions& options, double val_share) {
+std::vector<Split> splits_of_groups(const SampleList& samples, const SplitOptions& options,
+                                    double val_share) {
   const GroupName name = [&](uint32_t group) { return samples.group_name(group); };
   const GroupsByClass by_class(samples);
   std::vector<Split> splits(samples.groups());
@@ -136,7 +148,8 @@ std::vector<Split> splits_of_groups(const SampleList& samples, const SplitOption
   return splits;
 }
 
-std::vector<Split> splits_of_protocol(const SampleList& samples, const std::vector<std::string>& test) {
+std::vector<Split> splits_of_protocol(const SampleList& samples,
+                                      const std::vector<std::string>& test) {
   const std::set<std::string> names(test.begin(), test.end());
   std::vector<Split> splits(samples.groups());
   for (uint32_t group = 0; group < splits.size(); ++group) {
@@ -147,21 +160,23 @@ std::vector<Split> splits_of_protocol(const SampleList& samples, const std::vect
 
 }  // namespace
 
-std::vector<uint32_t> choose_groups(const std::vector<uint32_t>& groups, const GroupName& name, double share,
-                                    uint64_t seed) {
+std::vector<uint32_t> choose_groups(const std::vector<uint32_t>& groups, const GroupName& name,
+                                    double share, uint64_t seed) {
   const auto all = static_cast<int64_t>(groups.size());
   int64_t count = std::llround(share * static_cast<double>(all));
   if (share > 0 && all >= 2) count = std::clamp<int64_t>(count, 1, all - 1);
   count = std::min(count, all);
   if (count == 0) return {};
-  // The groups with the smallest keys. Keys are not kept with their groups, which would take twice the memory.
+  // The groups with the smallest keys. Keys are not kept with their groups, which would take twice
+  // the memory.
   std::vector<uint64_t> keys;
   keys.reserve(groups.size());
   for (const uint32_t group : groups) keys.push_back(key_of(name(group), seed));
   const auto last = keys.begin() + (count - 1);
   std::nth_element(keys.begin(), last, keys.end());
   std::vector<uint32_t> chosen;
-  std::vector<std::pair<std::string, uint32_t>> equal;  // to the largest key that is chosen: mostly one group
+  std::vector<std::pair<std::string, uint32_t>>
+      equal;  // to the largest key that is chosen: mostly one group
   for (const uint32_t group : groups) {
     const std::string text = name(group);
     const uint64_t key = key_of(text, seed);
@@ -178,12 +193,14 @@ std::vector<uint32_t> choose_groups(const std::vector<uint32_t>& groups, const G
 std::vector<Split> assign_splits(const RawSet& set, const SplitOptions& options) {
   const SampleList& samples = set.samples();
   const bool own = samples.has_splits();
-  if (options.shares_given && (options.by_list() || own || set.all_test() || !set.test_groups().empty())) {
-    throw UsageError(str("--test-share and --val-share apply only to randomly chosen splits, but here ",
-                         options.by_list() ? "lists are given"
-                         : own             ? "the data set has its own splits"
-                                           : "the protocol defines the splits",
-                         ": leave them out"));
+  if (options.shares_given &&
+      (options.by_list() || own || set.all_test() || !set.test_groups().empty())) {
+    throw UsageError(
+        str("--test-share and --val-share apply only to randomly chosen splits, but here ",
+            options.by_list() ? "lists are given"
+            : own             ? "the data set has its own splits"
+                              : "the protocol defines the splits",
+            ": leave them out"));
   }
   if (options.by_list()) return by_lists(samples, options);
   std::vector<Split> splits(samples.size());
@@ -196,8 +213,9 @@ std::vector<Split> assign_splits(const RawSet& set, const SplitOptions& options)
   }
   const std::vector<std::string> by_protocol = set.test_groups();
   const double val_share = options.val_share.value_or(set.usual_val_share());
-  const std::vector<Split> of_group =
-      by_protocol.empty() ? splits_of_groups(samples, options, val_share) : splits_of_protocol(samples, by_protocol);
+  const std::vector<Split> of_group = by_protocol.empty()
+                                          ? splits_of_groups(samples, options, val_share)
+                                          : splits_of_protocol(samples, by_protocol);
   for (size_t i = 0; i < splits.size(); ++i) {
     const Split chosen = of_group[samples.group(i)];
     splits[i] = chosen == Split::kNone ? Split::kTrain : chosen;

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The person in each sequence, from the data set's documentation (as in its Hugging Face loader). Four of the 20 people
-// were recorded twice.
+// The person in each sequence, from the data set's documentation (as in its Hugging Face loader).
+// Four of the 20 people were recorded twice.
 const std::map<std::string, std::string> kPersons{
     {"01", "F01"}, {"02", "F02"}, {"03", "F03"}, {"04", "F04"}, {"05", "F05"}, {"06", "F06"},
     {"07", "M01"}, {"08", "M02"}, {"09", "M03"}, {"10", "M04"}, {"11", "M05"}, {"12", "M06"},
@@ -43,8 +43,9 @@ formats::Image crop(const fs::path& picture, const BiwiPose& pose, int size) {
   const formats::Box box = head_box(pose, calibration);
   const double x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
   if (!(x >= 0 && y >= 0 && x <= image.width && y <= image.height)) {
-    throw DataError(str("the head's center is at (", fixed(x, 1), ", ", fixed(y, 1), "), outside of the picture of ",
-                        image.width, " x ", image.height, " pixels"));
+    throw DataError(str("the head's center is at (", fixed(x, 1), ", ", fixed(y, 1),
+                        "), outside of the picture of ", image.width, " x ", image.height,
+                        " pixels"));
   }
   return formats::resample(image, box, size, size);
 }
@@ -66,8 +67,9 @@ class Biwi : public HeadPoseSet {
     formats::log_left_out(left_out);
     for (const std::string& sequence : test) {
       if (!sequences_.contains(sequence)) {
-        throw DataError(str("test sequence ", sequence, " is not in ", folder_.string(), ", which contains ",
-                            join(std::vector<std::string>(sequences_.begin(), sequences_.end()), ", ")));
+        throw DataError(
+            str("test sequence ", sequence, " is not in ", folder_.string(), ", which contains ",
+                join(std::vector<std::string>(sequences_.begin(), sequences_.end()), ", ")));
       }
     }
     for (const std::string& sequence : test.empty() ? kBiwiTestSequences : test) {
@@ -77,7 +79,8 @@ class Biwi : public HeadPoseSet {
 
   std::vector<std::string> test_groups() const override { return test_groups_; }
 
-  // Uses the stored samples, because a listed sequence may be damaged, and others are added for their person.
+  // Uses the stored samples, because a listed sequence may be damaged, and others are added for
+  // their person.
   std::string protocol(const std::vector<uint32_t>& tested) const override {
     std::set<std::string> sequences;
     for (const uint32_t sample : tested) {
@@ -85,7 +88,8 @@ class Biwi : public HeadPoseSet {
       sequences.insert(name.substr(0, name.find('/')));
     }
     if (sequences.empty()) return "BIWI: no test sequences";
-    return str("BIWI: test sequences ", join(std::vector<std::string>(sequences.begin(), sequences.end()), ", "),
+    return str("BIWI: test sequences ",
+               join(std::vector<std::string>(sequences.begin(), sequences.end()), ", "),
                "; split by person");
   }
 
@@ -131,14 +135,18 @@ std::string biwi_person(const std::string& sequence) {
   return found == kPersons.end() ? sequence : found->second;
 }
 
-formats::Image biwi_head(const fs::path& picture, int size) { return crop(picture, pose_beside(picture), size); }
+formats::Image biwi_head(const fs::path& picture, int size) {
+  return crop(picture, pose_beside(picture), size);
+}
 
-std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size, const std::vector<std::string>& test) {
+std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size,
+                                  const std::vector<std::string>& test) {
   const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;
   auto set = std::make_unique<Biwi>(inner, size, test);
   if (set->samples().empty()) {
-    throw DataError(str("no samples in ", inner.string(),
-                        ". Expected: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt"));
+    throw DataError(str(
+        "no samples in ", inner.string(),
+        ". Expected: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt"));
   }
   return set;
 }

@@ -32,11 +32,12 @@ constexpr int kLargestSize = 4096;
 constexpr uint64_t kContentVersion =
     5;  // version of decoding, crop and scaling; a spool of another version is not resumed
 
-std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
-                                     const ReportProgress& report) {
+std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
+                                     int size, const ReportProgress& report) {
   const catalog::DataSet& kind = *catalog::data_set_named(name);
   if (name == "arrays")
-    return open_arrays(options.source, options.task.empty() ? kind.task : options.task, options.classes);
+    return open_arrays(options.source, options.task.empty() ? kind.task : options.task,
+                       options.classes);
   if (name == "pointer") return open_pointer_sets(options.source);
   const FolderOptions folders{.splits = options.splits_from_folders, .classes = options.classes};
   if (name == "images") return open_images(options.source, size, folders);
@@ -51,14 +52,15 @@ void check_source(const catalog::DataSet& kind, const fs::path& source) {
   const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
   std::error_code failed;
   const fs::file_status status = fs::status(source, failed);
-  if (status.type() == fs::file_type::none) throw DataError(str(source.string(), ": ", failed.message()));
+  if (status.type() == fs::file_type::none)
+    throw DataError(str(source.string(), ": ", failed.message()));
   const bool is_there = fs::exists(status);
   if (kind.folder.empty()) {
     if (!is_there) throw DataError(str("no such file: ", source.string()));
   } else if (!fs::is_directory(status)) {
-    throw DataError(str(
-        is_there ? "not a folder: " : "no such folder: ", source.string(),
-        task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
+    throw DataError(str(is_there ? "not a folder: " : "no such folder: ", source.string(),
+                        task.classes ? " (the folder with one subfolder for each class)"
+                                     : " (the folder of the published data set)"));
   }
 }
 
@@ -68,7 +70,8 @@ void check_options(const std::string& name, const ConvertOptions& options) {
   if (catalog::data_set_named(name) == nullptr) {
     const std::vector<std::string> known = catalog::data_set_names();
     const std::string near = nearest(name, known);
-    throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+    throw UsageError(str("unknown data set ", name, ".",
+                         near.empty() ? "" : " Did you mean " + near + "?",
                          " Known: ", join(known, ", ")));
   }
   if (!options.test_sequences.empty() && name != "biwi")
@@ -96,12 +99,13 @@ void check_options(const std::string& name, const ConvertOptions& options) {
                                       : ""));
   };
   const double val_share = options.split.val_share.value_or(0);
-  const bool all_tested = options.split.test_share == 1 && val_share == 0 && !options.classes.empty();
+  const bool all_tested =
+      options.split.test_share == 1 && val_share == 0 && !options.classes.empty();
   if (!all_tested) check_share("--test-share", options.split.test_share);
   check_share("--val-share", val_share);
   if (!all_tested && options.split.test_share + val_share >= 1) {
-    throw UsageError(
-        str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
+    throw UsageError(str("--test-share ", options.split.test_share, " and --val-share ", val_share,
+                         " leave nothing to train with"));
   }
   check_source(*catalog::data_set_named(name), options.source);
 }
@@ -119,8 +123,8 @@ uint64_t fingerprint(const std::string& name, const ConvertOptions& options, con
   return hash.value();
 }
 
-// What the journal and the file hold for each sample beside its values and its name: a record; a checksum, a group, a
-// place in a split and one among the names.
+// What the journal and the file hold for each sample beside its values and its name: a record; a
+// checksum, a group, a place in a split and one among the names.
 constexpr double kIndexBytes = 56 + 4 * 8;
 
 // Spool and result exist at the same time. Checking the space now avoids a failure after hours.
@@ -132,27 +136,32 @@ ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set
   const auto there = fs::file_size(partial / "samples", unknown);
   const auto bytes = static_cast<double>(set.expected_bytes());
   const size_t samples = set.samples().size();
-  const double name = samples == 0 ? 0 : static_cast<double>(set.samples().name(samples / 2).size());
+  const double name =
+      samples == 0 ? 0 : static_cast<double>(set.samples().name(samples / 2).size());
   const double needed = 2 * bytes + static_cast<double>(samples) * (kIndexBytes + name);
   return {.samples = static_cast<int64_t>(samples),
           .output_bytes = bytes,
           .working_bytes = std::max(0.0, needed - (unknown ? 0.0 : static_cast<double>(there))),
-          .free_bytes = space.available == static_cast<uintmax_t>(-1) ? 0 : static_cast<double>(space.available)};
+          .free_bytes = space.available == static_cast<uintmax_t>(-1)
+                            ? 0
+                            : static_cast<double>(space.available)};
 }
 
 void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
   if (plan.free_bytes == 0 || plan.free_bytes >= plan.working_bytes) return;
-  throw OutputError(str("not enough space for ", out.string(), ": ", human_bytes(plan.working_bytes),
-                        " needed during conversion, ", human_bytes(plan.free_bytes),
-                        " free. Free some space, choose another disk with --out, or a smaller --size"));
+  throw OutputError(
+      str("not enough space for ", out.string(), ": ", human_bytes(plan.working_bytes),
+          " needed during conversion, ", human_bytes(plan.free_bytes),
+          " free. Free some space, choose another disk with --out, or a smaller --size"));
 }
 
-// When a sample's file was last changed, in nanoseconds. 0 if the sample is only a part of a file, whose changes
-// content_key() detects.
+// When a sample's file was last changed, in nanoseconds. 0 if the sample is only a part of a file,
+// whose changes content_key() detects.
 int64_t version_of(const fs::path& source, const RawSet& set, int64_t sample) {
   struct stat status {};
   if (!set.samples_are_files()) return 0;
-  if (::stat((source / set.samples().name(static_cast<size_t>(sample))).c_str(), &status) != 0) return 0;
+  if (::stat((source / set.samples().name(static_cast<size_t>(sample))).c_str(), &status) != 0)
+    return 0;
   return int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec;
 }
 
@@ -182,8 +191,8 @@ void read_one(const RawSet& set, int64_t sample, const fs::path& source, ReadSam
 }
 
 // Reads all samples that are in a split and not yet in the spool.
-void read_all(const RawSet& set, const std::vector<Split>& splits, const ConvertOptions& options, Spool& spool,
-              const ReportProgress& report) {
+void read_all(const RawSet& set, const std::vector<Split>& splits, const ConvertOptions& options,
+              Spool& spool, const ReportProgress& report) {
   const auto split_of = [&](int64_t sample) { return splits[static_cast<size_t>(sample)]; };
   int64_t open = 0, resumed = 0;
   spool.for_each([&](int64_t sample, const Outcome& outcome) {
@@ -202,8 +211,9 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
       finished.clear();
     };
     for (int64_t sample = first; sample < first + count; ++sample) {
-      const bool wanted = outcomes[static_cast<size_t>(sample - first)].kind == Outcome::Kind::kOpen &&
-                          split_of(sample) != Split::kNone;
+      const bool wanted =
+          outcomes[static_cast<size_t>(sample - first)].kind == Outcome::Kind::kOpen &&
+          split_of(sample) != Split::kNone;
       if (!wanted) keep(sample);
       if (wanted) read_one(set, sample, options.source, samples.emplace_back());
     }
@@ -214,14 +224,17 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
            {.stage = "reading", .done = resumed, .resumed = resumed});
 }
 
-// Counts the samples of other splits that are identical to a training sample. Holds a part of the keys at a time.
-int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int64_t trained, int64_t others) {
+// Counts the samples of other splits that are identical to a training sample. Holds a part of the
+// keys at a time.
+int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int64_t trained,
+                       int64_t others) {
   constexpr int64_t kMostKeys = int64_t{32} << 20;
   const auto parts = static_cast<uint64_t>(others > 0 ? (trained + kMostKeys - 1) / kMostKeys : 0);
   int64_t repeated = 0;
   for (uint64_t part = 0; part < parts; ++part) {
     std::vector<uint64_t> keys;
-    keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 + 1024);  // growing would take twice the memory
+    keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 +
+                 1024);  // growing would take twice the memory
     const auto for_keys = [&](bool training, const std::function<void(uint64_t)>& use) {
       spool.for_each([&](int64_t sample, const Outcome& outcome) {
         const Split split = splits[static_cast<size_t>(sample)];
@@ -232,7 +245,9 @@ int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int
     };
     for_keys(true, [&](uint64_t key) { keys.push_back(key); });
     std::sort(keys.begin(), keys.end());
-    for_keys(false, [&](uint64_t key) { repeated += std::binary_search(keys.begin(), keys.end(), key) ? 1 : 0; });
+    for_keys(false, [&](uint64_t key) {
+      repeated += std::binary_search(keys.begin(), keys.end(), key) ? 1 : 0;
+    });
   }
   return repeated;
 }
@@ -255,7 +270,8 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   std::array<int64_t, names_of(Split{}).size()> kept{};
   spool.for_each([&](int64_t sample, const Outcome& outcome) {
     const auto at = static_cast<size_t>(sample);
-    const int64_t label = counts.empty() ? -1 : set.samples().label(at);  // classes may have no names
+    const int64_t label =
+        counts.empty() ? -1 : set.samples().label(at);  // classes may have no names
     if (label >= 0 && splits[at] != Split::kNone) ++counts[static_cast<size_t>(label)].listed;
     if (splits[at] == Split::kNone) {
       ++summary.unlisted;
@@ -281,8 +297,8 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   summary.schema = set.schema();
   summary.schema.samples = summary.kept;
   if (summary.kept > 0) {
-    summary.mean_rows =
-        static_cast<double>(bytes / summary.schema.input.row_bytes()) / static_cast<double>(summary.kept);
+    summary.mean_rows = static_cast<double>(bytes / summary.schema.input.row_bytes()) /
+                        static_cast<double>(summary.kept);
   }
   return summary;
 }
@@ -297,23 +313,25 @@ std::string first_damage(const ConvertSummary& summary) {
 std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
   std::string message = str("none of the ", summary.found, " samples in ", source.string(),
                             " can be used: ", summary.damaged, " damaged, ");
-  if (summary.beyond_range > 0) message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
+  if (summary.beyond_range > 0)
+    message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
   return message + str(summary.unlisted, " in no list.") + first_damage(summary);
 }
 
-// Why the samples do not make a data set; "" if they do. This is known only after all samples are read, because all
-// samples, or all samples of a class, may be damaged.
+// Why the samples do not make a data set; "" if they do. This is known only after all samples are
+// read, because all samples, or all samples of a class, may be damaged.
 std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
                    const std::vector<ClassCounts>& counts) {
-  const bool all_given = !options.classes.empty();  // then a data set for evaluation may lack some of them
+  const bool all_given =
+      !options.classes.empty();  // then a data set for evaluation may lack some of them
   if (summary.kept == 0) return nothing_left(options.source, summary);
   const bool training = summary.splits.contains("train");
   for (size_t label = 0; label < counts.size(); ++label) {
     const auto& [name, kept] = summary.classes[label];
     if (kept > 0 && (counts[label].trained > 0 || !training || all_given)) continue;
     if (all_given && counts[label].listed == 0) continue;
-    return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
-               first_damage(summary));
+    return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "",
+               ".", first_damage(summary));
   }
   return "";
 }
@@ -323,7 +341,8 @@ std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
 fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
 fs::path quarantine_file(const fs::path& out) { return out.string() + ".quarantine.json"; }
 
-ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
+ConvertSummary convert(const std::string& name, const ConvertOptions& options,
+                       const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {
   const auto start = std::chrono::steady_clock::now();
   check_options(name, options);

@@ -29,11 +29,13 @@ int64_t number_of(const Metadata& metadata, const std::string& key) {
     const std::optional<int64_t> value = parse_number<int64_t>(found->second);
     if (value && *value > 0) return *value;
   }
-  throw DataError(str("the network's metadata lack ", key, found == metadata.end() ? "" : ": " + found->second,
-                      ", which is needed to read raw files. Convert them and give the data file instead"));
+  throw DataError(
+      str("the network's metadata lack ", key, found == metadata.end() ? "" : ": " + found->second,
+          ", which is needed to read raw files. Convert them and give the data file instead"));
 }
 
-// One sample: its number of rows, and a function that reads its bytes or throws the reason why it cannot.
+// One sample: its number of rows, and a function that reads its bytes or throws the reason why
+// it cannot.
 struct FileSample {
   std::string name;
   int64_t rows = 1;
@@ -42,7 +44,8 @@ struct FileSample {
 
 class FilesStore : public data::Store {
  public:
-  FilesStore(data::Schema schema, Metadata metadata, fs::path first, std::vector<FileSample> samples)
+  FilesStore(data::Schema schema, Metadata metadata, fs::path first,
+             std::vector<FileSample> samples)
       : schema_(std::move(schema)),
         metadata_(std::move(metadata)),
         path_(std::move(first)),
@@ -53,7 +56,9 @@ class FilesStore : public data::Store {
   const data::Schema& schema() const override { return schema_; }
   const fs::path& path() const override { return path_; }
   int64_t input_rows(int64_t id) const override { return sample(id).rows; }
-  int64_t target_rows(int64_t id) const override { return schema_.target.variable() ? sample(id).rows : 1; }
+  int64_t target_rows(int64_t id) const override {
+    return schema_.target.variable() ? sample(id).rows : 1;
+  }
 
   void read_input(int64_t id, std::span<std::byte> out) const override {
     std::vector<std::byte> bytes;
@@ -75,12 +80,15 @@ class FilesStore : public data::Store {
     const int64_t unknown = -1;
     const float no_angle = std::numeric_limits<float>::quiet_NaN();
     const bool angle = schema_.target.element == data::Element::kFloat32;
-    const auto one = angle ? std::as_bytes(std::span(&no_angle, 1)) : std::as_bytes(std::span(&unknown, 1));
-    for (size_t at = 0; at < out.size(); at += one.size()) std::memcpy(out.data() + at, one.data(), one.size());
+    const auto one =
+        angle ? std::as_bytes(std::span(&no_angle, 1)) : std::as_bytes(std::span(&unknown, 1));
+    for (size_t at = 0; at < out.size(); at += one.size())
+      std::memcpy(out.data() + at, one.data(), one.size());
   }
 
   uint64_t checksum(int64_t id) const override {
-    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))), target(static_cast<size_t>(target_bytes(id)));
+    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))),
+        target(static_cast<size_t>(target_bytes(id)));
     read_input(id, input);
     read_target(id, target);
     return data::sample_checksum(input, target);
@@ -110,12 +118,16 @@ class FilesStore : public data::Store {
 };
 
 FileSample bad(const std::string& name, const std::string& reason) {
-  return {.name = name, .rows = 1, .read = [reason]() -> std::vector<std::byte> { throw DataError(reason); }};
+  return {.name = name, .rows = 1, .read = [reason]() -> std::vector<std::byte> {
+            throw DataError(reason);
+          }};
 }
 
 using ReadPicture = std::function<formats::Image(const fs::path&, int size)>;
 
-formats::Image bare_photo(const fs::path& file, int size) { return stored_photo(formats::read_file(file), size); }
+formats::Image bare_photo(const fs::path& file, int size) {
+  return stored_photo(formats::read_file(file), size);
+}
 
 // `layout` "": pictures as they are.
 ReadPicture reader_of(const std::string& layout) {
@@ -123,11 +135,13 @@ ReadPicture reader_of(const std::string& layout) {
   return layout == "biwi" ? biwi_head : landmark_head;
 }
 
-std::vector<FileSample> pictures(const std::vector<fs::path>& files, int size, const ReadPicture& read) {
+std::vector<FileSample> pictures(const std::vector<fs::path>& files, int size,
+                                 const ReadPicture& read) {
   std::vector<FileSample> samples;
   for (const fs::path& file : files) {
-    samples.push_back(
-        {.name = file.string(), .rows = 1, .read = [file, size, read] { return bytes_of(read(file, size).rgb); }});
+    samples.push_back({.name = file.string(), .rows = 1, .read = [file, size, read] {
+                         return bytes_of(read(file, size).rgb);
+                       }});
   }
   return samples;
 }
@@ -142,7 +156,8 @@ std::vector<FileSample> sequences(const std::vector<fs::path>& files, int64_t fe
                          }});
       if (shape.features != features) {
         samples.back() =
-            bad(file.string(), str("has ", shape.features, " features per row, the network expects ", features));
+            bad(file.string(),
+                str("has ", shape.features, " features per row, the network expects ", features));
       }
     } catch (const DataError& error) {
       samples.push_back(bad(file.string(), error.what()));
@@ -198,14 +213,17 @@ const std::vector<std::string>& head_layouts() {
   return layouts;
 }
 
-std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vector<std::string>& names,
+std::unique_ptr<data::Store> open_files(const Metadata& metadata,
+                                        const std::vector<std::string>& names,
                                         const std::string& layout) {
   if (names.empty()) throw DataError("no files are given");
   for (const std::string& name : names) {
     std::error_code code;  // files may be missing on this machine if another one listed them
-    if (!fs::exists(fs::symlink_status(name, code))) throw DataError("no such file or folder: " + name);
+    if (!fs::exists(fs::symlink_status(name, code)))
+      throw DataError("no such file or folder: " + name);
     if (!formats::is_hdf5(name)) continue;
-    throw DataError(str(name, " is an HDF5 file, not a raw one ending in ", join(raw_extensions(metadata), ", "),
+    throw DataError(str(name, " is an HDF5 file, not a raw one ending in ",
+                        join(raw_extensions(metadata), ", "),
                         ". Give a dtrain data file alone, without other files"));
   }
   const std::vector<fs::path> files(names.begin(), names.end());
@@ -215,12 +233,15 @@ std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vec
   }
   if (sample == catalog::Sample::kSequence) {
     const int64_t features = number_of(metadata, "features");
-    return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(), sequences(files, features));
+    return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(),
+                                        sequences(files, features));
   }
-  const auto size =
-      static_cast<int>(number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
-  const data::Schema schema = task_of(metadata) == "headpose" ? head_pose_schema(size) : image_schema(size);
-  return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size, reader_of(layout)));
+  const auto size = static_cast<int>(
+      number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
+  const data::Schema schema =
+      task_of(metadata) == "headpose" ? head_pose_schema(size) : image_schema(size);
+  return std::make_unique<FilesStore>(schema, metadata, files.front(),
+                                      pictures(files, size, reader_of(layout)));
 }
 
 }  // namespace dtrain::convert

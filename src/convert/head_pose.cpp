@@ -29,7 +29,9 @@ HeadPose head_pose(const Matrix3& r) {
           .roll = -std::atan2(r[0][1], r[0][0]) / kDegree};
 }
 
-HeadPose mirrored(const HeadPose& pose) { return {.yaw = -pose.yaw, .pitch = pose.pitch, .roll = -pose.roll}; }
+HeadPose mirrored(const HeadPose& pose) {
+  return {.yaw = -pose.yaw, .pitch = pose.pitch, .roll = -pose.roll};
+}
 
 bool within_range(const HeadPose& pose) {
   return std::abs(pose.yaw) <= kLargestAngle && std::abs(pose.pitch) <= kLargestAngle &&

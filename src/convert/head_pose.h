@@ -2,11 +2,12 @@
 
 // The convention of angles for all head-pose data: in degrees, in the order yaw, pitch, roll.
 //
-// Axes of camera and head: x to the right of the picture, y down, z away from the viewer. With angles (0, 0, 0) the
-// head looks into the camera, along -z. Positive yaw turns the nose to the left of the picture, positive pitch raises
-// it, and positive roll turns the head clockwise in the picture. The rotation from head to camera is Rx(-pitch) ·
-// Ry(yaw) · Rz(roll). Hopenet's formulas compute these angles from BIWI's matrices, and 300W-LP's Pose_Para has the
-// same meaning (its axes are x right, y up, z toward the viewer). Mirroring the picture negates yaw and roll.
+// Axes of camera and head: x to the right of the picture, y down, z away from the viewer. With
+// angles (0, 0, 0) the head looks into the camera, along -z. Positive yaw turns the nose to the
+// left of the picture, positive pitch raises it, and positive roll turns the head clockwise in the
+// picture. The rotation from head to camera is Rx(-pitch) · Ry(yaw) · Rz(roll). Hopenet's formulas
+// compute these angles from BIWI's matrices, and 300W-LP's Pose_Para has the same meaning (its axes
+// are x right, y up, z toward the viewer). Mirroring the picture negates yaw and roll.
 
 #include <array>
 

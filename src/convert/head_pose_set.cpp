@@ -12,10 +12,13 @@ data::Schema head_pose_schema(int size) {
           .checksum = 0};
 }
 
-data::Attributes head_pose_attributes() { return {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}}; }
+data::Attributes head_pose_attributes() {
+  return {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
+}
 
 std::vector<std::byte> to_target(const HeadPose& pose) {
-  const float angles[] = {static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
+  const float angles[] = {static_cast<float>(pose.yaw), static_cast<float>(pose.pitch),
+                          static_cast<float>(pose.roll)};
   const auto bytes = std::as_bytes(std::span(angles));
   return {bytes.begin(), bytes.end()};
 }

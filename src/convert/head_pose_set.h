@@ -1,6 +1,7 @@
 #pragma once
 
-// The common part of the three published head-pose sets: pictures cropped to the head, with three angles as targets.
+// The common part of the three published head-pose sets: pictures cropped to the head, with three
+// angles as targets.
 
 #include <filesystem>
 #include <vector>
@@ -40,15 +41,17 @@ data::Schema head_pose_schema(int size);
 data::Attributes head_pose_attributes();
 std::vector<std::byte> to_target(const HeadPose&);
 
-// The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as their converters do
-// it: by the annotation beside the picture, of which the angles are not needed. DataError.
+// The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as
+// their converters do it: by the annotation beside the picture, of which the angles are not
+// needed. DataError.
 formats::Image landmark_head(const std::filesystem::path& picture, int size);
 formats::Image biwi_head(const std::filesystem::path& picture, int size);
 
-// The crop around landmarks, given as a matrix of 2 or 3 × N, or N × 2 or 3 with N > 3. First Hopenet's rectangle with
-// k = 0.2: the landmarks' bounding box, extended by 0.6 k on both sides and below and by 2 k above. Then the square
-// with its longer side and the same center, so that nothing is cut off or distorted. DataError if the landmarks cannot
-// be those of a face in a picture of this size.
+// The crop around landmarks, given as a matrix of 2 or 3 × N, or N × 2 or 3 with N > 3. First
+// Hopenet's rectangle with k = 0.2: the landmarks' bounding box, extended by 0.6 k on both sides
+// and below and by 2 k above. Then the square with its longer side and the same center, so that
+// nothing is cut off or distorted. DataError if the landmarks cannot be those of a face in a
+// picture of this size.
 formats::Box landmark_box(const formats::Matrix& points, int picture_width, int picture_height);
 
 }  // namespace dtrain::convert

@@ -14,7 +14,9 @@ namespace fs = std::filesystem;
 class ImageSet : public ClassFolderSet {
  public:
   ImageSet(const fs::path& folder, int size, const FolderOptions& options)
-      : ClassFolderSet(folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions}, options), size_(size) {}
+      : ClassFolderSet(folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions},
+                       options),
+        size_(size) {}
   data::Schema schema() const override { return image_schema(size_); }
 
  protected:
@@ -28,7 +30,8 @@ class ImageSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_images(const fs::path& folder, int size, const FolderOptions& options) {
+std::unique_ptr<RawSet> open_images(const fs::path& folder, int size,
+                                    const FolderOptions& options) {
   return std::make_unique<ImageSet>(folder, size, options);
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// A hash table of numbers that stand for things which are stored elsewhere: 5 to 11 bytes for each, where a map of the
-// things would need 50 to 100. Thread-safety: const methods may be called from any thread.
+// A hash table of numbers that stand for things which are stored elsewhere: 5 to 11 bytes for each,
+// where a map of the things would need 50 to 100. Thread-safety: const methods may be called from
+// any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,8 @@ class IndexTable {
     return std::nullopt;
   }
 
-  // `hash_of(entry)`: the hash of the thing that an entry stands for. Requires: no entry stands for the same thing yet.
+  // `hash_of(entry)`: the hash of the thing that an entry stands for. Requires: no entry stands for
+  // the same thing yet.
   template <typename HashOf>
   void insert(uint32_t entry, const HashOf& hash_of) {
     if (3 * slots_.size() <= 4 * (count_ + 1)) grow(hash_of);

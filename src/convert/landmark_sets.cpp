@@ -1,4 +1,5 @@
-// 300W-LP and AFLW2000-3D: pictures next to .mat files of the same name, which contain pose and landmarks.
+// 300W-LP and AFLW2000-3D: pictures next to .mat files of the same name, which contain pose
+// and landmarks.
 
 #include <algorithm>
 #include <array>
@@ -24,10 +25,13 @@ constexpr std::array<const char*, 4> kSources{"AFW", "HELEN", "IBUG", "LFPW"};
 HeadPose pose_of(const formats::Matrices& mat) {
   const auto found = mat.find("Pose_Para");
   if (found == mat.end()) throw DataError("its .mat has no Pose_Para");
-  const std::vector<double>& radians = found->second.values;  // pitch, yaw, roll, then translation and scale
-  if (radians.size() < 3) throw DataError(str("Pose_Para has ", radians.size(), " elements, 7 expected"));
+  const std::vector<double>& radians =
+      found->second.values;  // pitch, yaw, roll, then translation and scale
+  if (radians.size() < 3)
+    throw DataError(str("Pose_Para has ", radians.size(), " elements, 7 expected"));
   constexpr double kDegrees = 180 / std::numbers::pi;
-  const HeadPose pose{.yaw = radians[1] * kDegrees, .pitch = radians[0] * kDegrees, .roll = radians[2] * kDegrees};
+  const HeadPose pose{
+      .yaw = radians[1] * kDegrees, .pitch = radians[0] * kDegrees, .roll = radians[2] * kDegrees};
   if (!finite(pose)) throw DataError("Pose_Para contains NaN or infinity");
   return pose;
 }
@@ -57,12 +61,15 @@ std::vector<Point> visible_points(const formats::Matrix& points) {
   const size_t count = by_column ? points.columns : points.rows;
   std::vector<Point> visible;
   for (size_t i = 0; i < count; ++i) {
-    const Point point = by_column ? Point{points(0, i), points(1, i)} : Point{points(i, 0), points(i, 1)};
+    const Point point =
+        by_column ? Point{points(0, i), points(1, i)} : Point{points(i, 0), points(i, 1)};
     if (point.x == -1 && point.y == -1) continue;  // hidden
-    if (!std::isfinite(point.x) || !std::isfinite(point.y)) throw DataError("the landmarks contain NaN or infinity");
+    if (!std::isfinite(point.x) || !std::isfinite(point.y))
+      throw DataError("the landmarks contain NaN or infinity");
     visible.push_back(point);
   }
-  if (visible.empty()) throw DataError(str("all ", count, " landmarks are hidden (at -1, -1): no face"));
+  if (visible.empty())
+    throw DataError(str("all ", count, " landmarks are hidden (at -1, -1): no face"));
   return visible;
 }
 
@@ -80,7 +87,8 @@ formats::Matrices annotation_of(fs::path picture, const std::vector<std::string>
 
 formats::Image crop(const fs::path& picture, const formats::Matrices& mat, int size) {
   const formats::Image image = formats::read_image(picture);
-  return formats::resample(image, landmark_box(points_of(mat), image.width, image.height), size, size);
+  return formats::resample(image, landmark_box(points_of(mat), image.width, image.height), size,
+                           size);
 }
 
 class LandmarkSet : public HeadPoseSet {
@@ -96,7 +104,8 @@ class LandmarkSet : public HeadPoseSet {
     return {crop(picture, mat, size), pose};
   }
 
-  // Pictures, and .mat files without one, so that neither is silently ignored. Empty if the folder does not exist.
+  // Pictures, and .mat files without one, so that neither is silently ignored. Empty if the folder
+  // does not exist.
   std::set<std::string> names_in(const fs::path& sub_folder) {
     std::set<std::string> names;
     std::error_code unknown;  // folder_entries() then reports the reason
@@ -122,9 +131,10 @@ class LandmarkSet : public HeadPoseSet {
 // "AFW_134212_1_17" -> "AFW_134212_1"
 std::string without_view(const std::string& stem) {
   const size_t underscore = stem.rfind('_');
-  if (underscore == std::string::npos || underscore == 0 || underscore + 1 == stem.size()) return stem;
-  const bool number = std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(underscore) + 1, stem.end(),
-                                  [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (underscore == std::string::npos || underscore == 0 || underscore + 1 == stem.size())
+    return stem;
+  const bool number = std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(underscore) + 1,
+                                  stem.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   return number ? stem.substr(0, underscore) : stem;
 }
 
@@ -134,7 +144,8 @@ class ThreeHundredWLp : public LandmarkSet {
     for (const char* source : kSources) {
       for (const char* twin : {"", "_Flip"}) {
         for (const std::string& name : names_in(str(source, twin))) {
-          samples_.push_back({name, str(source, "/", without_view(fs::path(name).stem().string()))});
+          samples_.push_back(
+              {name, str(source, "/", without_view(fs::path(name).stem().string()))});
         }
       }
     }
@@ -149,7 +160,8 @@ class ThreeHundredWLp : public LandmarkSet {
 class Aflw2000 : public LandmarkSet {
  public:
   Aflw2000(const fs::path& folder, int size) : LandmarkSet(folder, size) {
-    for (const std::string& name : names_in("")) samples_.push_back({name, fs::path(name).stem().string()});
+    for (const std::string& name : names_in(""))
+      samples_.push_back({name, fs::path(name).stem().string()});
     formats::log_left_out(left_out_);
   }
   bool all_test() const override { return true; }
@@ -166,7 +178,8 @@ fs::path descend(const fs::path& folder, const char* inner) {
 template <typename Set>
 std::unique_ptr<RawSet> open(const fs::path& folder, int size, const char* layout) {
   auto set = std::make_unique<Set>(folder, size);
-  if (set->samples().empty()) throw DataError(str("no samples in ", folder.string(), ". Expected: ", layout));
+  if (set->samples().empty())
+    throw DataError(str("no samples in ", folder.string(), ". Expected: ", layout));
   return set;
 }
 
@@ -183,8 +196,9 @@ formats::Box landmark_box(const formats::Matrix& points, int picture_width, int 
     any_inside = any_inside || (x >= 0 && y >= 0 && x <= picture_width && y <= picture_height);
   }
   if (!any_inside) {
-    throw DataError(str("none of its ", visible.size(), " landmarks is in the picture of ", picture_width, " x ",
-                        picture_height, " pixels: x is ", left, " to ", right, ", y is ", top, " to ", bottom));
+    throw DataError(str("none of its ", visible.size(), " landmarks is in the picture of ",
+                        picture_width, " x ", picture_height, " pixels: x is ", left, " to ", right,
+                        ", y is ", top, " to ", bottom));
   }
   constexpr double k = 0.2;
   const double width = right - left, height = bottom - top;
@@ -193,7 +207,8 @@ formats::Box landmark_box(const formats::Matrix& points, int picture_width, int 
   }
   left -= 0.6 * k * width, right += 0.6 * k * width;
   top -= 2 * k * height, bottom += 0.6 * k * height;
-  const double x = (left + right) / 2, y = (top + bottom) / 2, half = std::max(right - left, bottom - top) / 2;
+  const double x = (left + right) / 2, y = (top + bottom) / 2,
+               half = std::max(right - left, bottom - top) / 2;
   return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
 }
 
@@ -202,12 +217,14 @@ formats::Image landmark_head(const fs::path& picture, int size) {
 }
 
 std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {
-  return open<ThreeHundredWLp>(descend(folder, "300W_LP"), size,
-                               "subfolders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg next to NAME.mat");
+  return open<ThreeHundredWLp>(
+      descend(folder, "300W_LP"), size,
+      "subfolders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg next to NAME.mat");
 }
 
 std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder, int size) {
-  return open<Aflw2000>(descend(folder, "AFLW2000"), size, "one folder with NAME.jpg next to NAME.mat");
+  return open<Aflw2000>(descend(folder, "AFLW2000"), size,
+                        "one folder with NAME.jpg next to NAME.mat");
 }
 
 }  // namespace dtrain::convert

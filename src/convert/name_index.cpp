@@ -23,7 +23,8 @@ NameIndex::NameIndex(const SampleList& samples) : samples_(samples) {
   const auto stem_of = [&](uint32_t sample) { return without_extension(samples.name(sample)); };
   for (uint32_t sample = 0; sample < samples.size(); ++sample) {
     const std::string stem = stem_of(sample);
-    if (const auto other = by_stem_.find(hash_of(stem), [&](uint32_t known) { return stem_of(known) == stem; }))
+    if (const auto other =
+            by_stem_.find(hash_of(stem), [&](uint32_t known) { return stem_of(known) == stem; }))
       ambiguous_[*other] = true;
     else
       by_stem_.insert(sample, [&](uint32_t known) { return hash_of(stem_of(known)); });
@@ -49,7 +50,8 @@ std::optional<NameIndex::Found> NameIndex::find_element(const std::string& name)
   const size_t number = name.rfind('#');
   if (!element && number != std::string::npos && samples_.size() > 0) {
     const std::string first = samples_.name(0), file = first.substr(0, first.rfind('#'));
-    if (nfc(file) == name.substr(0, number)) element = samples_.element_named(file + name.substr(number));
+    if (nfc(file) == name.substr(0, number))
+      element = samples_.element_named(file + name.substr(number));
   }
   return element ? std::optional(Found{.sample = *element}) : std::nullopt;
 }
@@ -66,7 +68,9 @@ std::optional<NameIndex::Found> NameIndex::find_as_it_is(const std::string& name
   const auto has_name = [&](uint32_t sample) { return samples_.name(sample) == name; };
   const std::optional<uint32_t> exact = by_name_.find(hash_of(name), has_name);
   if (exact) return Found{.sample = *exact};
-  const auto has_stem = [&](uint32_t sample) { return without_extension(samples_.name(sample)) == name; };
+  const auto has_stem = [&](uint32_t sample) {
+    return without_extension(samples_.name(sample)) == name;
+  };
   const std::optional<uint32_t> stem = by_stem_.find(hash_of(name), has_stem);
   if (!stem) return std::nullopt;
   return Found{.sample = *stem, .ambiguous = ambiguous_[*stem]};

@@ -12,14 +12,17 @@
 namespace dtrain::convert {
 namespace {
 
-unsigned byte_at(std::span<const std::byte> bytes, size_t i) { return std::to_integer<unsigned>(bytes[i]); }
+unsigned byte_at(std::span<const std::byte> bytes, size_t i) {
+  return std::to_integer<unsigned>(bytes[i]);
+}
 
 // A file name has no zero byte, but each ASCII character of UTF-16 has one.
 enum class Encoding { kUtf8, kLittleEndian, kBigEndian };
 Encoding encoding_of(std::span<const std::byte> bytes) {
   if (bytes.size() < 2 || bytes.size() % 2 != 0) return Encoding::kUtf8;
   const unsigned first = byte_at(bytes, 0), second = byte_at(bytes, 1);
-  if ((first == 0xff && second == 0xfe) || (first != 0 && second == 0)) return Encoding::kLittleEndian;
+  if ((first == 0xff && second == 0xfe) || (first != 0 && second == 0))
+    return Encoding::kLittleEndian;
   if ((first == 0xfe && second == 0xff) || (first == 0 && second != 0)) return Encoding::kBigEndian;
   return Encoding::kUtf8;
 }
@@ -102,7 +105,8 @@ Found find_line(std::string_view line, size_t leading_folders, const FindSample&
   const std::string_view bare = without_comment(line);
   const auto found = [&](std::string_view name) {
     const size_t as_it_is = leading_folders == 0 ? find(std::string(name)) : kNoSample;
-    return as_it_is != kNoSample ? as_it_is : find(without_folders(plain_path(name), leading_folders));
+    return as_it_is != kNoSample ? as_it_is
+                                 : find(without_folders(plain_path(name), leading_folders));
   };
   for (const std::string_view text : {line, bare}) {
     if (text.empty()) continue;
@@ -114,7 +118,8 @@ Found find_line(std::string_view line, size_t leading_folders, const FindSample&
   return {};
 }
 
-void for_each_line(std::string_view text, const std::function<void(std::string_view line, int64_t number)>& use) {
+void for_each_line(std::string_view text,
+                   const std::function<void(std::string_view line, int64_t number)>& use) {
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = trimmed(text.substr(0, end));
@@ -141,7 +146,8 @@ size_t folders_to_leave_out(std::string_view text, const FindSample& find) {
   const auto count_unknown = [&](size_t folders) {
     int64_t unknown = 0;
     for_each_line(text, [&](std::string_view line, int64_t) {
-      if (!without_comment(line).empty() && find_line(line, folders, find).sample == kNoSample) ++unknown;
+      if (!without_comment(line).empty() && find_line(line, folders, find).sample == kNoSample)
+        ++unknown;
     });
     return unknown;
   };
@@ -166,7 +172,8 @@ std::string utf8_of_list(std::span<const std::byte> bytes) {
                          ? std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())
                          : utf8_of_utf16(bytes, encoding == Encoding::kLittleEndian);
   if (text.starts_with("\uFEFF")) text.erase(0, 3);
-  if (text.find('\n') == std::string::npos) std::ranges::replace(text, '\r', '\n');  // the line ends of old systems
+  if (text.find('\n') == std::string::npos)
+    std::ranges::replace(text, '\r', '\n');  // the line ends of old systems
   return text;
 }
 
@@ -184,7 +191,8 @@ void read_name_list(const std::filesystem::path& file, const FindSample& find,
     const std::string place = str(file.string(), ":", number);
     if (sample == kNoSample && without_comment(line).empty()) return;
     if (sample == kNoSample) throw DataError(str(place, ": no sample is called ", line));
-    if (sample == kTwoSamples) throw DataError(str(place, ": two samples are called ", line, "; add the extension"));
+    if (sample == kTwoSamples)
+      throw DataError(str(place, ": two samples are called ", line, "; add the extension"));
     use({.sample = sample, .name = std::string(line), .place = place, .label = label});
   });
 }
@@ -192,7 +200,8 @@ void read_name_list(const std::filesystem::path& file, const FindSample& find,
 void ListedLabels::check(const ListedSample& listed, int64_t label) {
   if (!listed.label) return;
   if (label < 0) {
-    throw DataError(str(listed.place, ": '", listed.name, "' has a number after the name, as of a class, and the ",
+    throw DataError(str(listed.place, ": '", listed.name,
+                        "' has a number after the name, as of a class, and the ",
                         "samples of this data set have no classes: list the names alone"));
   }
   const Pair pair{*listed.label, label, listed.name, listed.place};
@@ -201,11 +210,12 @@ void ListedLabels::check(const ListedSample& listed, int64_t label) {
   if (of_number.label == label && of_label.number == pair.number) return;
   const bool same_class = of_label.number != pair.number;
   const Pair& other = same_class ? of_label : of_number;
-  throw DataError(
-      str(listed.place, ": '", listed.name, "' contradicts '", other.name, "' (", other.place, "): they are of ",
-          same_class ? "one class" : "two classes", " by their folders, and of ", same_class ? "two" : "one",
-          " by the numbers after their names. Classes come from the folders: list the names alone, or put the "
-          "files into folders by these numbers"));
+  throw DataError(str(listed.place, ": '", listed.name, "' contradicts '", other.name, "' (",
+                      other.place, "): they are of ", same_class ? "one class" : "two classes",
+                      " by their folders, and of ", same_class ? "two" : "one",
+                      " by the numbers after their names. Classes come from the folders: list the "
+                      "names alone, or put the "
+                      "files into folders by these numbers"));
 }
 
 }  // namespace dtrain::convert

@@ -12,20 +12,24 @@ constexpr int64_t kPiece = 4096;  // elements that are in memory at once
 
 }  // namespace
 
-std::optional<NpzColumn> NpzColumn::open(const std::filesystem::path& file, const std::string& name, int64_t count) {
+std::optional<NpzColumn> NpzColumn::open(const std::filesystem::path& file, const std::string& name,
+                                         int64_t count) {
   std::shared_ptr<const formats::NpzArray> array = formats::NpzArray::open(file, name);
   if (!array) return std::nullopt;
   const std::vector<int64_t>& shape = array->header().shape;
   if (shape.size() != 1 || (count >= 0 && shape[0] != count)) {
-    throw DataError(str("its array ", name, " has the shape ", array->header().shape_text(),
-                        count >= 0 ? str(", expected [", count, "]") : ", one dimension is expected"));
+    throw DataError(
+        str("its array ", name, " has the shape ", array->header().shape_text(),
+            count >= 0 ? str(", expected [", count, "]") : ", one dimension is expected"));
   }
   NpzColumn column(std::move(array), name);
   column.for_each([](int64_t) {});  // throws if one is not a whole number
   return column;
 }
 
-void NpzColumn::for_each(const std::function<void(int64_t)>& visit) const { for_each_int64(*array_, name_, visit); }
+void NpzColumn::for_each(const std::function<void(int64_t)>& visit) const {
+  for_each_int64(*array_, name_, visit);
+}
 
 void for_each_int64(const formats::NpzArray& array, const std::string& name,
                     const std::function<void(int64_t)>& visit) {
@@ -48,7 +52,8 @@ std::vector<Split> splits_in(const std::filesystem::path& file, int64_t samples)
   splits.reserve(static_cast<size_t>(samples));
   column->for_each([&](int64_t value) {
     if (value < 0 || value >= static_cast<int64_t>(names_of(Split{}).size()) - 1) {
-      throw DataError(str("its array split contains ", value, "; expected 0 (train), 1 (val) or 2 (test)"));
+      throw DataError(
+          str("its array split contains ", value, "; expected 0 (train), 1 (val) or 2 (test)"));
     }
     splits.push_back(static_cast<Split>(value + 1));
   });

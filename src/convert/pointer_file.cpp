@@ -13,14 +13,17 @@ namespace dtrain::convert {
 namespace {
 
 constexpr const char* kExpected =
-    "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and optionally lengths [N]; or values "
+    "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and optionally lengths [N]; or "
+    "values "
     "[R, 7 or 8], offsets [N + 1] and order [R]";
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError(what + ". " + kExpected); }
 
 void check_width(const formats::NpzArray& array, const char* name, size_t rank) {
   const std::vector<int64_t>& shape = array.header().shape;
-  if (shape.size() == rank && (shape.back() == kPointerFeatures || shape.back() == kPointerFeatures - 1)) return;
+  if (shape.size() == rank &&
+      (shape.back() == kPointerFeatures || shape.back() == kPointerFeatures - 1))
+    return;
   refuse(str("its array ", name, " has the shape ", array.header().shape_text()));
 }
 
@@ -30,7 +33,8 @@ PointerFile::PointerFile(const std::filesystem::path& file, bool with_order) {
   const formats::NpzFile archive(file);
   const bool padded = archive.has("features"), has_order = archive.has("order");
   if (padded && archive.has("values")) refuse("it has both features and values");
-  if (!padded && !archive.has("values")) refuse(str("its arrays are ", join(archive.names(), ", ")));
+  if (!padded && !archive.has("values"))
+    refuse(str("its arrays are ", join(archive.names(), ", ")));
   if (padded)
     read_padded(file);
   else
@@ -43,7 +47,8 @@ void PointerFile::read_padded(const std::filesystem::path& file) {
   values_ = formats::NpzArray::open(file, "features");
   check_width(*values_, "features", 3);
   const std::vector<int64_t>& shape = values_->header().shape;
-  if (shape[1] == 0) refuse(str("its array features has the shape ", values_->header().shape_text()));
+  if (shape[1] == 0)
+    refuse(str("its array features has the shape ", values_->header().shape_text()));
   sets_ = shape[0];
   padded_room_ = shape[1];
   width_ = shape[2];
@@ -63,7 +68,8 @@ void PointerFile::read_ragged(const std::filesystem::path& file) {
     rises = rises && offset >= last;
     last = offset;
   });
-  if (!rises || last != rows) refuse(str("its offsets do not rise from 0 to ", rows, ", the number of rows of values"));
+  if (!rises || last != rows)
+    refuse(str("its offsets do not rise from 0 to ", rows, ", the number of rows of values"));
   sets_ = offsets_->size() - 1;
 }
 
@@ -76,7 +82,8 @@ void PointerFile::read_order(const std::filesystem::path& file) {
     return;
   }
   if (shape.size() != 2 || shape[0] != sets()) {
-    refuse(str("its array order has the shape ", order_->header().shape_text(), ", expected [", sets(), ", L]"));
+    refuse(str("its array order has the shape ", order_->header().shape_text(), ", expected [",
+               sets(), ", L]"));
   }
   for_each_int64(*order_, "order", [](int64_t) {});  // throws if one is not a whole number
   padded_order_room_ = shape[1];
@@ -105,7 +112,8 @@ int64_t PointerFile::length(int64_t set) const {
 void PointerFile::check_length(int64_t set) const {
   const int64_t n = stated_length(set), room = this->room(set);
   if (n == 0) throw DataError("a set with no elements");
-  if (n < 0 || n > room) throw DataError(str("its length is ", n, ", the array has room for ", room, " elements"));
+  if (n < 0 || n > room)
+    throw DataError(str("its length is ", n, ", the array has room for ", room, " elements"));
 }
 
 std::vector<float> PointerFile::features(int64_t set) const {
@@ -117,8 +125,8 @@ std::vector<float> PointerFile::features(int64_t set) const {
     for (int64_t f = 0; f < width_; ++f) {
       const float value = from[static_cast<size_t>(i * width_ + f)];
       if (!std::isfinite(value)) {
-        throw DataError(str(std::isnan(value) ? "NaN" : "infinity (or a value beyond float32)", " in element ", i,
-                            ", feature ", f));
+        throw DataError(str(std::isnan(value) ? "NaN" : "infinity (or a value beyond float32)",
+                            " in element ", i, ", feature ", f));
       }
       result[static_cast<size_t>(i * kPointerFeatures + f)] = value;
     }
@@ -129,8 +137,10 @@ std::vector<float> PointerFile::features(int64_t set) const {
 std::vector<int64_t> PointerFile::order(int64_t set) const {
   check_length(set);
   const int64_t n = length(set), order_room = offsets_ ? room(set) : padded_order_room_;
-  if (n > order_room) throw DataError(str("has ", n, " elements, but order has room for ", order_room));
-  std::vector<int64_t> result = order_->to_int64(offsets_ ? first_row(set) : set * order_room, order_room);
+  if (n > order_room)
+    throw DataError(str("has ", n, " elements, but order has room for ", order_room));
+  std::vector<int64_t> result =
+      order_->to_int64(offsets_ ? first_row(set) : set * order_room, order_room);
   const std::vector<int64_t> padding(result.begin() + n, result.end());
   result.resize(static_cast<size_t>(n));
   std::vector<bool> seen(static_cast<size_t>(n));
@@ -143,7 +153,8 @@ std::vector<int64_t> PointerFile::order(int64_t set) const {
   }
   for (const int64_t beyond : padding) {
     if (beyond != -1) {
-      throw DataError(str("has ", n, " elements, but its order continues after them with ", beyond, "; expected -1"));
+      throw DataError(str("has ", n, " elements, but its order continues after them with ", beyond,
+                          "; expected -1"));
     }
   }
   return result;

@@ -1,14 +1,17 @@
 #pragma once
 
-// An .npz file of sets with a known order, for the task `pointer`. Its arrays have one of two forms:
-//   padded    features [N, L, 7 or 8], order [N, L] (padded with -1), and optionally lengths [N]. By default a set ends
-//             where its `order` has the first -1; without `order`, all sets have L elements.
-//   ragged    values [R, 7 or 8], offsets [N + 1], order [R]. Set i is rows offsets[i] to offsets[i + 1].
-// Both may have split [N]: 0 train, 1 val, 2 test. The 8th feature is is_visited; it is 0 if there are only 7.
-// order[i][k] is the element that is visited k-th.
+// An .npz file of sets with a known order, for the task `pointer`. Its arrays have one of
+// two forms:
+//   padded    features [N, L, 7 or 8], order [N, L] (padded with -1), and optionally lengths [N].
+//             By default a set ends where its `order` has the first -1; without `order`, all sets
+//             have L elements.
+//   ragged    values [R, 7 or 8], offsets [N + 1], order [R]. Set i is rows offsets[i] to offsets[i
+//             + 1].
+// Both may have split [N]: 0 train, 1 val, 2 test. The 8th feature is is_visited; it is 0 if there
+// are only 7. order[i][k] is the element that is visited k-th.
 //
-// Errors: DataError. The constructor throws for problems of the whole file, and the methods for those of one set.
-// Thread-safety: all const methods may be called from any thread.
+// Errors: DataError. The constructor throws for problems of the whole file, and the methods for
+// those of one set. Thread-safety: all const methods may be called from any thread.
 
 #include <cstdint>
 #include <filesystem>
@@ -27,16 +30,19 @@ inline constexpr int64_t kPointerFeatures = 8;
 
 class PointerFile {
  public:
-  // Without `with_order`, `order` may be missing, and is used only if the lengths are not known otherwise.
+  // Without `with_order`, `order` may be missing, and is used only if the lengths are not
+  // known otherwise.
   PointerFile(const std::filesystem::path& file, bool with_order);
 
   int64_t sets() const { return sets_; }
   // Throws if the set is empty or longer than the array, or if a feature is NaN or infinite.
-  std::vector<float> features(int64_t set) const;                  // n × kPointerFeatures
-  std::vector<int64_t> order(int64_t set) const;                   // throws if it is not a permutation of 0 to n - 1
-  int64_t length(int64_t set) const;                               // 0 if the file's value is impossible
-  std::vector<Split> take_splits() { return std::move(splits_); }  // empty if the file has no splits
-  uint64_t checksum() const;                                       // of all arrays used, without the splits
+  std::vector<float> features(int64_t set) const;  // n × kPointerFeatures
+  std::vector<int64_t> order(int64_t set) const;  // throws if it is not a permutation of 0 to n - 1
+  int64_t length(int64_t set) const;              // 0 if the file's value is impossible
+  std::vector<Split> take_splits() {
+    return std::move(splits_);
+  }                           // empty if the file has no splits
+  uint64_t checksum() const;  // of all arrays used, without the splits
 
  private:
   void read_padded(const std::filesystem::path&);

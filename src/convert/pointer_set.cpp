@@ -47,6 +47,8 @@ class PointerSets : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_pointer_sets(const fs::path& file) { return std::make_unique<PointerSets>(file); }
+std::unique_ptr<RawSet> open_pointer_sets(const fs::path& file) {
+  return std::make_unique<PointerSets>(file);
+}
 
 }  // namespace dtrain::convert

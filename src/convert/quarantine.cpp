@@ -30,16 +30,21 @@ void write_list_of_damaged(const fs::path& file, const fs::path& out, const RawS
   };
   FileDescriptor list;
   check("create", list.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
-  std::string text = str("{\n  \"file\": ", json_of(out.filename().string()), ",\n  \"quarantined\": [");
+  std::string text =
+      str("{\n  \"file\": ", json_of(out.filename().string()), ",\n  \"quarantined\": [");
   const auto flush = [&] {
     check("write", list.write_all(std::as_bytes(std::span(text))));
     text.clear();
   };
   const char* separator = "";
   spool.for_each([&](int64_t sample, const Outcome& outcome) {
-    if (outcome.kind != Outcome::Kind::kDamaged || splits[static_cast<size_t>(sample)] == Split::kNone) return;
-    text += str(separator, "\n    {\n      \"name\": ", json_of(set.samples().name(static_cast<size_t>(sample))),
-                ",\n      \"reason\": ", json_of(spool.reason(outcome)), "\n    }");
+    if (outcome.kind != Outcome::Kind::kDamaged ||
+        splits[static_cast<size_t>(sample)] == Split::kNone)
+      return;
+    text +=
+        str(separator,
+            "\n    {\n      \"name\": ", json_of(set.samples().name(static_cast<size_t>(sample))),
+            ",\n      \"reason\": ", json_of(spool.reason(outcome)), "\n    }");
     separator = ",";
     if (text.size() >= kPiece) flush();
   });
@@ -52,8 +57,8 @@ void write_list_of_damaged(const fs::path& file, const fs::path& out, const RawS
 
 }  // namespace
 
-void write_quarantine(const fs::path& out, const RawSet& set, const std::vector<Split>& splits, const Spool& spool,
-                      ConvertSummary& summary) {
+void write_quarantine(const fs::path& out, const RawSet& set, const std::vector<Split>& splits,
+                      const Spool& spool, ConvertSummary& summary) {
   const fs::path file = quarantine_file(out);
   if (summary.damaged == 0) {
     std::error_code ignored;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A raw data set, as published or kept by its users: the list of its samples, and how to read one. Listing is cheap: it
-// uses only names and headers. Reading decodes one sample.
+// A raw data set, as published or kept by its users: the list of its samples, and how to read one.
+// Listing is cheap: it uses only names and headers. Reading decodes one sample.
 //
 // Errors: DataError. Thread-safety: all const methods may be called from any thread.
 
@@ -41,48 +41,61 @@ class RawSet {
   // The groups of the test split if the data set's protocol defines them, otherwise empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // whether the set is used for testing only
-  // One line for evaluation reports: which samples are tested, and what is never in two splits. Empty if there is
-  // nothing to report. `tested`: the stored samples of the test split.
+  // One line for evaluation reports: which samples are tested, and what is never in two splits.
+  // Empty if there is nothing to report. `tested`: the stored samples of the test split.
   virtual std::string protocol(const std::vector<uint32_t>& /*tested*/) const { return ""; }
-  // Default share of the validation split. 0 if the trainer should take it from the training split instead.
+  // Default share of the validation split. 0 if the trainer should take it from the training
+  // split instead.
   virtual double usual_val_share() const { return 0.1; }
-  // Size of all samples as stored, including those left out later. By default 0 (unknown) if their size varies.
+  // Size of all samples as stored, including those left out later. By default 0 (unknown) if their
+  // size varies.
   virtual int64_t expected_bytes() const {
     const data::Schema one = schema();
     const bool varies = one.input.variable() || one.target.variable();
-    return varies ? 0 : static_cast<int64_t>(samples().size()) * (one.input.row_bytes() + one.target.row_bytes());
+    return varies ? 0
+                  : static_cast<int64_t>(samples().size()) *
+                        (one.input.row_bytes() + one.target.row_bytes());
   }
-  virtual std::string content_key() const { return ""; }  // a key of the content, besides names and settings
+  virtual std::string content_key() const {
+    return "";
+  }  // a key of the content, besides names and settings
 };
 
 // How folders whose names are classes are read (class_folders.h).
 struct FolderOptions {
-  std::optional<bool> splits{};        // whether folders named for splits are splits; nullopt: if that is clear
+  std::optional<bool>
+      splits{};  // whether folders named for splits are splits; nullopt: if that is clear
   std::vector<std::string> classes{};  // all classes, by label; empty: those of the folders, sorted
 };
 
-std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size, const FolderOptions& = {});
+std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size,
+                                    const FolderOptions& = {});
 // Reads all headers and reports this as the stage "listing".
-std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads, const FolderOptions& = {},
+std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads,
+                                       const FolderOptions& = {},
                                        const ReportProgress& report = {});
 std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
-// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp). `classes`: all classes, by
-// label; empty: those of the file.
+// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp). `classes`:
+// all classes, by label; empty: those of the file.
 std::unique_ptr<RawSet> open_arrays(const std::filesystem::path& file, const std::string& task,
                                     const std::vector<std::string>& classes = {});
 
-// 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg next to NAME_K.mat,
-// where K is the rendered view.
+// 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg
+// next to NAME_K.mat, where K is the rendered view.
 std::unique_ptr<RawSet> open_300wlp(const std::filesystem::path& folder, int size);
 // AFLW2000-3D: one folder with NAME.jpg next to NAME.mat.
 std::unique_ptr<RawSet> open_aflw2000(const std::filesystem::path& folder, int size);
-// BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test` lists sequences,
-// such as "03"; empty: kBiwiTestSequences. All sequences of the persons in them go to the test split.
-std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, int size, const std::vector<std::string>& test);
+// BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test`
+// lists sequences, such as "03"; empty: kBiwiTestSequences. All sequences of the persons in them go
+// to the test split.
+std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, int size,
+                                  const std::vector<std::string>& test);
 
-// 8 of the 24 sequences, as in the usual 16:8 protocol, but chosen so that no person is in both splits (four people
-// were recorded twice) and both sexes are tested. They show seven persons.
-inline const std::vector<std::string> kBiwiTestSequences{"03", "06", "09", "12", "15", "17", "20", "24"};
-std::string biwi_person(const std::string& sequence);  // "F03" for "03" and "15"; an unknown name is returned unchanged
+// 8 of the 24 sequences, as in the usual 16:8 protocol, but chosen so that no person is in both
+// splits (four people were recorded twice) and both sexes are tested. They show seven persons.
+inline const std::vector<std::string> kBiwiTestSequences{"03", "06", "09", "12",
+                                                         "15", "17", "20", "24"};
+std::string biwi_person(
+    const std::string& sequence);  // "F03" for "03" and "15"; an unknown name is returned unchanged
 
 }  // namespace dtrain::convert

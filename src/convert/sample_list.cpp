@@ -19,7 +19,8 @@ uint64_t hash_of(std::string_view text) { return xxh64(std::as_bytes(std::span(t
 
 void check_count(size_t count) {
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
-  if (count >= kMost) throw DataError(str(count, " samples are more than one file can hold, ", kMost - 1));
+  if (count >= kMost)
+    throw DataError(str(count, " samples are more than one file can hold, ", kMost - 1));
 }
 
 }  // namespace
@@ -27,8 +28,9 @@ void check_count(size_t count) {
 std::string_view Texts::operator[](size_t i) const {
   const size_t first = i - i % kStride;
   const Place start = starts_[i / kStride];
-  const size_t begin = std::accumulate(lengths_.begin() + static_cast<std::ptrdiff_t>(first),
-                                       lengths_.begin() + static_cast<std::ptrdiff_t>(i), size_t{start.begin});
+  const size_t begin =
+      std::accumulate(lengths_.begin() + static_cast<std::ptrdiff_t>(first),
+                      lengths_.begin() + static_cast<std::ptrdiff_t>(i), size_t{start.begin});
   return std::string_view(pieces_[start.piece]).substr(begin, lengths_[i]);
 }
 
@@ -39,7 +41,8 @@ void Texts::push_back(std::string_view text) {
   }
   if (size() % kStride == 0) {
     if (pieces_.empty() || pieces_.back().size() >= kPieceBytes) pieces_.emplace_back();
-    starts_.push_back({static_cast<uint32_t>(pieces_.size() - 1), static_cast<uint32_t>(pieces_.back().size())});
+    starts_.push_back(
+        {static_cast<uint32_t>(pieces_.size() - 1), static_cast<uint32_t>(pieces_.back().size())});
   }
   pieces_.back() += text;
   lengths_.push_back(static_cast<uint16_t>(text.size()));
@@ -58,8 +61,8 @@ void SampleList::push_back(const RawSample& sample) {
   DTRAIN_CHECK(!are_elements_ && order_.empty());
   check_count(size_ + 1);
   const std::optional<Split> split = value_named<Split>(sample.split);
-  DTRAIN_CHECK(split && sample.label >= -1 && sample.label <= std::numeric_limits<int32_t>::max(), sample.split, ' ',
-               sample.label);
+  DTRAIN_CHECK(split && sample.label >= -1 && sample.label <= std::numeric_limits<int32_t>::max(),
+               sample.split, ' ', sample.label);
   if (own_groups_ && sample.group != sample.name) {
     for (size_t i = 0; i < size_; ++i) group_.push_back(number_of_group(name(i)));
     own_groups_ = false;
@@ -87,7 +90,8 @@ void SampleList::sort_by_name() {
   known_groups_ = {};  // nothing is added after this
   order_.resize(size_);
   std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
+  std::sort(order_.begin(), order_.end(),
+            [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
   const auto sort = [&]<typename Value>(std::vector<Value>& values) {
     if (values.empty()) return;
     const std::vector<Value> old = values;
@@ -124,18 +128,23 @@ std::string SampleList::name(size_t i) const {
 
 std::string SampleList::group_name(uint32_t group) const {
   if (own_groups_) return name(group);
-  return group_numbers_.empty() ? std::string(group_names_[group]) : "group " + std::to_string(group_numbers_[group]);
+  return group_numbers_.empty() ? std::string(group_names_[group])
+                                : "group " + std::to_string(group_numbers_[group]);
 }
 
 RawSample SampleList::operator[](size_t i) const {
-  return {.name = name(i), .group = group_name(group(i)), .label = label(i), .split = std::string(name_of(split(i)))};
+  return {.name = name(i),
+          .group = group_name(group(i)),
+          .label = label(i),
+          .split = std::string(name_of(split(i)))};
 }
 
 std::optional<uint32_t> SampleList::element_named(std::string_view name) const {
   DTRAIN_CHECK(are_elements_);
   if (name.size() <= file_.size() || !name.starts_with(file_)) return std::nullopt;
   uint32_t element = 0;
-  static_cast<void>(std::from_chars(name.data() + file_.size() + 1, name.data() + name.size(), element));
+  static_cast<void>(
+      std::from_chars(name.data() + file_.size() + 1, name.data() + name.size(), element));
   if (element < size_ && this->name(element) == name) return element;
   return std::nullopt;
 }

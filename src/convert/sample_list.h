@@ -1,11 +1,11 @@
 #pragma once
 
-// The samples of a raw set: their names, groups, classes and splits. A set may have 50 million of them, so they are
-// kept in arrays: at most 16 bytes for each, and the bytes of names of files. A group with a number takes 8, one with a
-// name 2.5 and the bytes of its name.
+// The samples of a raw set: their names, groups, classes and splits. A set may have 50 million of
+// them, so they are kept in arrays: at most 16 bytes for each, and the bytes of names of files. A
+// group with a number takes 8, one with a name 2.5 and the bytes of its name.
 //
-// Errors: DataError (2^32 samples or more, a name of 64 KiB or more). Thread-safety: all const methods may be called
-// from any thread.
+// Errors: DataError (2^32 samples or more, a name of 64 KiB or more). Thread-safety: all const
+// methods may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +69,8 @@ class SampleList {
   Split split(size_t i) const { return splits_.empty() ? Split::kNone : splits_[i]; }
   bool has_labels() const { return !labels_.empty(); }
   bool has_splits() const { return !splits_.empty(); }
-  // Groups have numbers from 0. Without groups of several samples, each has the number of its sample.
+  // Groups have numbers from 0. Without groups of several samples, each has the number of
+  // its sample.
   size_t groups() const { return own_groups_ ? size_ : group_count_; }
   uint32_t group(size_t i) const { return own_groups_ ? static_cast<uint32_t>(i) : group_[i]; }
   std::string group_name(uint32_t group) const;

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 class SequenceSet : public ClassFolderSet {
  public:
-  SequenceSet(const fs::path& folder, int threads, const FolderOptions& options, const ReportProgress& report)
+  SequenceSet(const fs::path& folder, int threads, const FolderOptions& options,
+              const ReportProgress& report)
       : ClassFolderSet(folder, {".npy sequences", formats::kSequenceExtensions}, options) {
     read_headers(threads, report);
   }
@@ -52,7 +53,8 @@ class SequenceSet : public ClassFolderSet {
     }
     const data::Schema one = schema();
     for (const SequenceShape& shape : shapes) {
-      if (shape.features == features_) bytes_ += shape.rows * one.input.row_bytes() + one.target.row_bytes();
+      if (shape.features == features_)
+        bytes_ += shape.rows * one.input.row_bytes() + one.target.row_bytes();
     }
   }
 
@@ -61,8 +63,8 @@ class SequenceSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads, const FolderOptions& options,
-                                       const ReportProgress& report) {
+std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads,
+                                       const FolderOptions& options, const ReportProgress& report) {
   return std::make_unique<SequenceSet>(folder, threads, options, report);
 }
 

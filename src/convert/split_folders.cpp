@@ -14,23 +14,25 @@
 namespace dtrain::convert {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWords{{{"train", "train"},
-                                                                               {"training", "train"},
-                                                                               {"val", "val"},
-                                                                               {"valid", "val"},
-                                                                               {"validation", "val"},
-                                                                               {"dev", "val"},
-                                                                               {"eval", "val"},
-                                                                               {"test", "test"},
-                                                                               {"testing", "test"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWords{
+    {{"train", "train"},
+     {"training", "train"},
+     {"val", "val"},
+     {"valid", "val"},
+     {"validation", "val"},
+     {"dev", "val"},
+     {"eval", "val"},
+     {"test", "test"},
+     {"testing", "test"}}};
 // What a split holds, beside its word in a name: train_images, testset, data-val.
-constexpr std::array<std::string_view, 16> kContents{"image",  "images",   "img",       "imgs",  "picture", "pictures",
-                                                     "photos", "sequence", "sequences", "files", "samples", "dataset",
-                                                     "data",   "set",      "split",     "folder"};
+constexpr std::array<std::string_view, 16> kContents{
+    "image",     "images", "img",     "imgs",    "picture", "pictures", "photos", "sequence",
+    "sequences", "files",  "samples", "dataset", "data",    "set",      "split",  "folder"};
 constexpr size_t kNamesShown = 6;
 
 std::string_view split_of_word(std::string_view word) {
-  const auto* found = std::find_if(kWords.begin(), kWords.end(), [&](const auto& row) { return row.first == word; });
+  const auto* found = std::find_if(kWords.begin(), kWords.end(),
+                                   [&](const auto& row) { return row.first == word; });
   return found == kWords.end() ? "" : found->second;
 }
 
@@ -50,7 +52,8 @@ std::vector<std::string> words_of(const std::string& name) {
   }
   std::vector<std::string> all;
   for (const std::string& word : words(letters)) {
-    if (const std::string_view plain = without_number(word); !plain.empty()) all.emplace_back(plain);
+    if (const std::string_view plain = without_number(word); !plain.empty())
+      all.emplace_back(plain);
   }
   return all;
 }
@@ -67,12 +70,13 @@ std::vector<std::string> names_of(const std::vector<TopFolder>& folders) {
   return names;
 }
 
-// Folders that may be splits, and all others. A name like seg_train counts only among folders that together are named
-// for two splits or more.
+// Folders that may be splits, and all others. A name like seg_train counts only among folders that
+// together are named for two splits or more.
 struct Parted {
   std::vector<std::pair<TopFolder, std::string>> named;  // with the split
   std::vector<TopFolder> others;
-  bool certain = true;  // whether all of `named` are named for a split and nothing else, as test1 may not be
+  bool certain =
+      true;  // whether all of `named` are named for a split and nothing else, as test1 may not be
 };
 
 Parted part(const std::vector<TopFolder>& folders) {
@@ -94,8 +98,11 @@ Parted part(const std::vector<TopFolder>& folders) {
       parted.named.emplace_back(folder, split);
   }
   const auto has_folders = [](const auto& one) { return one.first.has_folders; };
-  const auto is_numbered = [](const auto& one) { return std::ranges::any_of(one.first.name, is_digit); };
-  if (std::ranges::none_of(parted.named, has_folders) && std::ranges::any_of(parted.named, is_numbered)) {
+  const auto is_numbered = [](const auto& one) {
+    return std::ranges::any_of(one.first.name, is_digit);
+  };
+  if (std::ranges::none_of(parted.named, has_folders) &&
+      std::ranges::any_of(parted.named, is_numbered)) {
     parted.certain = false;
   }
   return parted;
@@ -104,8 +111,8 @@ Parted part(const std::vector<TopFolder>& folders) {
 // The roles if folders that are named for splits are splits.
 FolderRoles as_splits(const Parted& parted) {
   FolderRoles roles;
-  const bool divided =
-      std::any_of(parted.named.begin(), parted.named.end(), [](const auto& one) { return one.first.has_folders; });
+  const bool divided = std::any_of(parted.named.begin(), parted.named.end(),
+                                   [](const auto& one) { return one.first.has_folders; });
   for (const auto& [folder, split] : parted.named) {
     const bool unlabeled = folder.has_samples && !folder.has_folders;
     if (divided && unlabeled && split == "test")
@@ -125,9 +132,11 @@ FolderRoles as_splits(const Parted& parted) {
 
 std::string text_of(const FolderRoles& roles) {
   std::vector<std::string> parts;
-  for (const auto& [folder, split] : roles.splits) parts.push_back(str(folder, " is the split ", split));
+  for (const auto& [folder, split] : roles.splits)
+    parts.push_back(str(folder, " is the split ", split));
   if (roles.splits.empty()) parts.push_back("the classes are " + names_in(roles.classes));
-  if (!roles.unlabeled.empty()) parts.push_back(str("left out, without labels: ", names_in(roles.unlabeled)));
+  if (!roles.unlabeled.empty())
+    parts.push_back(str("left out, without labels: ", names_in(roles.unlabeled)));
   if (!roles.left_out.empty()) parts.push_back("left out: " + names_in(roles.left_out));
   return join(parts, "; ");
 }
@@ -155,22 +164,27 @@ std::string split_within(const std::string& folder) {
 
 FolderRoles roles_of_folders(const std::string& where, const std::vector<TopFolder>& folders,
                              std::optional<bool> splits) {
-  const FolderRoles as_classes{.splits = {}, .classes = names_of(folders), .unlabeled = {}, .left_out = {}};
+  const FolderRoles as_classes{
+      .splits = {}, .classes = names_of(folders), .unlabeled = {}, .left_out = {}};
   if (!splits.value_or(true)) return as_classes;
   const Parted parted = part(folders);
   if (parted.named.empty()) {
     if (!splits) return as_classes;
-    throw DataError(str("--splits-from-folders yes, but no folder in ", where,
-                        " is named for a split (train, val, test): ", names_in(as_classes.classes)));
+    throw DataError(
+        str("--splits-from-folders yes, but no folder in ", where,
+            " is named for a split (train, val, test): ", names_in(as_classes.classes)));
   }
   FolderRoles roles = as_splits(parted);
-  const bool one_reading = roles.splits.empty() ? roles.unlabeled.empty() : parted.certain && roles.left_out.empty();
+  const bool one_reading =
+      roles.splits.empty() ? roles.unlabeled.empty() : parted.certain && roles.left_out.empty();
   if (splits || one_reading) return roles;
   std::vector<std::string> named;
   for (const auto& [folder, split] : parted.named) named.push_back(folder.name);
-  throw DataError(str(where, " contains ", parted.others.empty() ? "" : names_in(names_of(parted.others)) + " next to ",
-                      names_in(named), ". Are these classes or splits?\n  --splits-from-folders yes: ", text_of(roles),
-                      "\n  --splits-from-folders no: ", text_of(as_classes)));
+  throw DataError(str(
+      where, " contains ",
+      parted.others.empty() ? "" : names_in(names_of(parted.others)) + " next to ", names_in(named),
+      ". Are these classes or splits?\n  --splits-from-folders yes: ", text_of(roles),
+      "\n  --splits-from-folders no: ", text_of(as_classes)));
 }
 
 }  // namespace dtrain::convert

@@ -1,6 +1,7 @@
 #pragma once
 
-// Which folders of a data set are splits and which are classes, by their names and by what they hold.
+// Which folders of a data set are splits and which are classes, by their names and by what
+// they hold.
 // Pure functions.
 
 #include <optional>
@@ -9,8 +10,10 @@
 
 namespace dtrain::convert {
 
-// "train", "val" or "test" for a folder that is named for a split, otherwise "". In any case: train,
-// training; val, valid, validation, dev, eval; test, testing; and these with a word for what they hold
+// "train", "val" or "test" for a folder that is named for a split, otherwise "". In any
+// case: train,
+// training; val, valid, validation, dev, eval; test, testing; and these with a word for what
+// they hold
 // or with a number, such as train_images, test-set and val2017.
 std::string split_named(const std::string& folder);
 
@@ -21,8 +24,9 @@ std::string split_within(const std::string& folder);
 // A folder in the folder of a data set.
 struct TopFolder {
   std::string name;
-  std::string path = name;                        // below that folder, of what holds the classes
-  bool has_folders = false, has_samples = false;  // may be unset if the name has no word for a split
+  std::string path = name;  // below that folder, of what holds the classes
+  bool has_folders = false,
+       has_samples = false;  // may be unset if the name has no word for a split
 };
 
 // How the folders are read.
@@ -36,8 +40,10 @@ struct FolderRoles {
   std::vector<std::string> left_out;   // folders beside splits
 };
 
-// `splits`: whether folders named for splits are splits; nullopt: where only one reading makes sense.
+// `splits`: whether folders named for splits are splits; nullopt: where only one reading
+// makes sense.
 // Throws DataError with both readings otherwise. `where`: the folder of the set, for messages.
-FolderRoles roles_of_folders(const std::string& where, const std::vector<TopFolder>&, std::optional<bool> splits);
+FolderRoles roles_of_folders(const std::string& where, const std::vector<TopFolder>&,
+                             std::optional<bool> splits);
 
 }  // namespace dtrain::convert

@@ -25,11 +25,12 @@ namespace {
 void check(int code, std::string_view operation, const std::filesystem::path& path) {
   if (code == 0) return;
   if (code == EFBIG) {
-    throw OutputError(
-        str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
-            ": the finished samples are kept; raise the limit (ulimit -f) and run the same command again"));
+    throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
+                          ": the finished samples are kept; raise the limit (ulimit -f) and run "
+                          "the same command again"));
   }
-  fail_to_write(operation, path, code, "the finished samples are kept; free some space and run the same command again");
+  fail_to_write(operation, path, code,
+                "the finished samples are kept; free some space and run the same command again");
 }
 
 void empty(const FileDescriptor& file, const std::filesystem::path& path) {
@@ -48,10 +49,13 @@ struct Record {
 };
 static_assert(sizeof(Record) == 56 && std::is_trivially_copyable_v<Record>);
 
-int64_t place_of(int64_t sample) { return kHeaderBytes + sample * static_cast<int64_t>(sizeof(Record)); }
+int64_t place_of(int64_t sample) {
+  return kHeaderBytes + sample * static_cast<int64_t>(sizeof(Record));
+}
 
 uint64_t checksum(const Outcome& outcome, int64_t sample, uint64_t fingerprint) {
-  return xxh64(std::as_bytes(std::span(&outcome, 1)), keyed(fingerprint, static_cast<uint64_t>(sample)));
+  return xxh64(std::as_bytes(std::span(&outcome, 1)),
+               keyed(fingerprint, static_cast<uint64_t>(sample)));
 }
 
 bool matches(ByteSpan bytes, const Outcome& kept) {
@@ -75,7 +79,8 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
   try {
     fresh = size_of(journal_) == 0;
     bytes_ = open_own_file(folder_ / "samples", "open");
-    const std::string header = str("dtrain conversion 4, settings ", hex(fingerprint), ", ", samples, " samples");
+    const std::string header =
+        str("dtrain conversion 4, settings ", hex(fingerprint), ", ", samples, " samples");
     if (!resume(header, version_of)) start_again(header);
   } catch (...) {
     if (fresh) discard();
@@ -90,7 +95,8 @@ Spool::~Spool() {
 // Nothing but its own files, and the folder if it is empty then: others may have put theirs there.
 void Spool::discard() noexcept {
   std::error_code ignored;
-  for (const char* name : {"samples", "journal", "lock"}) std::filesystem::remove(folder_ / name, ignored);
+  for (const char* name : {"samples", "journal", "lock"})
+    std::filesystem::remove(folder_ / name, ignored);
   std::filesystem::remove(folder_, ignored);
 }
 
@@ -103,12 +109,15 @@ void Spool::start_again(const std::string& header) {
 bool Spool::resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of) {
   std::string text(static_cast<size_t>(std::min<int64_t>(size_of(journal_), kHeaderBytes)), '\0');
   if (text.empty()) return false;
-  if (journal_.read_all_at(std::as_writable_bytes(std::span(text)), 0) != 0) check(EIO, "read", folder_ / "journal");
-  if (!text.starts_with(header) || text.find_first_not_of('\0', header.size()) != std::string::npos) {
+  if (journal_.read_all_at(std::as_writable_bytes(std::span(text)), 0) != 0)
+    check(EIO, "read", folder_ / "journal");
+  if (!text.starts_with(header) ||
+      text.find_first_not_of('\0', header.size()) != std::string::npos) {
     log::info(str(folder_.string(), " is from another folder or other settings: starting again"));
     return false;
   }
-  // After a system crash, the journal may list samples whose bytes are missing. A damaged file may have been fixed.
+  // After a system crash, the journal may list samples whose bytes are missing. A damaged file may
+  // have been fixed.
   std::vector<std::byte> bytes;
   for_each([&](int64_t sample, const Outcome& outcome) {
     if (outcome.kind == Outcome::Kind::kOpen) return;
@@ -117,7 +126,8 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
       bytes.resize(static_cast<size_t>(bytes_of(outcome)));
       good = bytes_.read_all_at(bytes, outcome.offset) == 0 && matches(bytes, outcome);
     }
-    if (!good || outcome.kind == Outcome::Kind::kDamaged) return write_records(sample, std::vector<Outcome>(1));
+    if (!good || outcome.kind == Outcome::Kind::kDamaged)
+      return write_records(sample, std::vector<Outcome>(1));
     ++resumed_;
     end_ = std::max<int64_t>(end_, outcome.offset + bytes_of(outcome));
   });
@@ -129,7 +139,8 @@ std::vector<Outcome> Spool::outcomes(int64_t first, int64_t count) const {
   std::vector<Record> records(static_cast<size_t>(count));
   const int64_t there = size_of(journal_) - place_of(first);
   const auto bytes = std::as_writable_bytes(std::span(records));
-  const auto readable = static_cast<size_t>(std::clamp<int64_t>(there, 0, static_cast<int64_t>(bytes.size())));
+  const auto readable =
+      static_cast<size_t>(std::clamp<int64_t>(there, 0, static_cast<int64_t>(bytes.size())));
   if (const int code = journal_.read_all_at(bytes.first(readable), place_of(first))) {
     check(code > 0 ? code : EIO, "read", folder_ / "journal");
   }
@@ -144,29 +155,35 @@ std::vector<Outcome> Spool::outcomes(int64_t first, int64_t count) const {
 
 void Spool::for_each(const std::function<void(int64_t, const Outcome&)>& visit) const {
   for (int64_t sample = 0; sample < samples_;) {
-    for (const Outcome& outcome : outcomes(sample, std::min(kPiece, samples_ - sample))) visit(sample++, outcome);
+    for (const Outcome& outcome : outcomes(sample, std::min(kPiece, samples_ - sample)))
+      visit(sample++, outcome);
   }
 }
 
 void Spool::write_records(int64_t first, std::span<const Outcome> outcomes) const {
   std::vector<Record> records;
   int64_t sample = first;
-  for (const Outcome& outcome : outcomes) records.push_back({outcome, checksum(outcome, sample++, fingerprint_)});
-  check(journal_.write_all_at(std::as_bytes(std::span(records)), place_of(first)), "write", folder_ / "journal");
+  for (const Outcome& outcome : outcomes)
+    records.push_back({outcome, checksum(outcome, sample++, fingerprint_)});
+  check(journal_.write_all_at(std::as_bytes(std::span(records)), place_of(first)), "write",
+        folder_ / "journal");
 }
 
 void Spool::keep(int64_t first, std::span<const Finished> samples) {
   std::vector<Outcome> outcomes;
   std::vector<std::byte> bytes;
   size_t size = 0;
-  for (const Finished& sample : samples) size += sample.input.size() + sample.target.size() + sample.reason.size();
+  for (const Finished& sample : samples)
+    size += sample.input.size() + sample.target.size() + sample.reason.size();
   bytes.reserve(size);
   const auto add = [&](ByteSpan part) {
     bytes.insert(bytes.end(), part.begin(), part.end());
     return static_cast<int64_t>(part.size());
   };
   for (const Finished& sample : samples) {
-    Outcome outcome{.kind = sample.kind, .offset = static_cast<int64_t>(bytes.size()), .version = sample.version};
+    Outcome outcome{.kind = sample.kind,
+                    .offset = static_cast<int64_t>(bytes.size()),
+                    .version = sample.version};
     if (sample.kind == Outcome::Kind::kKept) {
       outcome.checksum = data::sample_checksum(sample.input, sample.target);
       outcome.input_bytes = add(sample.input);
@@ -187,7 +204,8 @@ void Spool::keep(int64_t first, std::span<const Finished> samples) {
 
 std::vector<std::byte> Spool::read(std::span<const Outcome> kept) const {
   const int64_t begin = kept.front().offset;
-  std::vector<std::byte> bytes(static_cast<size_t>(kept.back().offset + bytes_of(kept.back()) - begin));
+  std::vector<std::byte> bytes(
+      static_cast<size_t>(kept.back().offset + bytes_of(kept.back()) - begin));
   bool good = bytes_.read_all_at(bytes, begin) == 0;
   for (const Outcome& outcome : kept) {
     good = good && matches(std::span(bytes).subspan(static_cast<size_t>(outcome.offset - begin),

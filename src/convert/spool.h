@@ -1,17 +1,19 @@
 #pragma once
 
-// The finished samples of a conversion on disk, so that an interrupted conversion can be resumed, and so that memory
-// does not grow with them. The spool is a folder with two files: `samples` has the input and target of each sample, in
-// the order in which they were finished; `journal` has a header and then one record per sample, at a place that follows
-// from its number, with the place of its bytes. A record is written after the bytes. Records that were not written, or
-// not completely, count as open: each has its own checksum.
+// The finished samples of a conversion on disk, so that an interrupted conversion can be resumed,
+// and so that memory does not grow with them. The spool is a folder with two files: `samples` has
+// the input and target of each sample, in the order in which they were finished; `journal` has a
+// header and then one record per sample, at a place that follows from its number, with the place of
+// its bytes. A record is written after the bytes. Records that were not written, or not completely,
+// count as open: each has its own checksum.
 //
-// The spool starts again empty if the settings or the list of samples differ. Samples are converted again if their
-// bytes do not match their record, if they were damaged, or if their source has changed. The destructor keeps the
-// folder only if it has samples that need not be converted again.
+// The spool starts again empty if the settings or the list of samples differ. Samples are converted
+// again if their bytes do not match their record, if they were damaged, or if their source has
+// changed. The destructor keeps the folder only if it has samples that need not be converted again.
 //
-// Errors: OutputError (full disk, not writable, used by another conversion, a link among its files). Thread-safety: all
-// methods except remove() may be called from any thread, for different samples.
+// Errors: OutputError (full disk, not writable, used by another conversion, a link among its
+// files). Thread-safety: all methods except remove() may be called from any thread, for
+// different samples.
 
 #include <atomic>
 #include <cstddef>
@@ -47,8 +49,8 @@ struct Finished {
 
 class Spool {
  public:
-  // `fingerprint` identifies the settings and the list of samples. `version_of(sample)` changes whenever the sample's
-  // source changes (empty: sources never change).
+  // `fingerprint` identifies the settings and the list of samples. `version_of(sample)` changes
+  // whenever the sample's source changes (empty: sources never change).
   Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples,
         const std::function<int64_t(int64_t)>& version_of = {});
   ~Spool();
@@ -61,9 +63,11 @@ class Spool {
   // Calls `visit` with each sample and its outcome, in order.
   void for_each(const std::function<void(int64_t, const Outcome&)>& visit) const;
 
-  void keep(int64_t first, std::span<const Finished> samples);  // records samples that follow each other
+  void keep(int64_t first,
+            std::span<const Finished> samples);  // records samples that follow each other
 
-  // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then target, of each.
+  // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then
+  // target, of each.
   std::vector<std::byte> read(std::span<const Outcome>) const;
   std::string reason(const Outcome&) const;  // of a damaged sample
   void remove();                             // removes the folder; call nothing after it

@@ -35,7 +35,8 @@ data::Schema pointer_schema() {
 
 formats::Image stored_photo(std::span<const std::byte> bytes, int side) {
   constexpr uint8_t kWhite = 255;
-  const formats::Image image = formats::upright(formats::decode_image(bytes, kWhite), formats::exif_orientation(bytes));
+  const formats::Image image =
+      formats::upright(formats::decode_image(bytes, kWhite), formats::exif_orientation(bytes));
   // Scaling the middle square gives the middle square of the scaled image.
   const double square = std::min(image.width, image.height);
   const double left = (image.width - square) / 2, top = (image.height - square) / 2;
@@ -46,18 +47,22 @@ formats::Image stored_photo(std::span<const std::byte> bytes, int side) {
 SequenceShape sequence_shape(const formats::NpyHeader& header) {
   const std::vector<int64_t>& shape = header.shape;
   if (shape.size() != 1 && shape.size() != 2) {
-    throw DataError(str("an array of shape ", header.shape_text(), "; a sequence is [T, F] or [T]"));
+    throw DataError(
+        str("an array of shape ", header.shape_text(), "; a sequence is [T, F] or [T]"));
   }
   const SequenceShape result{.rows = shape[0], .features = shape.size() == 2 ? shape[1] : 1};
-  if (result.rows == 0) throw DataError(str("a sequence of length 0 (shape ", header.shape_text(), ")"));
-  if (result.features == 0) throw DataError(str("a sequence without features (shape ", header.shape_text(), ")"));
+  if (result.rows == 0)
+    throw DataError(str("a sequence of length 0 (shape ", header.shape_text(), ")"));
+  if (result.features == 0)
+    throw DataError(str("a sequence without features (shape ", header.shape_text(), ")"));
   return result;
 }
 
 std::vector<float> sequence_rows(const formats::NpyArray& array, int64_t features) {
   const SequenceShape shape = sequence_shape(array.header);
   if (shape.features != features) {
-    throw DataError(str("has ", shape.features, " features per row, the other sequences have ", features));
+    throw DataError(
+        str("has ", shape.features, " features per row, the other sequences have ", features));
   }
   std::vector<float> values = array.to_float32();
   check_finite(values, features);
@@ -68,8 +73,8 @@ void check_finite(std::span<const float> values, int64_t features) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     const auto at = static_cast<int64_t>(i);
-    throw DataError(str(std::isnan(values[i]) ? "NaN" : "infinity (or a value beyond float32)", " in row ",
-                        at / features, ", feature ", at % features));
+    throw DataError(str(std::isnan(values[i]) ? "NaN" : "infinity (or a value beyond float32)",
+                        " in row ", at / features, ", feature ", at % features));
   }
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Turns raw images, sequences and sets into stored samples. `convert` writes these samples to a file, and `predict`
-// makes the same samples directly from raw files. Errors: DataError with the reason, without the sample's name.
-// Thread-safety: all functions may be called from any thread.
+// Turns raw images, sequences and sets into stored samples. `convert` writes these samples to a
+// file, and `predict` makes the same samples directly from raw files. Errors: DataError with the
+// reason, without the sample's name. Thread-safety: all functions may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,18 +19,21 @@ data::Schema image_schema(int size);             // uint8 [size, size, 3] -> int
 data::Schema sequence_schema(int64_t features);  // float32 [rows, features] -> int64 class
 data::Schema pointer_schema();                   // float32 [n, 8] -> int64 [n], the order
 
-// Decodes a JPEG, PNG or WebP to side × side pixels: applies the Exif orientation, puts white behind transparent
-// pixels, scales the shorter side to `side` (antialiased) and keeps the middle square.
+// Decodes a JPEG, PNG or WebP to side × side pixels: applies the Exif orientation, puts white
+// behind transparent pixels, scales the shorter side to `side` (antialiased) and keeps the
+// middle square.
 formats::Image stored_photo(std::span<const std::byte> bytes, int side);
 
-// An .npy file as one sequence: [T, F], or [T] which counts as [T, 1], of any number type that npy.h reads.
+// An .npy file as one sequence: [T, F], or [T] which counts as [T, 1], of any number type that
+// npy.h reads.
 struct SequenceShape {
   int64_t rows = 0, features = 0;
 };
-SequenceShape sequence_shape(const formats::NpyHeader&);  // throws for no rows, no features, other ranks
+SequenceShape sequence_shape(
+    const formats::NpyHeader&);  // throws for no rows, no features, other ranks
 
-// The values, rows × features. Also throws for another number of features and for NaN or infinity, and names its place.
-// A float64 beyond float32's range counts as infinite.
+// The values, rows × features. Also throws for another number of features and for NaN or infinity,
+// and names its place. A float64 beyond float32's range counts as infinite.
 std::vector<float> sequence_rows(const formats::NpyArray&, int64_t features);
 
 // Throws for NaN and infinity, and names the place in rows of `features` values.

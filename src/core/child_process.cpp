@@ -35,13 +35,14 @@ Pipe make_pipe() {
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
-  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));  // exec does not write there
+  for (const std::string& text : texts)
+    all.push_back(const_cast<char*>(text.c_str()));  // exec does not write there
   all.push_back(nullptr);
   return all;
 }
 
-// What posix_spawn() shall do in the child: the three standard files and nothing else, a group of its own, and signals
-// as a program expects them.
+// What posix_spawn() shall do in the child: the three standard files and nothing else, a group of
+// its own, and signals as a program expects them.
 class Attributes {
  public:
   Attributes(int in, int out, int error) {
@@ -57,7 +58,8 @@ class Attributes {
     posix_spawnattr_setsigdefault(&attributes_, &all);
     posix_spawnattr_setsigmask(&attributes_, &none);
     posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   }
   ~Attributes() {
     posix_spawnattr_destroy(&attributes_);
@@ -66,10 +68,11 @@ class Attributes {
   Attributes(const Attributes&) = delete;
   Attributes& operator=(const Attributes&) = delete;
 
-  pid_t spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  pid_t spawn(const std::vector<std::string>& command,
+              const std::vector<std::string>& environment) {
     pid_t child = -1;
-    const int code = posix_spawnp(&child, command[0].c_str(), &files_, &attributes_, pointers(command).data(),
-                                  pointers(environment).data());
+    const int code = posix_spawnp(&child, command[0].c_str(), &files_, &attributes_,
+                                  pointers(command).data(), pointers(environment).data());
     if (code != 0) throw Error(str("cannot start ", command[0], ": ", std::strerror(code)));
     return child;
   }
@@ -90,16 +93,18 @@ bool take_from(const FileDescriptor& pipe, bool is_error, const ChildProcess::Ta
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                           std::string_view input) {
-  if (input.size() > kMostInput) throw Error(str("the input of ", command[0], " has ", input.size(), " bytes"));
+ChildProcess::ChildProcess(const std::vector<std::string>& command,
+                           const std::vector<std::string>& environment, std::string_view input) {
+  if (input.size() > kMostInput)
+    throw Error(str("the input of ", command[0], " has ", input.size(), " bytes"));
   Pipe in = make_pipe(), out = make_pipe(), error = make_pipe();
   // It fits into the pipe, so that this does not wait for a reader.
   if (const int code = in.write.write_all(std::as_bytes(std::span(input)))) {
     throw Error(str("cannot write to a pipe: ", std::strerror(code)));
   }
   in.write.close();
-  process_ = Attributes(in.read.get(), out.write.get(), error.write.get()).spawn(command, environment);
+  process_ =
+      Attributes(in.read.get(), out.write.get(), error.write.get()).spawn(command, environment);
   out_ = std::move(out.read);
   error_ = std::move(error.read);
 }
@@ -130,7 +135,8 @@ void ChildProcess::kill(const Take& take) {
   drain(take);
 }
 
-// Where SIGCHLD is ignored, as a parent may have set it, the kernel keeps no status: the child is gone, and failed.
+// Where SIGCHLD is ignored, as a parent may have set it, the kernel keeps no status: the child is
+// gone, and failed.
 bool ChildProcess::has_ended(int options) {
   pid_t ended = -1;
   do {
@@ -154,7 +160,8 @@ bool ChildProcess::read_ready(int milliseconds, const Take& take) {
   return true;
 }
 
-// What is still in the pipes; no longer than a moment, for a process outside of the group may hold them open.
+// What is still in the pipes; no longer than a moment, for a process outside of the group may hold
+// them open.
 void ChildProcess::drain(const Take& take) {
   for (int i = 0; i < 1000 && (out_.is_open() || error_.is_open()); ++i) {
     if (!read_ready(0, take)) return;

@@ -1,8 +1,9 @@
 #pragma once
 
-// The time, for code that waits, times out or repeats at an interval: it takes a Clock, so that a test can replace it
-// by one that it moves by hand (tests/support/fake_clock.h). Code that only measures a duration uses std::chrono
-// directly. Thread-safety: all methods may be called from any thread.
+// The time, for code that waits, times out or repeats at an interval: it takes a Clock, so that a
+// test can replace it by one that it moves by hand (tests/support/fake_clock.h). Code that only
+// measures a duration uses std::chrono directly. Thread-safety: all methods may be called from
+// any thread.
 
 #include <chrono>
 #include <thread>
@@ -15,8 +16,12 @@ class Clock {
   using Wall = std::chrono::system_clock;
 
   virtual ~Clock() = default;
-  virtual Steady::time_point now() const { return Steady::now(); }  // never goes back; for intervals and timeouts
-  virtual Wall::time_point wall() const { return Wall::now(); }     // the date and time, for people and files
+  virtual Steady::time_point now() const {
+    return Steady::now();
+  }  // never goes back; for intervals and timeouts
+  virtual Wall::time_point wall() const {
+    return Wall::now();
+  }  // the date and time, for people and files
   virtual void sleep_for(Steady::duration duration) const { std::this_thread::sleep_for(duration); }
 };
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// The failures that a user can see. The type determines the exit code of the process, which is the same on all ranks
-// (docs/design.md, section 6). A message says what went wrong, with which values, where (file:line:col or file#sample)
-// and what to do. It does not name the rank: the code that prints it does.
+// The failures that a user can see. The type determines the exit code of the process, which is the
+// same on all ranks (docs/design.md, section 6). A message says what went wrong, with which values,
+// where (file:line:col or file#sample) and what to do. It does not name the rank: the code that
+// prints it does.
 
 #include <stdexcept>
 #include <string>
@@ -11,7 +12,8 @@ namespace dtrain {
 
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, int exit_code = 70) : std::runtime_error(message), exit_code_(exit_code) {}
+  explicit Error(const std::string& message, int exit_code = 70)
+      : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -35,6 +37,7 @@ DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss is no longer a finite numbe
 
 #undef DTRAIN_ERROR_TYPE
 
-inline constexpr int kExitStoppedOnRequest = 75;  // by a signal, after saving or with nothing to save yet: run it again
+inline constexpr int kExitStoppedOnRequest =
+    75;  // by a signal, after saving or with nothing to save yet: run it again
 
 }  // namespace dtrain

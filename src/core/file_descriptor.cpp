@@ -44,14 +44,16 @@ void refuse_other_files(const std::filesystem::path& path, const struct stat& st
     what = "is not a regular file";
   }
   if (what.empty()) return;
-  throw OutputError(str(path.string(), " ", what, ", but dtrain writes only to a file of its own here: remove it"));
+  throw OutputError(str(path.string(), " ", what,
+                        ", but dtrain writes only to a file of its own here: remove it"));
 }
 
 }  // namespace
 
 FileDescriptor::~FileDescriptor() { close(); }
 
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)) {}
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
@@ -68,7 +70,9 @@ int FileDescriptor::open(const std::filesystem::path& path, int flags, unsigned 
 }
 
 int FileDescriptor::write_all(std::span<const std::byte> bytes) const noexcept {
-  return move_all(bytes, [&](std::span<const std::byte> rest) { return ::write(fd_, rest.data(), rest.size()); });
+  return move_all(bytes, [&](std::span<const std::byte> rest) {
+    return ::write(fd_, rest.data(), rest.size());
+  });
 }
 
 int FileDescriptor::write_all_at(std::span<const std::byte> bytes, int64_t offset) const noexcept {
@@ -79,7 +83,8 @@ int FileDescriptor::write_all_at(std::span<const std::byte> bytes, int64_t offse
 }
 
 int FileDescriptor::read_all(std::span<std::byte> bytes) const noexcept {
-  return move_all(bytes, [&](std::span<std::byte> rest) { return ::read(fd_, rest.data(), rest.size()); });
+  return move_all(bytes,
+                  [&](std::span<std::byte> rest) { return ::read(fd_, rest.data(), rest.size()); });
 }
 
 int FileDescriptor::read_all_at(std::span<std::byte> bytes, int64_t offset) const noexcept {
@@ -95,7 +100,8 @@ int FileDescriptor::sync() const noexcept {
 
 int FileDescriptor::close() noexcept {
   if (fd_ < 0) return 0;
-  // Not repeated after EINTR: Linux has closed the descriptor by then, and another thread may have been given it.
+  // Not repeated after EINTR: Linux has closed the descriptor by then, and another thread may have
+  // been given it.
   return ::close(std::exchange(fd_, -1)) != 0 && errno != EINTR ? errno : 0;
 }
 
@@ -119,8 +125,10 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
       if (!operation.starts_with("create")) break;  // what was there is gone
       // In /proc and its like nothing can be created, though the folder is there.
       std::error_code unknown;
-      const bool possible = operation != "create folder" && !std::filesystem::exists(path.parent_path(), unknown);
-      advice = possible ? "create its folder first" : "nothing can be created there: choose another folder";
+      const bool possible =
+          operation != "create folder" && !std::filesystem::exists(path.parent_path(), unknown);
+      advice = possible ? "create its folder first"
+                        : "nothing can be created there: choose another folder";
       break;
     }
     case EPIPE:
@@ -130,12 +138,12 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
       break;
   }
   if (!when_full.empty() && (code == ENOSPC || code == EDQUOT)) advice = when_full;
-  throw OutputError(
-      str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice.empty() ? "" : ": ", advice));
+  throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
+                        advice.empty() ? "" : ": ", advice));
 }
 
-FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, Names names,
-                             unsigned mode) {
+FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation,
+                             Names names, unsigned mode) {
   check_own_file(path, names);
   FileDescriptor file;
   // O_NONBLOCK and the second check: what is there may have been replaced just now.

@@ -23,10 +23,12 @@ namespace {
 
 constexpr std::string_view kBeginning = "process ";
 
-// Writes this process into the lock file. A failure is ignored: the text is only for the message of another process.
+// Writes this process into the lock file. A failure is ignored: the text is only for the message of
+// another process.
 void name_holder(const FileDescriptor& file) {
   const std::string text = str(kBeginning, ::getpid(), " on ", host_name());
-  if (::ftruncate(file.get(), 0) == 0) static_cast<void>(file.write_all_at(std::as_bytes(std::span(text)), 0));
+  if (::ftruncate(file.get(), 0) == 0)
+    static_cast<void>(file.write_all_at(std::as_bytes(std::span(text)), 0));
 }
 
 // Whether the file has the text of a lock.
@@ -58,8 +60,10 @@ int take(const FileDescriptor& file, int kind) {
 
 }  // namespace
 
-FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
-  // A backup may have made hard links of the whole folder. Another file than a lock keeps its content.
+FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
+                   const std::string& advice) {
+  // A backup may have made hard links of the whole folder. Another file than a lock keeps
+  // its content.
   const Names names = is_lock(path) ? Names::kMany : Names::kOne;
   file_ = open_own_file(path, "create", names, 0666);
   const int code = take(file_, LOCK_EX);
@@ -69,7 +73,8 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
   }
   if (code == EWOULDBLOCK) {
     const std::string by = holder(file_);
-    throw OutputError(str(in_use, by.empty() ? "" : str(" (", by, ")"), advice.empty() ? "" : ": ", advice));
+    throw OutputError(
+        str(in_use, by.empty() ? "" : str(" (", by, ")"), advice.empty() ? "" : ": ", advice));
   }
   // NFS without its lock service, or Lustre mounted without flock.
   log::warning(str("cannot lock ", path.string(), " (", std::strerror(code),
@@ -79,8 +84,10 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
 bool FileLock::is_at(const std::filesystem::path& path) const {
   struct stat held {
   }, there{};
-  if (::fstat(file_.get(), &held) != 0) return errno != ESTALE;  // what NFS says about a file that was removed
-  if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
+  if (::fstat(file_.get(), &held) != 0)
+    return errno != ESTALE;  // what NFS says about a file that was removed
+  if (::stat(path.c_str(), &there) != 0)
+    return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
   return held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 

@@ -24,10 +24,11 @@
 namespace dtrain {
 namespace {
 
-constexpr const char* kTemporary = ".tmp";              // and the number of the process, and this_host()
+constexpr const char* kTemporary = ".tmp";  // and the number of the process, and this_host()
 constexpr auto kOfAnotherHost = std::chrono::hours(1);  // whose processes cannot be seen here
 
-// What numbers of processes are of: a machine since it was started, and there a container with processes of its own.
+// What numbers of processes are of: a machine since it was started, and there a container with
+// processes of its own.
 std::string this_host() {
   std::string boot, text;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -40,10 +41,12 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece
+// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when
+// the piece
 // has reached the disk. `when_full`: as in fail_to_write().
-void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes, size_t piece_bytes,
-                  const std::function<void()>& moved, std::string_view when_full = {}) {
+void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                  size_t piece_bytes, const std::function<void()>& moved,
+                  std::string_view when_full = {}) {
   FileDescriptor file;
   const auto check = [&](const char* operation, int code) {
     if (code != 0) fail_to_write(operation, path, code, when_full);
@@ -69,7 +72,8 @@ class RealFileSystem : public FileSystem {
 
   void sync_folder(const std::filesystem::path& folder) override {
     FileDescriptor file;
-    if (const int code = file.open(folder, O_RDONLY | O_DIRECTORY)) fail_to_write("open folder", folder, code);
+    if (const int code = file.open(folder, O_RDONLY | O_DIRECTORY))
+      fail_to_write("open folder", folder, code);
     if (const int code = file.sync()) fail_to_write("fsync folder", folder, code);
   }
 
@@ -133,8 +137,9 @@ class MovingFiles : public FileSystem {
   const size_t piece_bytes_;
 };
 
-// Whether the process is gone that has given a file this temporary name: `rest` is what follows kTemporary. Times are
-// compared with that of another file there, because the clock of a file server may differ from the one here.
+// Whether the process is gone that has given a file this temporary name: `rest` is what follows
+// kTemporary. Times are compared with that of another file there, because the clock of a file
+// server may differ from the one here.
 bool is_abandoned(std::string_view rest, const std::filesystem::directory_entry& file,
                   std::filesystem::file_time_type now) {
   const size_t dash = rest.find('-');
@@ -151,9 +156,11 @@ FileSystem& real_file_system() {
   return files;
 }
 
-std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full, int64_t piece_bytes) {
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full,
+                                              int64_t piece_bytes) {
   DTRAIN_CHECK(moved && piece_bytes > 0);
-  return std::make_unique<MovingFiles>(std::move(moved), std::move(when_full), static_cast<size_t>(piece_bytes));
+  return std::make_unique<MovingFiles>(std::move(moved), std::move(when_full),
+                                       static_cast<size_t>(piece_bytes));
 }
 
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {
@@ -172,7 +179,8 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return path.string() + kTemporary + std::to_string(::getpid()) + this_host();
 }
 
-void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path) {
+void put_in_place(FileSystem& files, const std::filesystem::path& temporary,
+                  const std::filesystem::path& path) {
   files.rename(temporary, path);
   files.sync_folder(folder_of(path));
   remove_abandoned(path);
@@ -184,10 +192,12 @@ void remove_abandoned(const std::filesystem::path& path) noexcept {
     std::error_code missing;
     const std::filesystem::file_time_type written = std::filesystem::last_write_time(path, missing);
     const auto now = missing ? std::filesystem::file_time_type::min() + kOfAnotherHost : written;
-    for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_of(path))) {
+    for (const std::filesystem::directory_entry& entry :
+         std::filesystem::directory_iterator(folder_of(path))) {
       const std::string name = entry.path().filename().string();
       if (!name.starts_with(prefix)) continue;
-      if (is_abandoned(std::string_view(name).substr(prefix.size()), entry, now)) std::filesystem::remove(entry.path());
+      if (is_abandoned(std::string_view(name).substr(prefix.size()), entry, now))
+        std::filesystem::remove(entry.path());
     }
   } catch (const std::exception&) {
     // What cannot be listed or removed stays. It takes space, and does no other harm.
@@ -198,7 +208,8 @@ void check_output(const std::filesystem::path& path, bool replace) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(path, code);
   if (!std::filesystem::status_known(status)) fail_to_write("use", path, code.value());
-  if (std::filesystem::is_directory(status)) throw OutputError(str(path.string(), " is a folder, not a file"));
+  if (std::filesystem::is_directory(status))
+    throw OutputError(str(path.string(), " is a folder, not a file"));
   if (!replace && std::filesystem::is_regular_file(status)) {
     throw OutputError(str(path.string(), " exists: --force replaces it, another name keeps it"));
   }
@@ -209,9 +220,10 @@ void check_new_file(const std::filesystem::path& path, bool replace) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw OutputError(str(path.string(),
-                          " is a device or a pipe: the output is written to a temporary file, which then ",
-                          "replaces the named one. Give the name of a file"));
+    throw OutputError(
+        str(path.string(),
+            " is a device or a pipe: the output is written to a temporary file, which then ",
+            "replaces the named one. Give the name of a file"));
   }
 }
 
@@ -219,7 +231,8 @@ std::filesystem::path link_target(std::filesystem::path path) {
   std::error_code code;
   for (int links = 0; links < 40; ++links) {  // the limit of Linux
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, code))) break;
-    std::filesystem::path target = path.parent_path() / std::filesystem::read_symlink(path, code);  // or absolute
+    std::filesystem::path target =
+        path.parent_path() / std::filesystem::read_symlink(path, code);  // or absolute
     // A link of /proc to a pipe leads there, though its text is no path.
     if (!std::filesystem::exists(target, code) && std::filesystem::exists(path, code)) break;
     path = std::move(target);
@@ -235,7 +248,8 @@ bool is_there(const std::filesystem::path& path) {
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  if (!in || !(text << in.rdbuf() || in.peek() == EOF)) throw Error(str("cannot read ", path.string()));
+  if (!in || !(text << in.rdbuf() || in.peek() == EOF))
+    throw Error(str("cannot read ", path.string()));
   return text.str();
 }
 

@@ -10,7 +10,8 @@ namespace dtrain {
 
 // The float32 of the same value, which always exists. NaN keeps its payload.
 inline float half_to_float(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31,
+                 fraction = bits & 1023;
   if (exponent == 0) {  // zero and subnormal numbers: fraction × 2^-24
     const float size = std::ldexp(static_cast<float>(fraction), -24);
     return sign ? -size : size;

@@ -16,8 +16,12 @@ namespace {
 
 class Sha256 {
  public:
-  Sha256() { DTRAIN_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1); }
-  void update(const void* data, size_t size) { DTRAIN_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1); }
+  Sha256() {
+    DTRAIN_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+  }
+  void update(const void* data, size_t size) {
+    DTRAIN_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
+  }
   std::string hex() {
     std::array<unsigned char, 32> digest{};
     DTRAIN_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
@@ -25,12 +29,15 @@ class Sha256 {
   }
 
  private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{EVP_MD_CTX_new(), EVP_MD_CTX_free};
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{EVP_MD_CTX_new(),
+                                                                   EVP_MD_CTX_free};
 };
 
 }  // namespace
 
-uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed) { return XXH64(bytes.data(), bytes.size(), seed); }
+uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed) {
+  return XXH64(bytes.data(), bytes.size(), seed);
+}
 
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;
@@ -38,7 +45,8 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   return hash.hex();
 }
 
-std::string sha256_hex_of_file(const std::filesystem::path& path, const std::function<void(int64_t)>& read) {
+std::string sha256_hex_of_file(const std::filesystem::path& path,
+                               const std::function<void(int64_t)>& read) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(str("cannot read ", path.string()));
   Sha256 hash;

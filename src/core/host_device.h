@@ -10,10 +10,11 @@
 #define DTRAIN_HD
 #endif
 
-// DTRAIN_ROW_LOOP: once for AVX2 and once for any x86-64; the better one is chosen when the program is loaded, so that
-// one binary serves all machines. Both do the same operations with the same bits.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+// DTRAIN_ROW_LOOP: once for AVX2 and once for any x86-64; the better one is chosen when the program
+// is loaded, so that one binary serves all machines. Both do the same operations with the
+// same bits.
+#if defined(__x86_64__) && defined(__ELF__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define DTRAIN_ROW_LOOP __attribute__((target_clones("avx2", "default")))
 #else
 #define DTRAIN_ROW_LOOP

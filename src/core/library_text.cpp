@@ -19,13 +19,16 @@ std::string_view between(std::string_view text, std::string_view begin, std::str
   return to == std::string_view::npos ? std::string_view() : rest.substr(0, to);
 }
 
-bool starts_script_failure(std::string_view what) { return what.starts_with("The following operation failed"); }
+bool starts_script_failure(std::string_view what) {
+  return what.starts_with("The following operation failed");
+}
 
 // Of torch's own modules, in an installation or in its source.
 bool is_of_torch(std::string_view file) {
-  constexpr std::array<std::string_view, 4> kFolders = {"-packages/torch/", "/torch/nn/", "/torch/jit/",
-                                                        "/torch/functional.py"};
-  return std::ranges::any_of(kFolders, [&](std::string_view folder) { return file.find(folder) != file.npos; });
+  constexpr std::array<std::string_view, 4> kFolders = {"-packages/torch/", "/torch/nn/",
+                                                        "/torch/jit/", "/torch/functional.py"};
+  return std::ranges::any_of(
+      kFolders, [&](std::string_view folder) { return file.find(folder) != file.npos; });
 }
 
 // A function that was running: `line` of `file`, and the code there.
@@ -34,7 +37,8 @@ struct Frame {
   std::string text() const { return str(file, ", line ", line, code.empty() ? "" : ": ", code); }
 };
 
-// Of a script: `  File "net.py", line 41, in forward`, and then lines of code of which the failing one is underlined.
+// Of a script: `  File "net.py", line 41, in forward`, and then lines of code of which the failing
+// one is underlined.
 std::optional<Frame> scripted_frame(const std::vector<std::string_view>& lines, size_t at) {
   constexpr std::string_view kFile = "  File \"", kLine = "\", line ";
   if (!lines[at].starts_with(kFile)) return std::nullopt;
@@ -62,12 +66,13 @@ std::optional<Frame> traced_frame(std::string_view line) {
 
 constexpr std::string_view kRuntimeError = "RuntimeError: ";
 
-// The innermost function of the user. Those of a script come from the outside to the inside, the others reversed.
-// `lines` end with the reason, which may look like a frame.
+// The innermost function of the user. Those of a script come from the outside to the inside, the
+// others reversed. `lines` end with the reason, which may look like a frame.
 std::optional<Frame> users_frame(const std::vector<std::string_view>& lines) {
   std::optional<Frame> scripted, traced;
   for (size_t i = 0; i + 1 < lines.size() && !lines[i].starts_with(kRuntimeError); ++i) {
-    const std::optional<Frame> of_script = scripted_frame(lines, i), of_trace = traced_frame(lines[i]);
+    const std::optional<Frame> of_script = scripted_frame(lines, i),
+                               of_trace = traced_frame(lines[i]);
     if (of_script && !is_of_torch(of_script->file)) scripted = of_script;
     if (of_trace && !is_of_torch(of_trace->file) && !traced) traced = of_trace;
   }
@@ -82,12 +87,15 @@ std::string_view in_plain_words(std::string_view reason) {
   constexpr std::array<Words, 5> kWords = {{
       {"index out of range in self", "an index is outside of the table of an embedding"},
       {"Class values must be non-negative", "one_hot() got a negative number"},
-      {"Class values must be smaller than num_classes", "one_hot() got a number that is not below num_classes"},
+      {"Class values must be smaller than num_classes",
+       "one_hot() got a number that is not below num_classes"},
       {"Expected tensor for argument #1 'indices' to have one of the following scalar types",
        "an embedding takes int64 indices, and inputs are float32: call .long()"},
-      {"one_hot is only applicable to index tensor", "one_hot() takes int64, and inputs are float32: call .long()"},
+      {"one_hot is only applicable to index tensor",
+       "one_hot() takes int64, and inputs are float32: call .long()"},
   }};
-  const auto found = std::ranges::find_if(kWords, [&](const Words& w) { return reason.starts_with(w.begins); });
+  const auto found =
+      std::ranges::find_if(kWords, [&](const Words& w) { return reason.starts_with(w.begins); });
   return found == kWords.end() ? reason : found->plain;
 }
 
@@ -101,7 +109,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// "RuntimeError: " and the operator's message, or what a `raise` of the script says, which is on the last line.
+// "RuntimeError: " and the operator's message, or what a `raise` of the script says, which is on
+// the last line.
 std::string_view reason_of(std::string_view what, const std::vector<std::string_view>& lines) {
   constexpr std::string_view kBuiltin = "builtins.";
   std::string_view reason;
@@ -112,7 +121,9 @@ std::string_view reason_of(std::string_view what, const std::vector<std::string_
     bool raised = false;  // what follows is the rest of a message of several lines
     for (const std::string_view line : lines) {
       raised = raised || line.starts_with(kBuiltin);
-      if (raised ? line.starts_with(kBuiltin) : !trimmed(line).empty() && !line.starts_with(kScriptGot)) reason = line;
+      if (raised ? line.starts_with(kBuiltin)
+                 : !trimmed(line).empty() && !line.starts_with(kScriptGot))
+        reason = line;
     }
     if (raised) reason.remove_prefix(kBuiltin.size());
   }
@@ -123,13 +134,15 @@ std::string_view reason_of(std::string_view what, const std::vector<std::string_
 
 }  // namespace
 
-// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing ...",
-// "[json.exception.out_of_range.403] key 'step' not found", "[json.exception.type_error.302] type must be ...".
+// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing
+// ...", "[json.exception.out_of_range.403] key 'step' not found", "[json.exception.type_error.302]
+// type must be ...".
 std::string json_defect(std::string_view what) {
   if (const std::string_view key = between(what, "key '", "' not found"); !key.empty()) {
     return str("there is no '", key, "'");
   }
-  if (what.find("type_error") != std::string_view::npos) return "a value has another type than it must have";
+  if (what.find("type_error") != std::string_view::npos)
+    return "a value has another type than it must have";
   const std::string_view place = between(what, "parse error at ", ":");
   return str("not valid JSON", place.empty() ? "" : " at ", place);
 }
@@ -138,16 +151,19 @@ std::optional<std::string> script_failure(std::string_view what) {
   if (!starts_script_failure(what)) return std::nullopt;
   const std::vector<std::string_view> all = lines_of(what);
   const size_t original = what.rfind("Traceback of TorchScript, original code");
-  const std::optional<Frame> frame = users_frame(original == what.npos ? all : lines_of(what.substr(original)));
-  const auto got = std::ranges::find_if(all, [](std::string_view line) { return line.starts_with(kScriptGot); });
-  return str(reason_of(what, all), frame ? ", in " + frame->text() : "", got == all.end() ? "" : "; ",
-             got == all.end() ? "" : *got);
+  const std::optional<Frame> frame =
+      users_frame(original == what.npos ? all : lines_of(what.substr(original)));
+  const auto got =
+      std::ranges::find_if(all, [](std::string_view line) { return line.starts_with(kScriptGot); });
+  return str(reason_of(what, all), frame ? ", in " + frame->text() : "",
+             got == all.end() ? "" : "; ", got == all.end() ? "" : *got);
 }
 
 std::string torch_message(std::string_view what) {
   if (const std::optional<std::string> sentence = script_failure(what)) return *sentence;
   what = what.substr(0, what.find('\n'));
-  if (const size_t end = what.find(". "); what.starts_with("[enforce fail at ") && end != std::string_view::npos) {
+  if (const size_t end = what.find(". ");
+      what.starts_with("[enforce fail at ") && end != std::string_view::npos) {
     what.remove_prefix(end + 2);
   }
   return std::string(trimmed(what));
@@ -160,9 +176,10 @@ std::optional<double> out_of_host_memory(std::string_view what) {
 }
 
 bool says_out_of_memory(std::string_view what) {
-  constexpr std::array<std::string_view, 4> kSigns = {"out of memory", "_ALLOC_FAILED", "_ALLOCATION_FAILED",
-                                                      "CUBLAS_STATUS_NOT_INITIALIZED"};
-  return std::ranges::any_of(kSigns, [&](std::string_view sign) { return what.find(sign) != what.npos; });
+  constexpr std::array<std::string_view, 4> kSigns = {
+      "out of memory", "_ALLOC_FAILED", "_ALLOCATION_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED"};
+  return std::ranges::any_of(kSigns,
+                             [&](std::string_view sign) { return what.find(sign) != what.npos; });
 }
 
 // "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of ..."

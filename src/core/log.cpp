@@ -24,7 +24,8 @@ struct State {
   std::string prefix;  // of warnings and errors
   int quiet = 0;       // how many Quiet live
   bool details = false;
-  std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::shared_ptr<spdlog::sinks::stderr_sink_mt> console =
+      std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
   std::function<void(std::string_view)> tap;
   std::string status;  // the line at the bottom of the terminal; "": none
@@ -39,7 +40,8 @@ enum class To { kBoth, kConsole, kFile };
 
 constexpr const char* kEraseLine = "\r\033[K";
 
-void write(spdlog::level::level_enum level, std::string_view message, bool decorated, To to = To::kBoth) {
+void write(spdlog::level::level_enum level, std::string_view message, bool decorated,
+           To to = To::kBoth) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return;
@@ -49,11 +51,13 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
     text += level == spdlog::level::warn ? "warning: " : "error: ";
   }
   text += decorated ? printable_message(message) : printable(message, "\n\t");
-  const std::string pattern = decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
+  const std::string pattern =
+      decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
   if (s.tap && to != To::kConsole) s.tap(text);
   const spdlog::details::log_msg record("dtrain", level, text);
-  for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
-                                                           std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
+  for (const std::shared_ptr<spdlog::sinks::sink>& sink :
+       {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
+        std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
     const bool console = sink == s.console;
     if (!sink || to == (console ? To::kFile : To::kConsole)) continue;
     if (console && !s.status.empty()) std::fputs(kEraseLine, stderr);
@@ -62,7 +66,8 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
       sink->log(record);
       sink->flush();
     } catch (const spdlog::spdlog_ex&) {
-      // A log line that cannot be written must not end training. A full disk is reported by metrics and checkpoints.
+      // A log line that cannot be written must not end training. A full disk is reported by metrics
+      // and checkpoints.
     }
     if (console && !s.status.empty()) std::fputs(s.status.c_str(), stderr);
   }
@@ -75,7 +80,8 @@ void set_rank(int rank, int world_size, std::string_view host) {
   state().rank = rank;
   state().prefix.clear();
   if (world_size > 1)
-    state().prefix = "[rank " + std::to_string(rank) + (host.empty() ? "" : " on " + printable_message(host)) + "] ";
+    state().prefix = "[rank " + std::to_string(rank) +
+                     (host.empty() ? "" : " on " + printable_message(host)) + "] ";
 }
 
 void open_file(const std::string& path) {
@@ -115,7 +121,9 @@ Tap::~Tap() {
 void info(std::string_view message) { write(spdlog::level::info, message, true); }
 void plain(std::string_view message) { write(spdlog::level::info, message, false); }
 void to_file(std::string_view message) { write(spdlog::level::info, message, false, To::kFile); }
-void to_console(std::string_view message) { write(spdlog::level::info, message, false, To::kConsole); }
+void to_console(std::string_view message) {
+  write(spdlog::level::info, message, false, To::kConsole);
+}
 void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
 void error(std::string_view message) { write(spdlog::level::err, message, true); }
 
@@ -137,7 +145,8 @@ void status(std::string_view text) {
   const std::lock_guard lock(s.mutex);
   if (s.rank != 0 || (text.empty() && s.status.empty())) return;
   s.status = text;
-  std::fputs(("\r" + s.status + "\033[K").c_str(), stderr);  // not erased first, which would flicker
+  std::fputs(("\r" + s.status + "\033[K").c_str(),
+             stderr);  // not erased first, which would flicker
   std::fflush(stderr);
 }
 

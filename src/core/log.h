@@ -1,9 +1,10 @@
 #pragma once
 
-// The messages of dtrain to people. Rank 0 prints all of them, the other ranks only warnings and errors, each with the
-// rank and, in a job on several hosts, the host. Lines go to stderr and, once a run folder exists, also to its log.txt
-// (rank 0). Messages may quote names that others chose; printable.h escapes what is dangerous in them. No spdlog or fmt
-// type appears here, because fmt's headers conflict with the copy inside LibTorch.
+// The messages of dtrain to people. Rank 0 prints all of them, the other ranks only warnings and
+// errors, each with the rank and, in a job on several hosts, the host. Lines go to stderr and, once
+// a run folder exists, also to its log.txt (rank 0). Messages may quote names that others chose;
+// printable.h escapes what is dangerous in them. No spdlog or fmt type appears here, because fmt's
+// headers conflict with the copy inside LibTorch.
 // Thread-safety: all functions may be called from any thread after set_rank().
 
 #include <functional>
@@ -12,12 +13,14 @@
 
 namespace dtrain::log {
 
-void set_rank(int rank, int world_size, std::string_view host = {});  // until it is called: rank 0 of 1
-void open_file(const std::string& path);                              // appends; throws OutputError
+void set_rank(int rank, int world_size,
+              std::string_view host = {});  // until it is called: rank 0 of 1
+void open_file(const std::string& path);    // appends; throws OutputError
 void close_file();
 
-// While it lives, `tap` receives each line that this process logs, as log.txt has it but without the time, one after
-// the other. `tap` may be called by any thread; it must return soon and must not log.
+// While it lives, `tap` receives each line that this process logs, as log.txt has it but without
+// the time, one after the other. `tap` may be called by any thread; it must return soon and must
+// not log.
 class Tap {
  public:
   explicit Tap(std::function<void(std::string_view line)> tap);
@@ -26,15 +29,19 @@ class Tap {
   Tap& operator=(const Tap&) = delete;
 };
 
-void info(std::string_view message);        // rank 0 only
-void plain(std::string_view message);       // rank 0 only, without time and level: banner, step lines, tables
-void to_file(std::string_view message);     // rank 0's log.txt only, for what the terminal shows as a progress bar
-void to_console(std::string_view message);  // rank 0's terminal only, as plain(); for progress, which no file needs
-void warning(std::string_view message);     // any rank
-void error(std::string_view message);       // any rank
+void info(std::string_view message);  // rank 0 only
+void plain(
+    std::string_view message);  // rank 0 only, without time and level: banner, step lines, tables
+void to_file(std::string_view
+                 message);  // rank 0's log.txt only, for what the terminal shows as a progress bar
+// rank 0's terminal only, as plain(); for progress, which no file needs
+void to_console(std::string_view message);
+void warning(std::string_view message);  // any rank
+void error(std::string_view message);    // any rank
 
-// Rank 0's line at the bottom of a terminal, such as a progress bar, which is rewritten in place: messages are printed
-// above it. `text` must fit into the width of the terminal, and is shown as it is; "" removes the line.
+// Rank 0's line at the bottom of a terminal, such as a progress bar, which is rewritten in place:
+// messages are printed above it. `text` must fit into the width of the terminal, and is shown as it
+// is; "" removes the line.
 void status(std::string_view text);
 void end_status();  // leaves the line as it is; what comes next begins below it
 

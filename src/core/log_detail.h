@@ -1,7 +1,7 @@
 #pragma once
 
-// All that a library said of an error, where the message of it is one sentence. Printed with `--debug` only.
-// Thread-safety: any thread may call these functions.
+// All that a library said of an error, where the message of it is one sentence. Printed with
+// `--debug` only. Thread-safety: any thread may call these functions.
 
 #include <string_view>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// An enum whose values people read and write by name, in a configuration, a file or a message. The names are listed
-// once, beside the enum and in the order of its values, which count from 0:
+// An enum whose values people read and write by name, in a configuration, a file or a message. The
+// names are listed once, beside the enum and in the order of its values, which count from 0:
 //
 //   enum class Backend { kAuto, kNccl, kStaged, kMpi };
 //   constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi"); }

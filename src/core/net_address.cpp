@@ -19,7 +19,8 @@ std::string address_text(const sockaddr& address) {
     sockaddr_in6 v6{};
     std::memcpy(&v6, &address, sizeof v6);
     const bool v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
-    ::inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? &v6.sin6_addr.s6_addr[12] : v6.sin6_addr.s6_addr, text, sizeof text);
+    ::inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? &v6.sin6_addr.s6_addr[12] : v6.sin6_addr.s6_addr,
+                text, sizeof text);
   }
   return text;
 }

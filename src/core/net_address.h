@@ -1,7 +1,8 @@
 #pragma once
 
-// Network addresses as text, such as "10.0.0.3" or "fd00::3". Two of them are compared as text, so an IPv4 address that
-// an IPv6 socket has (::ffff:10.0.0.3) is written as the IPv4 address that it is.
+// Network addresses as text, such as "10.0.0.3" or "fd00::3". Two of them are compared as text, so
+// an IPv4 address that an IPv6 socket has (::ffff:10.0.0.3) is written as the IPv4 address that
+// it is.
 // Thread-safety: any thread.
 
 #include <set>

@@ -27,7 +27,8 @@ std::string ranges(std::span<const int> numbers) {
 
 std::string hex(uint64_t word) {
   std::string text(16, '0');
-  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, word >>= 4) *digit = kDigits[word & 15];
+  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, word >>= 4)
+    *digit = kDigits[word & 15];
   return text;
 }
 
@@ -44,7 +45,8 @@ std::string hex(std::span<const std::byte> bytes) {
 std::optional<uint64_t> parse_hex(std::string_view text) {
   uint64_t word = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), word, 16);
-  if (code != std::errc() || end != text.data() + text.size() || text.size() > 16) return std::nullopt;
+  if (code != std::errc() || end != text.data() + text.size() || text.size() > 16)
+    return std::nullopt;
   return word;
 }
 

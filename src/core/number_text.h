@@ -1,6 +1,7 @@
 #pragma once
 
-// Numbers as text, exactly: what shortest() and hex() write, parse_number() and parse_hex() read back to the same bits.
+// Numbers as text, exactly: what shortest() and hex() write, parse_number() and parse_hex() read
+// back to the same bits.
 
 #include <array>
 #include <charconv>
@@ -20,8 +21,8 @@ std::string shortest(Number value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-// The decimal number that the whole of `text` is: no space, no '+', no trailing characters, in the range of Number.
-// std::nullopt for any other text. As a double, "inf" and "nan" are numbers too.
+// The decimal number that the whole of `text` is: no space, no '+', no trailing characters, in the
+// range of Number. std::nullopt for any other text. As a double, "inf" and "nan" are numbers too.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

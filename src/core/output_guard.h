@@ -4,8 +4,8 @@
 // over the files that a run maintains, and over data sets. All commands ask protect() for each file
 // that they write; --force does not change its answer.
 //
-// Paths are compared by the file that they lead to, so links and hard links are found too. Thread-safety: pure but for
-// the file system.
+// Paths are compared by the file that they lead to, so links and hard links are found too.
+// Thread-safety: pure but for the file system.
 
 #include <filesystem>
 #include <functional>
@@ -15,20 +15,24 @@ namespace dtrain {
 
 // What a command reads.
 struct Inputs {
-  std::vector<std::filesystem::path> files;    // data, pictures, a TorchScript file, lists; missing ones are ignored
-  std::vector<std::filesystem::path> folders;  // of raw data, or a checkpoint: no file in it may be replaced
+  std::vector<std::filesystem::path>
+      files;  // data, pictures, a TorchScript file, lists; missing ones are ignored
+  std::vector<std::filesystem::path>
+      folders;  // of raw data, or a checkpoint: no file in it may be replaced
 };
 
-// Whether an earlier command wrote the file. Such a file is no raw data, though it is in a folder of raw data.
+// Whether an earlier command wrote the file. Such a file is no raw data, though it is in a folder
+// of raw data.
 using IsEarlierOutput = std::function<bool(const std::filesystem::path&)>;
 
-// To be called before the work whose result goes to `out`, a file or folder that need not exist; "" is nothing. Throws
-// OutputError if `out`
+// To be called before the work whose result goes to `out`, a file or folder that need not exist; ""
+// is nothing. Throws OutputError if `out`
 //   - is one of the inputs, or a folder that has one of them in it;
 //   - is an existing file in one of the folders, unless it is an earlier output;
 //   - is in a checkpoint or in the checkpoints of a run, or is a file that a run maintains;
 //   - is an existing HDF5 file, as all data files of dtrain are.
-void protect(const std::filesystem::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output = {});
+void protect(const std::filesystem::path& out, const Inputs& inputs,
+             const IsEarlierOutput& is_earlier_output = {});
 
 // The same for a data file: it may replace another one, unless that is an input.
 void protect_data_file(const std::filesystem::path& out, const Inputs& inputs,
@@ -37,8 +41,9 @@ void protect_data_file(const std::filesystem::path& out, const Inputs& inputs,
 // Whether the file begins as HDF5 files do. False for a file that cannot be read.
 bool begins_as_hdf5(const std::filesystem::path& file);
 
-// The same for the folder of a run, before anything is written there: OutputError if it is in a checkpoint, among the
-// checkpoints of another run, or named as what another run maintains in its folder.
+// The same for the folder of a run, before anything is written there: OutputError if it is in a
+// checkpoint, among the checkpoints of another run, or named as what another run maintains in
+// its folder.
 void protect_other_runs(const std::filesystem::path& folder);
 
 }  // namespace dtrain

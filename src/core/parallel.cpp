@@ -13,9 +13,10 @@
 
 namespace dtrain {
 
-void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work, const ReportProgress& report,
-                  const Progress& start) {
-  const int64_t workers = std::min<int64_t>(threads > 0 ? threads : usable_cores(), std::max<int64_t>(count, 1));
+void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work,
+                  const ReportProgress& report, const Progress& start) {
+  const int64_t workers =
+      std::min<int64_t>(threads > 0 ? threads : usable_cores(), std::max<int64_t>(count, 1));
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> stop{false};
   std::mutex lock;  // protects what follows
@@ -24,7 +25,8 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   std::exception_ptr error;
 
   const auto report_progress = [&] {
-    if (report) report({start.stage, start.done + done, start.done + count, start.resumed, start.unit});
+    if (report)
+      report({start.stage, start.done + done, start.done + count, start.resumed, start.unit});
   };
   const auto run = [&] {
     try {
@@ -53,7 +55,8 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
         pool.emplace_back(run);
       }
       std::unique_lock wait(lock);
-      while (!changed.wait_for(wait, std::chrono::milliseconds(100), [&] { return running == 0; })) {
+      while (
+          !changed.wait_for(wait, std::chrono::milliseconds(100), [&] { return running == 0; })) {
         wait.unlock();
         report_progress();
         wait.lock();

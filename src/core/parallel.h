@@ -9,8 +9,8 @@ namespace dtrain {
 
 // How much of a long task is done.
 struct Progress {
-  // kMilliseconds: of a limit, at which the task ends at the latest. Its rate is that of its trials, which take
-  // different times.
+  // kMilliseconds: of a limit, at which the task ends at the latest. Its rate is that of its
+  // trials, which take different times.
   enum class Unit { kSamples, kBytes, kMilliseconds };
   const char* stage = "";       // the part of the task that runs: "reading", then "writing"
   int64_t done = 0, total = 0;  // of the unit
@@ -20,10 +20,11 @@ struct Progress {
 };
 using ReportProgress = std::function<void(const Progress&)>;
 
-// Calls work(i) for all i in [0, count) on `threads` threads (0: one for each core that this process may use).
-// `report`, if not empty, is called on the calling thread ten times a second and at the end, with the stage of `start`
-// and the items of `start` plus those done since. The first exception that `work` or `report` throws stops the loop and
-// is rethrown when every thread has finished its item.
+// Calls work(i) for all i in [0, count) on `threads` threads (0: one for each core that this
+// process may use). `report`, if not empty, is called on the calling thread ten times a second and
+// at the end, with the stage of `start` and the items of `start` plus those done since. The first
+// exception that `work` or `report` throws stops the loop and is rethrown when every thread has
+// finished its item.
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work,
                   const ReportProgress& report = {}, const Progress& start = {});
 

@@ -12,12 +12,14 @@ namespace {
 std::string escape_of_direction(std::string_view character) {
   if (character == "\u061c") return "\\u061c";
   if (character.size() != 3 || !character.starts_with("\xe2")) return "";
-  const auto second = static_cast<unsigned char>(character[1]), third = static_cast<unsigned char>(character[2]);
+  const auto second = static_cast<unsigned char>(character[1]),
+             third = static_cast<unsigned char>(character[2]);
   const uint32_t code = 0x2000 + (second & 0x3fU) * 64 + (third & 0x3fU);
   const bool is_mark = code == 0x200e || code == 0x200f;
   const bool is_separator_or_embedding = code >= 0x2028 && code <= 0x202e;
   const bool is_isolate = code >= 0x2066 && code <= 0x2069;
-  return is_mark || is_separator_or_embedding || is_isolate ? "\\u" + hex(uint64_t{code}).substr(12) : "";
+  return is_mark || is_separator_or_embedding || is_isolate ? "\\u" + hex(uint64_t{code}).substr(12)
+                                                            : "";
 }
 
 std::string escape(char c) {
@@ -39,8 +41,10 @@ size_t printable_character(std::string_view text) {
   const size_t bytes = utf8_character(text);
   if (bytes == 0) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
-  // U+0080 to U+009F are control characters too: some terminals take U+009B for the start of an escape sequence.
-  const bool control = first < ' ' || first == 0x7f || (first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+  // U+0080 to U+009F are control characters too: some terminals take U+009B for the start of an
+  // escape sequence.
+  const bool control =
+      first < ' ' || first == 0x7f || (first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
   return control ? 0 : bytes;
 }
 
@@ -52,7 +56,8 @@ std::string printable(std::string_view text, std::string_view kept) {
     if (bytes == 0) {
       out += escape(text[0]);
       bytes = 1;
-    } else if (const std::string direction = escape_of_direction(text.substr(0, bytes)); !direction.empty()) {
+    } else if (const std::string direction = escape_of_direction(text.substr(0, bytes));
+               !direction.empty()) {
       out += direction;
     } else {
       out += text.substr(0, bytes);

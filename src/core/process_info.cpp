@@ -8,7 +8,8 @@
 
 namespace dtrain {
 
-// /proc/PID/stat: pid (name) state parent ...; the name may contain anything, so it ends at the last bracket.
+// /proc/PID/stat: pid (name) state parent ...; the name may contain anything, so it ends at the
+// last bracket.
 std::optional<ProcessInfo> process_info(int process) {
   std::ifstream file(str("/proc/", process, "/stat"));
   std::string line;

@@ -20,11 +20,14 @@ double seconds_of(int64_t milliseconds) { return static_cast<double>(millisecond
 
 std::string amount(const Progress& progress, int64_t value) {
   if (progress.unit == Progress::Unit::kMilliseconds) return human_duration(seconds_of(value));
-  return progress.unit == Progress::Unit::kBytes ? human_bytes(static_cast<double>(value)) : human_count(value);
+  return progress.unit == Progress::Unit::kBytes ? human_bytes(static_cast<double>(value))
+                                                 : human_count(value);
 }
 
 double share_of(const Progress& progress) {
-  return progress.total > 0 ? 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total) : 100;
+  return progress.total > 0
+             ? 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total)
+             : 100;
 }
 
 // Per second; 0: not known yet.
@@ -38,13 +41,15 @@ double rate_of(const Progress& progress, double seconds) {
 
 std::string rate_text(const Progress& progress, double rate) {
   if (progress.unit == Progress::Unit::kMilliseconds) return fixed(60 * rate, 1) + " trials/min";
-  return progress.unit == Progress::Unit::kBytes ? human_bytes(rate) + "/s" : fixed(rate, 1) + " samples/s";
+  return progress.unit == Progress::Unit::kBytes ? human_bytes(rate) + "/s"
+                                                 : fixed(rate, 1) + " samples/s";
 }
 
 // "3.4s", "at most 3.4s"; "": not known yet.
 std::string time_left(const Progress& progress, double rate) {
   const int64_t left = progress.total - progress.done;
-  if (progress.unit == Progress::Unit::kMilliseconds) return "at most " + human_duration(seconds_of(left));
+  if (progress.unit == Progress::Unit::kMilliseconds)
+    return "at most " + human_duration(seconds_of(left));
   return rate > 0 ? human_duration(static_cast<double>(left) / rate) : "";
 }
 
@@ -97,8 +102,9 @@ void ProgressLine::show(const Progress& progress) {
 }
 
 std::string progress_text(const Progress& progress, double seconds) {
-  std::string text = str(progress.stage, " ", amount(progress, progress.done), " of ", amount(progress, progress.total),
-                         " (", fixed(share_of(progress), 1), " %)");
+  std::string text =
+      str(progress.stage, " ", amount(progress, progress.done), " of ",
+          amount(progress, progress.total), " (", fixed(share_of(progress), 1), " %)");
   const double rate = rate_of(progress, seconds);
   if (rate > 0) text += ", " + rate_text(progress, rate);
   if (progress.done < progress.total) {
@@ -109,8 +115,8 @@ std::string progress_text(const Progress& progress, double seconds) {
 }
 
 std::string progress_bar(const Progress& progress, double seconds, int columns) {
-  std::string tail = str(amount(progress, progress.done), "/", amount(progress, progress.total), "  ",
-                         fixed(share_of(progress), 0), " %");
+  std::string tail = str(amount(progress, progress.done), "/", amount(progress, progress.total),
+                         "  ", fixed(share_of(progress), 0), " %");
   const double rate = rate_of(progress, seconds);
   if (rate > 0) tail += "  " + rate_text(progress, rate);
   if (progress.done < progress.total) {
@@ -122,12 +128,15 @@ std::string progress_bar(const Progress& progress, double seconds, int columns) 
   return bar_line(progress.stage, progress.done, progress.total, tail, columns);
 }
 
-std::string bar_line(const std::string& head, int64_t done, int64_t total, const std::string& tail, int columns) {
-  const size_t width = static_cast<size_t>(std::max(columns, 1)), used = head.size() + tail.size() + 4;
+std::string bar_line(const std::string& head, int64_t done, int64_t total, const std::string& tail,
+                     int columns) {
+  const size_t width = static_cast<size_t>(std::max(columns, 1)),
+               used = head.size() + tail.size() + 4;
   const size_t room = used < width ? std::min(width - used, kLongestBar) : 0;
   std::string line = head + " ";
   if (room >= kShortestBar && total > 0) {
-    const double share = static_cast<double>(std::clamp<int64_t>(done, 0, total)) / static_cast<double>(total);
+    const double share =
+        static_cast<double>(std::clamp<int64_t>(done, 0, total)) / static_cast<double>(total);
     const auto filled = static_cast<size_t>(share * static_cast<double>(room));
     line += "[" + std::string(filled, '#') + std::string(room - filled, '-') + "] ";
   }

@@ -5,8 +5,8 @@
 
 namespace dtrain::log {
 
-// While one lives, info() and plain() of core/log.h print nothing, on the terminal and in the file. Warnings and errors
-// do as always.
+// While one lives, info() and plain() of core/log.h print nothing, on the terminal and in the file.
+// Warnings and errors do as always.
 class Quiet {
  public:
   Quiet();

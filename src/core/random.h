@@ -1,8 +1,9 @@
 #pragma once
 
-// Keyed randomness: every random number is a function of its purpose (seed, epoch, sample id, ...), not of how many
-// were drawn before, so that nothing depends on the number of ranks, threads or restarts. mix64() is the finalizer of
-// Sebastiano Vigna's SplitMix64 (public domain), a bijection of 64-bit words. Thread-safety: pure functions.
+// Keyed randomness: every random number is a function of its purpose (seed, epoch, sample id, ...),
+// not of how many were drawn before, so that nothing depends on the number of ranks, threads or
+// restarts. mix64() is the finalizer of Sebastiano Vigna's SplitMix64 (public domain), a bijection
+// of 64-bit words. Thread-safety: pure functions.
 
 #include <cstdint>
 
@@ -26,9 +27,12 @@ DTRAIN_HD inline uint64_t keyed(uint64_t first, uint64_t second, Rest... rest) {
 }
 
 // Uniform in [0, 1), a multiple of 2^-24: exact in float, and so equal on CPU and GPU.
-DTRAIN_HD inline float uniform01(uint64_t word) { return static_cast<float>(word >> 40) * (1.0f / 16777216.0f); }
+DTRAIN_HD inline float uniform01(uint64_t word) {
+  return static_cast<float>(word >> 40) * (1.0f / 16777216.0f);
+}
 
-// The purpose of a random number, the first part of its key: two uses of one sample never share numbers.
+// The purpose of a random number, the first part of its key: two uses of one sample never
+// share numbers.
 enum class Purpose : uint64_t {
   kPermutation = 1,
   kAugmentation,

@@ -15,8 +15,9 @@ constexpr size_t kMostOutput = 1 << 20, kMostErrors = 16 << 10;
 
 }  // namespace
 
-ChildEnd run_child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                   const std::string& input, const ChildLimits& limits, const std::function<bool()>& stop) {
+ChildEnd run_child(const std::vector<std::string>& command,
+                   const std::vector<std::string>& environment, const std::string& input,
+                   const ChildLimits& limits, const std::function<bool()>& stop) {
   ChildEnd end;
   const auto take = [&](std::string_view bytes, bool is_error) {
     std::string& text = is_error ? end.errors : end.output;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs another program until it ends, or until it takes too much memory or time: a measurement that may run out of
-// memory then ends that process alone. Thread-safety: any thread.
+// Runs another program until it ends, or until it takes too much memory or time: a measurement that
+// may run out of memory then ends that process alone. Thread-safety: any thread.
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +23,10 @@ struct ChildEnd {
   std::string errors = {};  // standard error; the last 16 KiB
 };
 
-// `command`, `environment` and `input` as of ChildProcess (child_process.h), and its Errors. `stop` is asked every few
-// milliseconds; true ends the child (kStopped).
-ChildEnd run_child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                   const std::string& input, const ChildLimits&, const std::function<bool()>& stop);
+// `command`, `environment` and `input` as of ChildProcess (child_process.h), and its Errors. `stop`
+// is asked every few milliseconds; true ends the child (kStopped).
+ChildEnd run_child(const std::vector<std::string>& command,
+                   const std::vector<std::string>& environment, const std::string& input,
+                   const ChildLimits&, const std::function<bool()>& stop);
 
 }  // namespace dtrain

@@ -1,7 +1,7 @@
 #pragma once
 
-// xxh64 of bytes that come in pieces: the value that xxh64() of hash.h has for all of them together, without holding
-// them. Thread-safety: one thread at a time.
+// xxh64 of bytes that come in pieces: the value that xxh64() of hash.h has for all of them
+// together, without holding them. Thread-safety: one thread at a time.
 
 #include <cstddef>
 #include <cstdint>

@@ -14,7 +14,8 @@ Spread spread_of(std::vector<double> values) {
   }
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  const double median =
+      values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
   return {median, values.front(), values.back(), static_cast<int64_t>(values.size())};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A measurement that was repeated: its median, and how far apart the repetitions lie. A machine is never quiet, so that
-// a mean, or one value alone, says little. Thread-safety: pure functions.
+// A measurement that was repeated: its median, and how far apart the repetitions lie. A machine is
+// never quiet, so that a mean, or one value alone, says little. Thread-safety: pure functions.
 
 #include <cstdint>
 #include <string>
@@ -12,10 +12,13 @@ namespace dtrain {
 struct Spread {
   double median = 0, low = 0, high = 0;  // the smallest and the largest value; NaN: no value
   int64_t count = 0;
-  double share() const { return (high - low) / median; }  // of the median: 0.1 for values within 10 % of each other
+  double share() const {
+    return (high - low) / median;
+  }  // of the median: 0.1 for values within 10 % of each other
 };
 
-// Of an even number of values the median is the mean of the two in the middle. NaN values are left out.
+// Of an even number of values the median is the mean of the two in the middle. NaN values are
+// left out.
 Spread spread_of(std::vector<double> values);
 
 double median_of(std::vector<double> values);

@@ -1,7 +1,7 @@
 #pragma once
 
-// For code that only measures a duration; what waits or repeats at an interval takes a Clock (clock.h), so that tests
-// can move it. Thread-safety: pure.
+// For code that only measures a duration; what waits or repeats at an interval takes a Clock
+// (clock.h), so that tests can move it. Thread-safety: pure.
 
 #include <chrono>
 

@@ -13,15 +13,16 @@ std::string print(const char* format, int digits, double value) {
   return buffer;
 }
 
-// The edit distance in which swapped neighbors count as one edit (Damerau's optimal string alignment), so that each of
-// the usual typos costs 1.
+// The edit distance in which swapped neighbors count as one edit (Damerau's optimal string
+// alignment), so that each of the usual typos costs 1.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
   for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
     for (size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
@@ -32,7 +33,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 // printf would print the sign of a NaN, which has no meaning.
-std::string fixed(double value, int digits) { return std::isnan(value) ? "nan" : print("%.*f", digits, value); }
+std::string fixed(double value, int digits) {
+  return std::isnan(value) ? "nan" : print("%.*f", digits, value);
+}
 std::string scientific(double value, int digits) { return print("%.*e", digits, value); }
 
 std::string human_bytes(double bytes) {
@@ -51,7 +54,8 @@ std::string human_duration(double seconds) {
   const auto total = static_cast<int64_t>(std::llround(seconds));
   char buffer[64];
   if (total < 3600) {
-    std::snprintf(buffer, sizeof buffer, "%dm%02ds", static_cast<int>(total / 60), static_cast<int>(total % 60));
+    std::snprintf(buffer, sizeof buffer, "%dm%02ds", static_cast<int>(total / 60),
+                  static_cast<int>(total % 60));
   } else if (total < 86400) {
     std::snprintf(buffer, sizeof buffer, "%dh%02dm", static_cast<int>(total / 3600),
                   static_cast<int>(total % 3600 / 60));
@@ -82,7 +86,8 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::vector<std::string> words(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   std::vector<std::string> words;
-  for (size_t begin = text.find_first_not_of(kSpaces); begin != text.npos; begin = text.find_first_not_of(kSpaces)) {
+  for (size_t begin = text.find_first_not_of(kSpaces); begin != text.npos;
+       begin = text.find_first_not_of(kSpaces)) {
     text.remove_prefix(begin);
     const size_t end = std::min(text.find_first_of(kSpaces), text.size());
     words.emplace_back(text.substr(0, end));

@@ -8,12 +8,14 @@
 
 namespace dtrain {
 
-std::string text_table(const TextRow& header, const std::vector<TextRow>& rows, const std::vector<Align>& align) {
+std::string text_table(const TextRow& header, const std::vector<TextRow>& rows,
+                       const std::vector<Align>& align) {
   std::vector<TextRow> lines = {header};
   lines.insert(lines.end(), rows.begin(), rows.end());
   std::vector<size_t> widths(header.size());
   for (TextRow& line : lines) {
-    DTRAIN_CHECK(line.size() <= header.size(), "a row of ", line.size(), " cells below ", header.size(), " headers");
+    DTRAIN_CHECK(line.size() <= header.size(), "a row of ", line.size(), " cells below ",
+                 header.size(), " headers");
     for (size_t column = 0; column < line.size(); ++column) {
       line[column] = printable(line[column]);
       widths[column] = std::max(widths[column], count_characters(line[column]));

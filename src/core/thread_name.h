@@ -1,7 +1,8 @@
 #pragma once
 
-// The names of dtrain's own threads, as `top -H`, debuggers and /proc/self/task/ID/comm show them. The diagnosis tells
-// by them which threads compute: those that have none of these names (machine/counters.h).
+// The names of dtrain's own threads, as `top -H`, debuggers and /proc/self/task/ID/comm show them.
+// The diagnosis tells by them which threads compute: those that have none of these
+// names (machine/counters.h).
 
 namespace dtrain {
 

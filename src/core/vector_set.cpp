@@ -42,7 +42,9 @@ bool bfloat16_of_cpu() {
 
 VectorSet vectors_allowed_by(const char* aten_cpu_capability) {
   const std::string_view value = aten_cpu_capability == nullptr ? "" : aten_cpu_capability;
-  return value == "default" ? VectorSet::kAny : value == "avx2" ? VectorSet::kAvx2 : VectorSet::kAvx512;
+  return value == "default" ? VectorSet::kAny
+         : value == "avx2"  ? VectorSet::kAvx2
+                            : VectorSet::kAvx512;
 }
 
 VectorSet widest_vectors() {

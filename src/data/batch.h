@@ -13,12 +13,13 @@
 namespace dtrain::data {
 
 struct Batch {
-  // The tensors are on the loader's device. Images: [B, 3, S, S] float32, channels_last. Rows: [B, longest, F] float32,
-  // zero after the last row of each sample; [B, ...] as stored if samples have a fixed size.
+  // The tensors are on the loader's device. Images: [B, 3, S, S] float32, channels_last. Rows: [B,
+  // longest, F] float32, zero after the last row of each sample; [B, ...] as stored if samples have
+  // a fixed size.
   at::Tensor inputs;
-  at::Tensor targets;        // [B, ...] float32 or int64; variable size: [B, longest], padded with -1
-  at::Tensor lengths;        // [B] int64, number of rows of each input; undefined for images
-  int64_t rows = 0;          // number of rows that are not padding, of B * longest
+  at::Tensor targets;  // [B, ...] float32 or int64; variable size: [B, longest], padded with -1
+  at::Tensor lengths;  // [B] int64, number of rows of each input; undefined for images
+  int64_t rows = 0;    // number of rows that are not padding, of B * longest
   std::vector<int64_t> ids;  // B ids in the store
   at::Tensor sample_ids;     // the same as [B] int64; what did not come from a loader may lack it
   struct LeftOut {
@@ -35,7 +36,9 @@ struct Batch {
 };
 
 inline at::ScalarType scalar_type(Element element) {
-  return element == Element::kFloat32 ? at::kFloat : element == Element::kInt64 ? at::kLong : at::kByte;
+  return element == Element::kFloat32 ? at::kFloat
+         : element == Element::kInt64 ? at::kLong
+                                      : at::kByte;
 }
 
 }  // namespace dtrain::data

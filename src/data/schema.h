@@ -1,7 +1,7 @@
 #pragma once
 
-// The schema of a data set: element types and shapes of the input and the target of one sample. Plain values.
-// docs/file_formats.md describes how samples are stored.
+// The schema of a data set: element types and shapes of the input and the target of one sample.
+// Plain values. docs/file_formats.md describes how samples are stored.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ inline constexpr int64_t kVariable = -1;
 // The input or the target of one sample, in C order and little endian.
 struct Field {
   Element element = Element::kUint8;
-  // {H, W, 3}: image; {kVariable, F}: sequence or set; {T}: fixed number of targets; {}: one number, such as a class;
-  // {kVariable}: an order.
+  // {H, W, 3}: image; {kVariable, F}: sequence or set; {T}: fixed number of targets; {}: one
+  // number, such as a class; {kVariable}: an order.
   std::vector<int64_t> shape;
   bool variable() const { return !shape.empty() && shape[0] == kVariable; }
   int64_t row_elements() const;  // of one row if variable, otherwise of the whole sample
@@ -30,8 +30,9 @@ struct Field {
 
 std::string text_of(const Field&);  // "float32 [rows, 8]"
 
-// Whether a file may store such inputs or targets. Inputs: uint8 {H, W, 3}; float32 {F}, {T, F} or {kVariable, F}.
-// Targets: float32 or int64 {} or {T}; int64 {kVariable}. A dimension of 0 is not storable.
+// Whether a file may store such inputs or targets. Inputs: uint8 {H, W, 3}; float32 {F}, {T, F} or
+// {kVariable, F}. Targets: float32 or int64 {} or {T}; int64 {kVariable}. A dimension of 0 is
+// not storable.
 bool storable_input(const Field&);
 bool storable_target(const Field&);
 

@@ -21,8 +21,10 @@ constexpr Element element_of() {
 
 template <typename T>
 std::vector<T> read_input_as(const Store& store, int64_t id) {
-  DTRAIN_CHECK(store.schema().input.element == element_of<T>(), "inputs are ", name_of(store.schema().input.element));
-  std::vector<T> values(static_cast<size_t>(store.input_rows(id) * store.schema().input.row_elements()));
+  DTRAIN_CHECK(store.schema().input.element == element_of<T>(), "inputs are ",
+               name_of(store.schema().input.element));
+  std::vector<T> values(
+      static_cast<size_t>(store.input_rows(id) * store.schema().input.row_elements()));
   store.read_input(id, std::as_writable_bytes(std::span(values)));
   return values;
 }
@@ -31,7 +33,8 @@ template <typename T>
 std::vector<T> read_target_as(const Store& store, int64_t id) {
   DTRAIN_CHECK(store.schema().target.element == element_of<T>(), "targets are ",
                name_of(store.schema().target.element));
-  std::vector<T> values(static_cast<size_t>(store.target_rows(id) * store.schema().target.row_elements()));
+  std::vector<T> values(
+      static_cast<size_t>(store.target_rows(id) * store.schema().target.row_elements()));
   store.read_target(id, std::as_writable_bytes(std::span(values)));
   return values;
 }
@@ -51,12 +54,14 @@ int64_t length_of(const Store& store, int64_t id) {
   return input.shape.size() == 2 ? input.shape[0] : 1;
 }
 
-std::vector<int64_t> largest_samples(const Store& store, std::span<const int64_t> ids, int64_t count) {
+std::vector<int64_t> largest_samples(const Store& store, std::span<const int64_t> ids,
+                                     int64_t count) {
   const auto larger = [&](int64_t a, int64_t b) {
     const int64_t bytes_a = store.input_bytes(a), bytes_b = store.input_bytes(b);
     return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
   };
-  std::vector<int64_t> largest(static_cast<size_t>(std::min(count, static_cast<int64_t>(ids.size()))));
+  std::vector<int64_t> largest(
+      static_cast<size_t>(std::min(count, static_cast<int64_t>(ids.size()))));
   std::partial_sort_copy(ids.begin(), ids.end(), largest.begin(), largest.end(), larger);
   return largest;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Read access to the samples of a data set by id: a dtrain file (hdf5/file_store.h), or raw files that are decoded on
-// each read (convert/files_store.h). Ids are 0 to schema().samples - 1; any other id is a bug (Error).
+// Read access to the samples of a data set by id: a dtrain file (hdf5/file_store.h), or raw files
+// that are decoded on each read (convert/files_store.h). Ids are 0 to schema().samples - 1; any
+// other id is a bug (Error).
 //
 // Errors: DataError that names file, dataset and sample.
 // Thread-safety: all const methods may be called from any thread.
@@ -25,26 +26,32 @@ class Store {
 
   virtual const Schema& schema() const = 0;
   virtual const std::filesystem::path& path() const = 0;
-  virtual int64_t input_rows(int64_t id) const = 0;  // 1 for samples of fixed size; does not read the file
+  virtual int64_t input_rows(
+      int64_t id) const = 0;  // 1 for samples of fixed size; does not read the file
   virtual int64_t target_rows(int64_t id) const = 0;
   int64_t input_bytes(int64_t id) const { return input_rows(id) * schema().input.row_bytes(); }
   int64_t target_bytes(int64_t id) const { return target_rows(id) * schema().target.row_bytes(); }
-  // Read the bytes of sample `id` as stored. Require: out.size() is input_bytes(id) or target_bytes(id).
+  // Read the bytes of sample `id` as stored. Require: out.size() is input_bytes(id)
+  // or target_bytes(id).
   virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
   virtual void read_target(int64_t id, std::span<std::byte> out) const = 0;
   virtual uint64_t checksum(int64_t id) const = 0;  // stored sample_checksum()
   // The ids of "train", "val" or "test"; empty if absent. Reads the file: they are not kept.
   virtual std::vector<int64_t> split(const std::string& name) const = 0;
-  virtual std::string name(int64_t id) const;                        // for messages: FILE#id
-  virtual std::string source(int64_t id) const = 0;                  // origin: path relative to the converted folder
-  virtual int64_t group(int64_t id) const = 0;                       // samples of one photo or person share a group
-  virtual std::string attribute(const std::string& name) const = 0;  // root attribute as text; "" if absent
-  // Reads the whole file on all cores and compares the checksums of each sample, of all samples and of the index.
-  // Throws DataError that names the first bad sample and the number of bad samples.
+  virtual std::string name(int64_t id) const;  // for messages: FILE#id
+  virtual std::string source(
+      int64_t id) const = 0;                    // origin: path relative to the converted folder
+  virtual int64_t group(int64_t id) const = 0;  // samples of one photo or person share a group
+  virtual std::string attribute(
+      const std::string& name) const = 0;  // root attribute as text; "" if absent
+  // Reads the whole file on all cores and compares the checksums of each sample, of all samples and
+  // of the index. Throws DataError that names the first bad sample and the number of bad samples.
   virtual void verify(const ReportProgress& report = {}) const = 0;
-  virtual int64_t modified_ns() const { return 0; }  // when the file was last written, since 1970; 0: unknown
-  // Throws DataError if the file was written to or cut since it was opened. A file that was renamed to its path is
-  // another file, and no change of this one.
+  virtual int64_t modified_ns() const {
+    return 0;
+  }  // when the file was last written, since 1970; 0: unknown
+  // Throws DataError if the file was written to or cut since it was opened. A file that was renamed
+  // to its path is another file, and no change of this one.
   virtual void check_unchanged() const {}
 };
 
@@ -54,10 +61,12 @@ std::vector<T> read_input_as(const Store&, int64_t id);
 template <typename T>
 std::vector<T> read_target_as(const Store&, int64_t id);
 
-// The checksum of one sample: xxh64 of the target's bytes, seeded with the xxh64 of the input's bytes.
+// The checksum of one sample: xxh64 of the target's bytes, seeded with the xxh64 of the
+// input's bytes.
 uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::byte> target);
 
-// Number of rows of a sample's input, as in Batch::lengths: the first dimension of [rows, F] and [T, F], otherwise 1.
+// Number of rows of a sample's input, as in Batch::lengths: the first dimension of [rows, F] and
+// [T, F], otherwise 1.
 int64_t length_of(const Store&, int64_t id);
 
 // Of `ids`, the `count` with the largest inputs, or all if there are fewer; the largest first.
@@ -65,8 +74,8 @@ std::vector<int64_t> largest_samples(const Store&, std::span<const int64_t> ids,
 
 std::vector<std::string> class_names(const Store&);  // empty if the file has none
 
-// What the numbers of the targets mean: those of the attributes class_names, target_names and target_unit that the file
-// has, by name.
+// What the numbers of the targets mean: those of the attributes class_names, target_names and
+// target_unit that the file has, by name.
 std::map<std::string, std::string> meaning_of(const Store&);
 
 }  // namespace dtrain::data

@@ -62,7 +62,8 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A value for each place and pair, so that a copy of another place, or of an earlier trial, is seen.
+// A value for each place and pair, so that a copy of another place, or of an earlier trial,
+// is seen.
 std::vector<uint64_t> pattern(int from, int to) {
   std::vector<uint64_t> words(kPeerBytes / sizeof(uint64_t));
   uint64_t state = (static_cast<uint64_t>(from) << 32) + static_cast<uint64_t>(to) + 1;
@@ -70,7 +71,8 @@ std::vector<uint64_t> pattern(int from, int to) {
   return words;
 }
 
-CopyTrial compare(const std::vector<uint64_t>& sent, const std::vector<uint64_t>& received, double seconds) {
+CopyTrial compare(const std::vector<uint64_t>& sent, const std::vector<uint64_t>& received,
+                  double seconds) {
   size_t wrong = 0, first = 0;
   for (size_t i = sent.size(); i-- > 0;) {
     if (sent[i] == received[i]) continue;
@@ -79,7 +81,8 @@ CopyTrial compare(const std::vector<uint64_t>& sent, const std::vector<uint64_t>
   }
   if (wrong == 0) return {CopyResult::kCorrect, static_cast<double>(kPeerBytes) / seconds, ""};
   return {CopyResult::kWrong, 0,
-          str(wrong, " of ", sent.size(), " words differ, the first at byte ", first * sizeof(uint64_t))};
+          str(wrong, " of ", sent.size(), " words differ, the first at byte ",
+              first * sizeof(uint64_t))};
 }
 
 CopyTrial peer_copy(int from, int to) {
@@ -101,7 +104,8 @@ CopyTrial peer_copy(int from, int to) {
   Stream stream;
   const std::vector<uint64_t> sent = pattern(from, to);
   check(cudaMemcpy(here.get(), sent.data(), kPeerBytes, cudaMemcpyHostToDevice));
-  // From pageable memory it may return before the copy has arrived, and the stream waits for nothing.
+  // From pageable memory it may return before the copy has arrived, and the stream waits
+  // for nothing.
   check(cudaDeviceSynchronize());
   const auto begin = Clock::now();
   check(cudaMemcpyPeerAsync(there.get(), to, here.get(), from, kPeerBytes, stream.get()));
@@ -139,7 +143,8 @@ double host_copy_rate(int index) {
     Stream stream;
     for (int trial = 0; trial < 4; ++trial) {  // the first one wakes the link up
       const auto begin = Clock::now();
-      check(cudaMemcpyAsync(memory.get(), pinned, kHostBytes, cudaMemcpyHostToDevice, stream.get()));
+      check(
+          cudaMemcpyAsync(memory.get(), pinned, kHostBytes, cudaMemcpyHostToDevice, stream.get()));
       check(cudaStreamSynchronize(stream.get()));
       const std::chrono::duration<double> seconds = Clock::now() - begin;
       rate = std::max(rate, static_cast<double>(kHostBytes) / seconds.count());

@@ -17,14 +17,16 @@ namespace dtrain::device {
 
 at::Device choose(const config::Device& options, int local_rank) {
   const int gpus = gpu_count();
-  if (options.type == config::DeviceType::kCpu || (options.type == config::DeviceType::kAuto && gpus == 0))
+  if (options.type == config::DeviceType::kCpu ||
+      (options.type == config::DeviceType::kAuto && gpus == 0))
     return at::kCPU;
   if (gpus == 0) {
     const std::string why = unusable_gpu();
-    throw DeviceError(
-        str("device.type is cuda, but ",
-            why.empty() ? "there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13)" : why,
-            "; or use --device.type cpu"));
+    throw DeviceError(str(
+        "device.type is cuda, but ",
+        why.empty() ? "there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13)"
+                    : why,
+        "; or use --device.type cpu"));
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus));
   check_capability(properties(device));
@@ -35,13 +37,14 @@ std::string unusable_gpu(const Driver& driver, int needed) {
   if (!driver.device_file) return "";
   const auto version = [](int cuda) { return str(cuda / 1000, ".", cuda % 1000 / 10); };
   if (driver.cuda == 0) {
-    return "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container needs NVIDIA's "
+    return "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container "
+           "needs NVIDIA's "
            "runtime (docker run --gpus all)";
   }
   if (driver.cuda / 1000 < needed / 1000) {  // within a major version any driver will do
     return str("there is a GPU, but its driver", driver.version.empty() ? "" : " " + driver.version,
-               " is too old: it supports CUDA ", version(driver.cuda), ", and dtrain needs ", version(needed),
-               " (driver 580 or newer)");
+               " is too old: it supports CUDA ", version(driver.cuda), ", and dtrain needs ",
+               version(needed), " (driver 580 or newer)");
   }
   return "there is a GPU, but CUDA finds none: check `nvidia-smi` and CUDA_VISIBLE_DEVICES";
 }
@@ -60,10 +63,11 @@ bool has_gpu_file(const std::filesystem::path& folder) {
 }
 
 void check_capability(const Properties& gpu) {
-  constexpr int kOldest = 75;  // CUDA 13 compiles for no older one, and LibTorch has no code for one
+  constexpr int kOldest =
+      75;  // CUDA 13 compiles for no older one, and LibTorch has no code for one
   if (gpu.capability >= kOldest) return;
-  throw DeviceError(str("the ", gpu.name, " has compute capability ", gpu.capability / 10, ".", gpu.capability % 10,
-                        ", and dtrain needs ", kOldest / 10, ".", kOldest % 10,
+  throw DeviceError(str("the ", gpu.name, " has compute capability ", gpu.capability / 10, ".",
+                        gpu.capability % 10, ", and dtrain needs ", kOldest / 10, ".", kOldest % 10,
                         " or newer: hide it with CUDA_VISIBLE_DEVICES, or use --device.type cpu"));
 }
 
@@ -79,12 +83,14 @@ Properties properties(at::Device device) {
 
 namespace {
 
-// Not ru_maxrss of getrusage(), in which a process begins with what its parent had when it started it.
+// Not ru_maxrss of getrusage(), in which a process begins with what its parent had when it
+// started it.
 int64_t peak_resident_bytes() {
   constexpr std::string_view kName = "VmHWM:";
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(kName)) return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;
+    if (line.starts_with(kName))
+      return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;
   }
   return 0;
 }
@@ -99,12 +105,15 @@ MemoryUse memory_use(at::Device device) {
     if (!has_allocated()) return {};
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
     const auto& reserved = stats.reserved_bytes[0];
-    return {stats.allocated_bytes[0].current, reserved.current, reserved.peak, stats.num_alloc_retries, stats.num_ooms};
+    return {stats.allocated_bytes[0].current, reserved.current, reserved.peak,
+            stats.num_alloc_retries, stats.num_ooms};
   }
   int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   resident *= ::sysconf(_SC_PAGE_SIZE);
-  return {.allocated = resident, .reserved = resident, .peak = std::max(resident, peak_resident_bytes())};
+  return {.allocated = resident,
+          .reserved = resident,
+          .peak = std::max(resident, peak_resident_bytes())};
 }
 
 void give_back_memory(at::Device device) {
@@ -112,7 +121,8 @@ void give_back_memory(at::Device device) {
 }
 
 void forget_peak(at::Device device) {
-  if (device.is_cuda() && has_allocated()) at::getDeviceAllocator(at::kCUDA)->resetPeakStats(device.index());
+  if (device.is_cuda() && has_allocated())
+    at::getDeviceAllocator(at::kCUDA)->resetPeakStats(device.index());
 }
 
 void set_determinism(bool deterministic, bool cudnn_benchmark) {
@@ -120,7 +130,8 @@ void set_determinism(bool deterministic, bool cudnn_benchmark) {
   context.setBenchmarkCuDNN(cudnn_benchmark && !deterministic);
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);  // costs time, and helps only to find bugs
+  context.setDeterministicFillUninitializedMemory(
+      false);  // costs time, and helps only to find bugs
   // LibTorch refuses to call cuBLAS without it.
   if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }

@@ -48,7 +48,8 @@ Driver find_driver() {
   // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  ..."
   std::ifstream about("/proc/driver/nvidia/version");
   for (std::string word; about >> word && driver.version.empty();) {
-    if (word.find('.') != std::string::npos && word[0] >= '0' && word[0] <= '9') driver.version = word;
+    if (word.find('.') != std::string::npos && word[0] >= '0' && word[0] <= '9')
+      driver.version = word;
   }
   return driver;
 }
@@ -74,11 +75,13 @@ bool works(at::Device device) noexcept {
 
 void hold(at::Device device, double seconds) {
   if (!device.is_cuda()) return;
-  const c10::cuda::CUDAGuard guard(device.has_index() ? device.index() : c10::cuda::current_device());
+  const c10::cuda::CUDAGuard guard(device.has_index() ? device.index()
+                                                      : c10::cuda::current_device());
   const at::DeviceIndex index = guard.current_device().index();
   int kilohertz = 0;
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index));
-  C10_CUDA_CHECK(spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(index)));
+  C10_CUDA_CHECK(spin(static_cast<int64_t>(seconds * 1e3 * kilohertz),
+                      c10::cuda::getCurrentCUDAStream(index)));
 }
 
 Properties gpu_properties(int index) {
@@ -86,10 +89,12 @@ Properties gpu_properties(int index) {
   char bus_id[32] = "";
   if (cudaGetDeviceProperties(&gpu, index) != cudaSuccess ||
       cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index) != cudaSuccess) {
-    throw DeviceError(str("cannot read the properties of GPU ", index, ": ", cudaGetErrorString(cudaGetLastError())));
+    throw DeviceError(str("cannot read the properties of GPU ", index, ": ",
+                          cudaGetErrorString(cudaGetLastError())));
   }
   const std::string uuid = hex(std::as_bytes(std::span(gpu.uuid.bytes)));
-  return {gpu.name, bus_id, uuid, static_cast<int64_t>(gpu.totalGlobalMem), gpu.major * 10 + gpu.minor};
+  return {gpu.name, bus_id, uuid, static_cast<int64_t>(gpu.totalGlobalMem),
+          gpu.major * 10 + gpu.minor};
 }
 
 std::string cuda_runtime_version() {

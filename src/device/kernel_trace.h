@@ -1,8 +1,8 @@
 #pragma once
 
-// The kernels and copies that a GPU runs, one by one, by LibTorch's own profiler (Kineto, on CUPTI). It keeps them in
-// memory until the end, so it is for a few steps. While one lives, no TensorMemory may be made on the same thread:
-// LibTorch has one place for both.
+// The kernels and copies that a GPU runs, one by one, by LibTorch's own profiler (Kineto, on
+// CUPTI). It keeps them in memory until the end, so it is for a few steps. While one lives, no
+// TensorMemory may be made on the same thread: LibTorch has one place for both.
 //
 // Thread-safety: made and finished on the thread that issues the work, one at a time.
 
@@ -15,7 +15,8 @@
 
 namespace dtrain::device {
 
-// Whether this build can see the kernels of this device. It may still see none: CUPTI needs a permission on some hosts.
+// Whether this build can see the kernels of this device. It may still see none: CUPTI needs a
+// permission on some hosts.
 bool can_trace_kernels(at::Device);
 
 class KernelTrace {
@@ -25,7 +26,8 @@ class KernelTrace {
   KernelTrace(const KernelTrace&) = delete;
   KernelTrace& operator=(const KernelTrace&) = delete;
 
-  // Waits for the device. By stream: "cuda:0 stream 7". Names are kept by the recorder. Call it once.
+  // Waits for the device. By stream: "cuda:0 stream 7". Names are kept by the recorder. Call
+  // it once.
   std::vector<trace::TrackEvents> finish(trace::Recorder&);
 
  private:

@@ -17,10 +17,14 @@
 namespace dtrain::device {
 namespace {
 
-constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";  // around each node of backward
-constexpr const char* kCustomNode = "CppNode<";  // an autograd function of C++: what it computes is of the forward pass
+constexpr std::string_view kEngine =
+    "autograd::engine::evaluate_function: ";  // around each node of backward
+constexpr const char* kCustomNode =
+    "CppNode<";  // an autograd function of C++: what it computes is of the forward pass
 
-bool is_wrapper(std::string_view name) { return name.starts_with(kEngine) || name.find(kCustomNode) != name.npos; }
+bool is_wrapper(std::string_view name) {
+  return name.starts_with(kEngine) || name.find(kCustomNode) != name.npos;
+}
 
 std::string module_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -58,7 +62,8 @@ class OperatorObserver::State {
         options_(options),
         training_thread_(at::RecordFunction::currentThreadId()) {
     for (const auto& parameter : model.named_parameters()) {
-      modules_[parameter.value().unsafeGetTensorImpl()] = recorder.intern(module_of(parameter.key()));
+      modules_[parameter.value().unsafeGetTensorImpl()] =
+          recorder.intern(module_of(parameter.key()));
     }
   }
 
@@ -81,13 +86,15 @@ class OperatorObserver::State {
     ThreadState& thread = own(this_thread());
     if (thread.running.empty()) return;  // it began before there was an observer
     const Running& operation = thread.running.back();
-    if (thread.track && !std::string_view(operation.name).starts_with(kEngine)) {  // the node in it is one, too
-      thread.track->add({.name = operation.name,
-                         .begin = operation.began,
-                         .end = trace::now(),
-                         .kind = operation.backward ? trace::Kind::kBackward : trace::Kind::kOperator,
-                         .a = operation.sequence,
-                         .detail = operation.module});
+    if (thread.track &&
+        !std::string_view(operation.name).starts_with(kEngine)) {  // the node in it is one, too
+      thread.track->add(
+          {.name = operation.name,
+           .begin = operation.began,
+           .end = trace::now(),
+           .kind = operation.backward ? trace::Kind::kBackward : trace::Kind::kOperator,
+           .a = operation.sequence,
+           .detail = operation.module});
     }
     thread.running.pop_back();
   }
@@ -110,7 +117,8 @@ class OperatorObserver::State {
     const bool trains = at::RecordFunction::currentThreadId() == training_thread_;
     if (options_.events) {
       thread.track =
-          recorder_.track(trains ? trace::kTrainingThread : str("operators ", ++other_threads_), trace::kOperatorPlace);
+          recorder_.track(trains ? trace::kTrainingThread : str("operators ", ++other_threads_),
+                          trace::kOperatorPlace);
     }
     return thread;
   }
@@ -156,14 +164,18 @@ class OperatorObserver::State {
 
   // An operator that is called by another one allocates for that.
   int32_t owner_of(const Running& operation, const ThreadState& thread) {
-    if (!thread.running.empty() && thread.running.back().owner >= 0) return thread.running.back().owner;
+    if (!thread.running.empty() && thread.running.back().owner >= 0)
+      return thread.running.back().owner;
     if (is_wrapper(operation.name)) return -1;
     const bool backward =
-        operation.backward || std::any_of(thread.running.begin(), thread.running.end(),
-                                          [](const Running& r) { return r.backward || is_wrapper(r.name); });
-    const auto [known, is_new] = owner_numbers_.emplace(std::tuple(operation.name, operation.module, backward),
-                                                        static_cast<int32_t>(owners_.size()));
-    if (is_new) owners_.push_back({operation.name, operation.module ? operation.module : "", backward});
+        operation.backward ||
+        std::any_of(thread.running.begin(), thread.running.end(),
+                    [](const Running& r) { return r.backward || is_wrapper(r.name); });
+    const auto [known, is_new] =
+        owner_numbers_.emplace(std::tuple(operation.name, operation.module, backward),
+                               static_cast<int32_t>(owners_.size()));
+    if (is_new)
+      owners_.push_back({operation.name, operation.module ? operation.module : "", backward});
     return known->second;
   }
 
@@ -186,11 +198,13 @@ class OperatorObserver::State {
 
 namespace {
 
-std::atomic<void*> observer = nullptr;  // the State of the one that lives: LibTorch's callbacks are plain functions
+std::atomic<void*> observer =
+    nullptr;  // the State of the one that lives: LibTorch's callbacks are plain functions
 
 }  // namespace
 
-OperatorObserver::OperatorObserver(trace::Recorder& recorder, const torch::nn::Module& model, Options options)
+OperatorObserver::OperatorObserver(trace::Recorder& recorder, const torch::nn::Module& model,
+                                   Options options)
     : state_(std::make_shared<State>(recorder, model, options)) {
   DTRAIN_CHECK(observer.exchange(state_.get()) == nullptr, "a second observer of operators");
   using Begin = at::RecordFunctionCallback::StartCallback;
@@ -201,9 +215,10 @@ OperatorObserver::OperatorObserver(trace::Recorder& recorder, const torch::nn::M
   const auto end = [](const at::RecordFunction&, at::ObserverContext*) {
     if (void* state = observer.load()) static_cast<State*>(state)->end();
   };
-  callback_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end)
-                                             .needsInputs(true)
-                                             .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  callback_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(begin, end)
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 OperatorObserver::~OperatorObserver() {

@@ -13,7 +13,8 @@
 namespace dtrain::device {
 namespace {
 
-// LibTorch's own interface for memory profilers. Memory that was allocated before is freed without being counted.
+// LibTorch's own interface for memory profilers. Memory that was allocated before is freed without
+// being counted.
 class Counter final : public c10::MemoryReportingInfoBase {
  public:
   explicit Counter(TensorMemory::Listener listener) : listener_(std::move(listener)) {}
@@ -84,7 +85,8 @@ class TensorMemory::Impl {
   const c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, counter};
 };
 
-TensorMemory::TensorMemory(Listener listener) : impl_(std::make_unique<Impl>(std::move(listener))) {}
+TensorMemory::TensorMemory(Listener listener)
+    : impl_(std::make_unique<Impl>(std::move(listener))) {}
 TensorMemory::~TensorMemory() = default;
 int64_t TensorMemory::held() const { return impl_->counter->held(); }
 int64_t TensorMemory::peak() const { return impl_->counter->peak(); }

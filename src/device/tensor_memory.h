@@ -1,11 +1,13 @@
 #pragma once
 
-// The memory of the tensors that a piece of code makes: its peak, counted allocation by allocation, so that it is exact
-// and the same each time, where the resident memory of a process also has what was used before and is not given back.
+// The memory of the tensors that a piece of code makes: its peak, counted allocation by allocation,
+// so that it is exact and the same each time, where the resident memory of a process also has what
+// was used before and is not given back.
 //
-// Counts what the calling thread allocates, and what autograd's threads allocate for it. Buffers of libraries such as
-// oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only while a TensorMemory lives, so all other
-// code pays nothing. Thread-safety: one at a time per thread.
+// Counts what the calling thread allocates, and what autograd's threads allocate for it. Buffers of
+// libraries such as oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only
+// while a TensorMemory lives, so all other code pays nothing. Thread-safety: one at a time
+// per thread.
 
 #include <torch/types.h>
 
@@ -18,8 +20,9 @@ namespace dtrain::device {
 
 class TensorMemory {
  public:
-  // Each change of what is counted: memory at the address is allocated, or (bytes < 0) freed, after which `held` bytes
-  // are held. Called on the thread that allocates or frees, one call at a time; it must not allocate tensors.
+  // Each change of what is counted: memory at the address is allocated, or (bytes < 0) freed, after
+  // which `held` bytes are held. Called on the thread that allocates or frees, one call at a time;
+  // it must not allocate tensors.
   using Listener = std::function<void(const void* address, int64_t bytes, int64_t held)>;
 
   explicit TensorMemory(Listener = {});

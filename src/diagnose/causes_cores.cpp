@@ -59,27 +59,31 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
     waits.bound = left * std::min(1.0, host.idle / job.waits);
     left -= waits.bound;
   }
-  // The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
-  // work has to be done in any case. Nobody waits for others longer than they ran. Where the ranks have more threads of
-  // the network than cores, these wait for each other, too, and without others share what those took of all cores.
-  // Where the job may not use all cores, others run on the rest first.
-  const double elsewhere = std::max(0.0, or_zero(host.cores) - or_zero(host.job_cores)) * mean_wall(rank.steps);
+  // The network waits for a core while other threads run: those of other processes, and the readers
+  // of the ranks, whose work has to be done in any case. Nobody waits for others longer than they
+  // ran. Where the ranks have more threads of the network than cores, these wait for each other,
+  // too, and without others share what those took of all cores. Where the job may not use all
+  // cores, others run on the rest first.
+  const double elsewhere =
+      std::max(0.0, or_zero(host.cores) - or_zero(host.job_cores)) * mean_wall(rank.steps);
   const double others = host.others_cpu - (host.job_cores > 0 ? elsewhere : 0);
   if (others > 0) {
-    waits.others = job.threads > host.job_cores ? std::min(left, others / host.job_cores)
-                                                : std::min(others, left * others / (others + job.side_cpu));
+    waits.others = job.threads > host.job_cores
+                       ? std::min(left, others / host.job_cores)
+                       : std::min(others, left * others / (others + job.side_cpu));
   }
   waits.own = left - waits.others;
   return waits;
 }
 
-// Of what the threads that communicate waited: in the same proportion as the network's thread, `seconds` of `lost`.
+// Of what the threads that communicate waited: in the same proportion as the network's thread,
+// `seconds` of `lost`.
 double comm_waits(const RankEvidence& rank, double seconds, double lost) {
   return lost > 0 ? or_zero(rank.cores.comm_delay) * seconds / lost : 0;
 }
 
-// While others run, no more threads of a job that fits on its cores wait than others run. What is beyond that is due to
-// the job's own threads.
+// While others run, no more threads of a job that fits on its cores wait than others run. What is
+// beyond that is due to the job's own threads.
 void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
   for (size_t h = 0; h < run.hosts.size(); ++h) {
     const HostUse& host = run.hosts[h];
@@ -87,7 +91,8 @@ void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
     double waited = 0;
     for (size_t rank = 0; rank < waits.size(); ++rank) {
       if (run.ranks[rank].host != static_cast<int>(h)) continue;
-      waited += waits[rank].others + comm_waits(run.ranks[rank], waits[rank].others, waits[rank].sum());
+      waited +=
+          waits[rank].others + comm_waits(run.ranks[rank], waits[rank].others, waits[rank].sum());
     }
     if (!(waited > host.others_cpu)) continue;
     for (size_t rank = 0; rank < waits.size(); ++rank) {
@@ -99,8 +104,9 @@ void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
   }
 }
 
-// What is left of the network's time without `seconds` of what the ranks lost in all: the threads that communicate wait
-// for the same cores, and all ranks wait for them. No more than what the network took beyond its measured cost.
+// What is left of the network's time without `seconds` of what the ranks lost in all: the threads
+// that communicate wait for the same cores, and all ranks wait for them. No more than what the
+// network took beyond its measured cost.
 double network_without(const RunEvidence& run, const Communication& split, const BySeconds& seconds,
                        const BySeconds& lost) {
   if (run.settings.gpu || !(split.network() > 0)) return 1;
@@ -121,15 +127,17 @@ struct Loss {
 };
 
 // `lost`: with what the ranks lost for other reasons, in the same way.
-void add_waits(const RunEvidence& run, const Communication& split, const Loss& loss, const BySeconds& lost,
-               std::vector<Finding>& found) {
+void add_waits(const RunEvidence& run, const Communication& split, const Loss& loss,
+               const BySeconds& lost, std::vector<Finding>& found) {
   const BySeconds& seconds = loss.seconds;
   const size_t rank = worst_of(seconds);
   if (!(seconds[rank] > 0)) return;
-  const double step = mean_wall(run.ranks[rank].steps), network = network_without(run, split, seconds, lost);
+  const double step = mean_wall(run.ranks[rank].steps),
+               network = network_without(run, split, seconds, lost);
   const double sending = (1 - network) * split.network();
   std::string evidence = of_step(seconds[rank], step) + loss.what;
-  if (sending > 0.1 * seconds[rank]) evidence += str(", and messages ", fixed(1e3 * sending, 1), " ms longer");
+  if (sending > 0.1 * seconds[rank])
+    evidence += str(", and messages ", fixed(1e3 * sending, 1), " ms longer");
   if (!loss.who.empty()) evidence += "; " + loss.who;
   // Where the machine keeps all ranks alike from computing, it is not about one of them.
   const double least = *std::min_element(seconds.begin(), seconds.end());
@@ -137,17 +145,20 @@ void add_waits(const RunEvidence& run, const Communication& split, const Loss& l
                    .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
                    .evidence = std::move(evidence),
                    .otherwise = loss.otherwise,
-                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost), .network = network}});
+                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost),
+                                     .network = network}});
 }
 
 std::string cores_text(double cores) { return str(cores, cores == 1 ? " core" : " cores"); }
 
 std::string others_text(const HostUse& host, double step) {
   const double used = or_zero(host.others_cpu) / step;
-  return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ", cores_text(host.cores));
+  return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ",
+             cores_text(host.cores));
 }
 
-// More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
+// More threads than cores: what is left to do would have to be done by fewer threads, so no gain
+// can be computed.
 void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<Finding>& found) {
   constexpr double kMuch = 0.1;  // of a step; below it, readers may be the reason
   const size_t rank = worst_of(own);
@@ -161,38 +172,42 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
                                   job.ranks > 1 ? " ranks have " : " rank has ", job.threads,
                                   " threads of the network on ", cores_text(host.job_cores))};
   // (The gain without those, if there is one, would be another line of the same cause.)
-  if (or_zero(host.others_cpu) > kMuch * step) finding.evidence += ", and " + others_text(host, step);
+  if (or_zero(host.others_cpu) > kMuch * step)
+    finding.evidence += ", and " + others_text(host, step);
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
   if (crowded.cores.compute_threads > fitting) {
     finding.setting = str("--device.threads ", fitting);
   } else {
-    finding.otherwise =
-        str("start at most ", host.job_cores, host.job_cores == 1 ? " rank" : " ranks", " on this host");
+    finding.otherwise = str("start at most ", host.job_cores,
+                            host.job_cores == 1 ? " rank" : " ranks", " on this host");
   }
   found.push_back(std::move(finding));
 }
 
-// Ranks start as many threads as they have cores, so none of them waits: what more cores would gain is not known.
-// `bound`: what they waited for a core that they may not use, by rank; where that is a gain, it says more.
+// Ranks start as many threads as they have cores, so none of them waits: what more cores would gain
+// is not known. `bound`: what they waited for a core that they may not use, by rank; where that is
+// a gain, it says more.
 void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const HostUse& host = host_of(run, rank);
   const double step = mean_wall(rank.steps), idle = host.idle / step;
   const bool computes = !run.settings.gpu && mean_computing(rank.steps) > 0.5 * step;
   if (!computes || !(host.job_cores < host.cores) || !(idle >= 1)) return;
-  if (job_on(run, rank.host).threads > host.job_cores) return;  // what they wait is known, and is a gain
+  if (job_on(run, rank.host).threads > host.job_cores)
+    return;  // what they wait is known, and is a gain
   if (bound[worst_of(bound)] > kLeastGain * step) return;
   found.push_back({.cause = Cause::kBinding,
-                   .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores, " cores, and ",
-                                   fixed(idle, 1), " are idle"),
+                   .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores,
+                                   " cores, and ", fixed(idle, 1), " are idle"),
                    .otherwise = str("try ", kWithAllCores)});
 }
 
-// A GPU that has work does not notice that the thread which feeds it waits for a core: no more than the time in which
-// the GPU did nothing can be gained.
+// A GPU that has work does not notice that the thread which feeds it waits for a core: no more than
+// the time in which the GPU did nothing can be gained.
 double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
   if (!run.settings.gpu) return std::numeric_limits<double>::infinity();
-  return std::isfinite(rank.gpu.busy) ? std::max(0.0, 1 - rank.gpu.busy) * mean_wall(rank.steps) : 0;
+  return std::isfinite(rank.gpu.busy) ? std::max(0.0, 1 - rank.gpu.busy) * mean_wall(rank.steps)
+                                      : 0;
 }
 
 }  // namespace
@@ -220,12 +235,14 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   const HostUse& host = host_of(run, crowded);
   constexpr const char* kWaiting = " waiting for a core";
   add_waits(run, split,
-            {Cause::kOversubscribed, others, kWaiting, others_text(host, mean_wall(crowded.steps)), "without them"},
+            {Cause::kOversubscribed, others, kWaiting, others_text(host, mean_wall(crowded.steps)),
+             "without them"},
             lost, found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
   add_waits(run, split,
             {Cause::kBinding, bound, kWaiting,
-             str("the ranks may use ", bound_host.job_cores, " of ", cores_text(bound_host.cores)), kWithAllCores},
+             str("the ranks may use ", bound_host.job_cores, " of ", cores_text(bound_host.cores)),
+             kWithAllCores},
             lost, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
@@ -234,7 +251,8 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
              "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)"},
             lost, found);
   add_waits(run, Communication{},  // what it costs the network is not known
-            {Cause::kSteal, stolen, " taken by the hypervisor for other machines", "", "on a machine of its own"},
+            {Cause::kSteal, stolen, " taken by the hypervisor for other machines", "",
+             "on a machine of its own"},
             stolen, found);
   return found;
 }

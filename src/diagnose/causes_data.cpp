@@ -1,6 +1,6 @@
-// Batches that are not ready: which stage of the readers takes the time, and how many readers would keep up. Readers
-// that are in each other's way (one disk, one memory, one core) take longer for a sample the more of them are at work:
-// then fewer of them may read more.
+// Batches that are not ready: which stage of the readers takes the time, and how many readers would
+// keep up. Readers that are in each other's way (one disk, one memory, one core) take longer for a
+// sample the more of them are at work: then fewer of them may read more.
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,11 @@ namespace {
 
 using monitoring::Phase;
 
-// Readers whose time is mostly the processor's cannot be more than the cores; those that wait for a disk can.
+// Readers whose time is mostly the processor's cannot be more than the cores; those that wait for a
+// disk can.
 constexpr int kMostReaders = 32;
-constexpr double kBusyShare = 0.6;  // of their time: below it, the readers could have read ahead more
+constexpr double kBusyShare =
+    0.6;  // of their time: below it, the readers could have read ahead more
 
 Cause slowest_stage(const LoaderUse& loader) {
   if (loader.augment > std::max(loader.read, loader.decode)) return Cause::kAugment;
@@ -31,7 +33,9 @@ class ReaderModel {
         waits_(mean_of(rank.steps, Phase::kDataWait)),
         without_wait_(mean_wall(rank.steps) - waits_),
         // All threads of the rank together cannot run faster than its cores.
-        by_cores_(std::isfinite(rank.cores.cpu) && rank.cores.cores > 0 ? rank.cores.cpu / rank.cores.cores : 0) {}
+        by_cores_(std::isfinite(rank.cores.cpu) && rank.cores.cores > 0
+                      ? rank.cores.cpu / rank.cores.cores
+                      : 0) {}
 
   double share_left(int threads) const {
     if (waits_ <= 0) return 1;
@@ -43,11 +47,14 @@ class ReaderModel {
     return str(", a sample takes ", fixed(loader_.many_service / loader_.few_service, 1),
                " times as long with all readers at work as with half of them");
   }
-  bool readers_rest() const { return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_); }
+  bool readers_rest() const {
+    return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_);
+  }
 
-  // The number of readers that keeps up best, found by doubling or halving it: the fewest after which more of them no
-  // longer help. As many as there are, unless more of them end a good part of the waits, or where they have time to
-  // rest: then they are fast enough in the mean, and batches come unevenly.
+  // The number of readers that keeps up best, found by doubling or halving it: the fewest after
+  // which more of them no longer help. As many as there are, unless more of them end a good part of
+  // the waits, or where they have time to rest: then they are fast enough in the mean, and batches
+  // come unevenly.
   int enough() const {
     constexpr double kWorthIt = 0.25;
     const int threads = best();
@@ -58,13 +65,14 @@ class ReaderModel {
  private:
   int best() const {
     int threads = loader_.threads;
-    while (threads * 2 <= kMostReaders && share_left(threads * 2) < share_left(threads) - 0.01) threads *= 2;
+    while (threads * 2 <= kMostReaders && share_left(threads * 2) < share_left(threads) - 0.01)
+      threads *= 2;
     if (threads != loader_.threads) return threads;
     while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
-  // A sample takes (n / m)^crowding times as long with n readers at work as with m of them. 0: they are not in each
-  // other's way. 1: they share one disk, and no number of them is faster.
+  // A sample takes (n / m)^crowding times as long with n readers at work as with m of them. 0: they
+  // are not in each other's way. 1: they share one disk, and no number of them is faster.
   double crowding() const {
     constexpr double kNoise = 0.07, kShared = 0.75, kMoreThanShared = 1.4, kMost = 2;
     if (loader_.threads < 2) return 0;
@@ -87,7 +95,8 @@ std::string disk_text(const RunEvidence& run, const RankEvidence& rank) {
   const HostUse& host = host_of(run, rank);
   const double in_wait = host.io_wait / (host.cores * mean_wall(rank.steps));
   std::string text;
-  if (rank.major_faults >= 1) text += str(", ", fixed(rank.major_faults, 0), " major faults per step");
+  if (rank.major_faults >= 1)
+    text += str(", ", fixed(rank.major_faults, 0), " major faults per step");
   if (in_wait >= 0.01) text += str(", ", percent(in_wait), " of the time in I/O wait");
   return text;
 }
@@ -113,7 +122,8 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   found.evidence += model.crowding_text();
   if (enough != worst->loader.threads) {
     if (enough < worst->loader.threads) found.cause = Cause::kReaders;
-    found.without = Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
+    found.without =
+        Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
     found.setting = str("--data.workers ", enough);
   } else {
     found.without = Replay{.change = times(Phase::kDataWait, stays)};
@@ -123,8 +133,9 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
                           ? "without checksums (--data.verify false)"
                       : found.cause == Cause::kAugment && run.settings.augments_hue
                           ? "with a cheaper augmentation (hue costs most: --augment.hue 0)"
-                      : run.settings.images ? "with more cores, or smaller pictures (convert --size)"
-                                            : "with more cores";
+                      : run.settings.images
+                          ? "with more cores, or smaller pictures (convert --size)"
+                          : "with more cores";
   }
   return {found};
 }

@@ -22,22 +22,25 @@ size_t least_of(const Factors& factors) {
 
 // The one rank that is held back; -1: several are.
 int only_one(const RunEvidence& run, const Factors& factors) {
-  const auto held = std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held =
+      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
   return held == 1 ? rank_of(run, least_of(factors)) : -1;
 }
 
 std::string of_ranks(const Factors& factors) {
-  const auto held = std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held =
+      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
   return held > 1 ? str(" (", held, " of ", factors.size(), " ranks)") : "";
 }
 
 Change shortened(std::vector<Phase> phases, Factors factors) {
-  return [phases = std::move(phases), factors = std::move(factors)](size_t rank, size_t, StepTimes& s) {
+  return [phases = std::move(phases), factors = std::move(factors)](size_t rank, size_t,
+                                                                    StepTimes& s) {
     for (const Phase phase : phases) s.phases[static_cast<size_t>(phase)] *= factors[rank];
   };
 }
 
-// ---- clocks -------------------------------------------------------------------------------------------------------
+// ---- clocks -------------------------------------------------------------------------------------
 
 constexpr double kOften = 0.2;  // of the time
 
@@ -45,12 +48,14 @@ bool too_hot(const GpuUse& gpu) { return gpu.heat_limited > kOften; }
 
 // At the card's own limit it is as fast as it is sold to be.
 bool capped(const GpuUse& gpu) {
-  return !too_hot(gpu) && gpu.power_limited > kOften && gpu.power_limit < 0.98 * gpu.default_power_limit;
+  return !too_hot(gpu) && gpu.power_limited > kOften &&
+         gpu.power_limit < 0.98 * gpu.default_power_limit;
 }
 
-// All ranks whose GPUs one cause holds back gain together: they wait for each other. Kernels that wait for memory gain
-// less than the clock does.
-void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const GpuUse&), std::vector<Finding>& found) {
+// All ranks whose GPUs one cause holds back gain together: they wait for each other. Kernels that
+// wait for memory gain less than the clock does.
+void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const GpuUse&),
+                     std::vector<Finding>& found) {
   Factors factors;
   for (const RankEvidence& rank : run.ranks) {
     const GpuUse& gpu = rank.gpu;
@@ -61,11 +66,12 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Gp
   if (!(factors[worst] < 1)) return;
   const GpuUse& gpu = run.ranks[worst].gpu;
   Finding finding{.cause = cause, .rank = only_one(run, factors)};
-  finding.evidence = str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", gpu.full_clock_seen ? "" : "at most ",
-                         fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
+  finding.evidence =
+      str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", gpu.full_clock_seen ? "" : "at most ",
+          fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
   if (cause == Cause::kHeat) {
-    finding.evidence +=
-        str("too hot in ", percent(gpu.heat_limited), " of the time (", fixed(gpu.temperature, 0), " C)");
+    finding.evidence += str("too hot in ", percent(gpu.heat_limited), " of the time (",
+                            fixed(gpu.temperature, 0), " C)");
     finding.otherwise = "with better cooling";
   } else {
     finding.evidence += str("at a power limit of ", fixed(gpu.power_limit, 0), " W");
@@ -82,13 +88,14 @@ void add_gpus(const RunEvidence& run, std::vector<Finding>& found) {
   add_slow_clocks(run, Cause::kPower, capped, found);
 }
 
-// ---- copies -------------------------------------------------------------------------------------------------------
+// ---- copies -------------------------------------------------------------------------------------
 
-// The time of a copy over the link that the card could have, as a share of what it takes. Each generation of PCIe is
-// twice as fast as the one before.
+// The time of a copy over the link that the card could have, as a share of what it takes. Each
+// generation of PCIe is twice as fast as the one before.
 double part_over_full_link(const GpuUse& gpu) {
   double part = 1;
-  if (gpu.link_width > 0 && gpu.card_width > 0) part *= static_cast<double>(gpu.link_width) / gpu.card_width;
+  if (gpu.link_width > 0 && gpu.card_width > 0)
+    part *= static_cast<double>(gpu.link_width) / gpu.card_width;
   if (gpu.link_generation > 0 && gpu.card_generation > 0) {
     part *= std::exp2(gpu.link_generation - gpu.card_generation);
   }
@@ -99,21 +106,23 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence& worst = run.ranks[worst_rank(run, Phase::kH2d)];
   const double seconds = mean_of(worst.steps, Phase::kH2d);
   if (seconds <= 0) return;
-  Finding finding{.cause = Cause::kCopy,
-                  .rank = only_rank(run, Phase::kH2d),
-                  .evidence = str(of_step(seconds, mean_wall(worst.steps)), " copying batches to the device"),
-                  .otherwise = "if copies were free"};
+  Finding finding{
+      .cause = Cause::kCopy,
+      .rank = only_rank(run, Phase::kH2d),
+      .evidence = str(of_step(seconds, mean_wall(worst.steps)), " copying batches to the device"),
+      .otherwise = "if copies were free"};
   const GpuUse& gpu = worst.gpu;
   if (part_over_full_link(gpu) < 1) {
     Factors parts;
     for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_full_link(rank.gpu));
     finding.rank = only_one(run, parts);
     const bool old = gpu.link_generation < gpu.card_generation;
-    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes",
-                            old ? str(" of generation ", gpu.link_generation, " instead of ", gpu.card_generation) : "",
-                            of_ranks(parts));
-    finding.otherwise =
-        str("in a slot with ", gpu.card_width, " lanes", old ? str(" of generation ", gpu.card_generation) : "");
+    finding.evidence += str(
+        ", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes",
+        old ? str(" of generation ", gpu.link_generation, " instead of ", gpu.card_generation) : "",
+        of_ranks(parts));
+    finding.otherwise = str("in a slot with ", gpu.card_width, " lanes",
+                            old ? str(" of generation ", gpu.card_generation) : "");
     finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
   } else {
     finding.without = Replay{.change = times(Phase::kH2d, 0)};
@@ -126,10 +135,11 @@ void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
   if (!run.settings.gpu || !rank.gpu.tensor_cores || run.settings.precision != "fp32") return;
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
   if (computing < 0.5 * wall) return;
-  found.push_back({.cause = Cause::kPrecision,
-                   .evidence = str(of_step(computing, wall), " in forward and backward without tensor cores"),
-                   .setting = "--amp auto",
-                   .otherwise = "(dtrain tune measures what it gains)"});
+  found.push_back(
+      {.cause = Cause::kPrecision,
+       .evidence = str(of_step(computing, wall), " in forward and backward without tensor cores"),
+       .setting = "--amp auto",
+       .otherwise = "(dtrain tune measures what it gains)"});
 }
 
 }  // namespace

@@ -29,18 +29,21 @@ double slope_of(const std::vector<MemoryPoint>& points, size_t begin, size_t end
 
 // How far the points are from a straight line, in bytes: that of the farthest one.
 double distance_from_line(const std::vector<MemoryPoint>& points, double slope) {
-  const auto [low, high] = std::ranges::minmax(
-      points | std::views::transform([&](const MemoryPoint& point) { return point.bytes - slope * point.steps; }));
+  const auto [low, high] =
+      std::ranges::minmax(points | std::views::transform([&](const MemoryPoint& point) {
+                            return point.bytes - slope * point.steps;
+                          }));
   return (high - low) / 2;
 }
 
-// Bytes per step of memory that grows evenly, not by a few jumps and not less and less; 0: it does not. Buffers that
-// hold the longest batch so far fill like that, while a leak goes on.
+// Bytes per step of memory that grows evenly, not by a few jumps and not less and less; 0: it does
+// not. Buffers that hold the longest batch so far fill like that, while a leak goes on.
 double growth_of(const std::vector<MemoryPoint>& points) {
   constexpr size_t kFewest = 6;
   const size_t n = points.size();
   if (n < kFewest) return 0;
-  constexpr double kGoesOn = 0.65;  // of the growth at first; of a leak of the bench it was 0.8, of buffers 0.44
+  constexpr double kGoesOn =
+      0.65;  // of the growth at first; of a leak of the bench it was 0.8, of buffers 0.44
   const double all = slope_of(points, 0, n);
   std::array<double, 3> parts{};
   for (size_t third = 0; third < 3; ++third) {
@@ -68,7 +71,8 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
     const double bytes = growth_of(rank.memory);
     growth.push_back(bytes > 0 && has_grown_much(rank.memory, bytes) ? bytes : 0);
   }
-  const auto most = static_cast<size_t>(std::max_element(growth.begin(), growth.end()) - growth.begin());
+  const auto most =
+      static_cast<size_t>(std::max_element(growth.begin(), growth.end()) - growth.begin());
   double of_host = 0;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     if (run.ranks[rank].host == run.ranks[most].host) of_host += growth[rank];
@@ -78,10 +82,11 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
   found.push_back(
       {.cause = Cause::kMemoryGrowth,
        .rank = rank_of(run, most),
-       .evidence =
-           str(human_bytes(growth[most]), " more per step, ", human_bytes(run.ranks[most].memory.back().bytes), " now"),
-       .otherwise = std::isfinite(free) ? str("the host runs out of memory in ", fixed(free / of_host, 0), " steps")
-                                        : "the run will end when the host runs out of memory"});
+       .evidence = str(human_bytes(growth[most]), " more per step, ",
+                       human_bytes(run.ranks[most].memory.back().bytes), " now"),
+       .otherwise = std::isfinite(free)
+                        ? str("the host runs out of memory in ", fixed(free / of_host, 0), " steps")
+                        : "the run will end when the host runs out of memory"});
 }
 
 // With the same global batch; "": nothing is smaller.
@@ -90,24 +95,29 @@ std::string smaller_batch(const RunEvidence& run) {
   if (s.batch_size < 2) return s.can_checkpoint ? "--model.checkpointing true" : "";
   const int64_t half = s.batch_size / 2, samples = s.batch_size * s.accumulate;
   // Accumulate follows; that of an embedded config would not stay with another batch.
-  if (s.global_batch > 0) return str("--batch-size ", half, " --train.global_batch ", s.global_batch);
+  if (s.global_batch > 0)
+    return str("--batch-size ", half, " --train.global_batch ", s.global_batch);
   if (samples % half == 0) return str("--batch-size ", half, " --accumulate ", samples / half);
-  return str("--batch-size ", half, " --train.global_batch ", static_cast<int64_t>(run.ranks.size()) * samples);
+  return str("--batch-size ", half, " --train.global_batch ",
+             static_cast<int64_t>(run.ranks.size()) * samples);
 }
 
 void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kFull = 0.95;
-  const std::string smaller = smaller_batch(run), otherwise = smaller.empty() ? "try a smaller network" : "";
+  const std::string smaller = smaller_batch(run),
+                    otherwise = smaller.empty() ? "try a smaller network" : "";
   for (size_t rank = 0; run.settings.gpu && rank < run.ranks.size(); ++rank) {
     const GpuUse& gpu = run.ranks[rank].gpu;
     const bool retries = gpu.allocator_retries > 0;
     if (!retries && !(gpu.memory_peak > kFull * gpu.memory_total)) continue;
-    found.push_back({.cause = Cause::kMemoryFull,
-                     .rank = rank_of(run, rank),
-                     .evidence = str(human_bytes(gpu.memory_peak), " of ", human_bytes(gpu.memory_total), " of the GPU",
-                                     retries ? ", and the allocator has to give memory back to find more" : ""),
-                     .setting = smaller,
-                     .otherwise = otherwise});
+    found.push_back(
+        {.cause = Cause::kMemoryFull,
+         .rank = rank_of(run, rank),
+         .evidence =
+             str(human_bytes(gpu.memory_peak), " of ", human_bytes(gpu.memory_total), " of the GPU",
+                 retries ? ", and the allocator has to give memory back to find more" : ""),
+         .setting = smaller,
+         .otherwise = otherwise});
     return;
   }
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
@@ -120,12 +130,13 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
     // Other processes swap, too: those of this job read what comes back.
     const bool swaps = per_second > 1 << 20 && run.ranks[rank].major_faults >= 1;
     if (!swaps && !(host.free_memory < (1 - kFull) * used)) continue;
-    found.push_back({.cause = Cause::kMemoryFull,
-                     .evidence = swaps ? str(human_bytes(per_second), " per second come back from swap")
-                                       : str("the job uses ", human_bytes(used), " of the host's memory, ",
-                                             human_bytes(host.free_memory), " is left"),
-                     .setting = smaller,
-                     .otherwise = otherwise});
+    found.push_back(
+        {.cause = Cause::kMemoryFull,
+         .evidence = swaps ? str(human_bytes(per_second), " per second come back from swap")
+                           : str("the job uses ", human_bytes(used), " of the host's memory, ",
+                                 human_bytes(host.free_memory), " is left"),
+         .setting = smaller,
+         .otherwise = otherwise});
     return;
   }
 }
@@ -136,16 +147,18 @@ void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const LoaderUse& loader = worst->loader;
   const double waits = mean_of(worst->steps, Phase::kDataWait), step = mean_wall(worst->steps);
-  const bool again = host_of(run, *worst).read_again > kMany * loader.bytes && worst->disk_bytes > kMany * loader.bytes;
+  const bool again = host_of(run, *worst).read_again > kMany * loader.bytes &&
+                     worst->disk_bytes > kMany * loader.bytes;
   if (run.settings.epochs <= 1 || !again || waits <= 0 || loader.bytes <= 0) return;
   // Readers that wait for nothing but the processor.
   const double period = (loader.service() - loader.read) / std::max(1, loader.threads);
-  const double left =
-      std::max(share_beyond_headroom(run, worst->steps), std::clamp((period - (step - waits)) / waits, 0.0, 1.0));
+  const double left = std::max(share_beyond_headroom(run, worst->steps),
+                               std::clamp((period - (step - waits)) / waits, 0.0, 1.0));
   found.push_back(
       {.cause = Cause::kPageCache,
        .rank = only_rank_with_slow_readers(run),
-       .evidence = str(of_step(waits, step), " waiting; ", percent(std::min(1.0, worst->disk_bytes / loader.bytes)),
+       .evidence = str(of_step(waits, step), " waiting; ",
+                       percent(std::min(1.0, worst->disk_bytes / loader.bytes)),
                        " of the data come from the disk again"),
        .otherwise = "if the data fitted into memory (convert --size makes pictures smaller)",
        .without = Replay{.change = times(Phase::kDataWait, left)}});

@@ -1,5 +1,5 @@
-// What is done once per step: gradients that all ranks wait for, against what the network was measured to cost when
-// nobody is late, and the optimizer.
+// What is done once per step: gradients that all ranks wait for, against what the network was
+// measured to cost when nobody is late, and the optimizer.
 
 #include <algorithm>
 #include <utility>
@@ -16,7 +16,8 @@ using monitoring::Phase;
 
 // On the CPU messages travel during backward only if a core is free for them.
 bool can_overlap(const RunEvidence& run) {
-  return run.settings.gpu || std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
+  return run.settings.gpu ||
+         std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
            return rank.cores.cores > rank.cores.compute_threads;
          });
 }
@@ -27,10 +28,12 @@ std::string network_text(const RunEvidence& run, const Communication& split, dou
   // A probe that met a busy machine says nothing about messages on an idle one.
   const double cost = net.latency * net.messages + net.seconds_per_byte * net.bytes;
   if (net.known() && cost <= 1.1 * split.network()) {
-    text += str(", ", fixed(net.messages, 0), net.messages > 1 ? " messages cost " : " message costs ",
-                fixed(1e3 * cost, 1), " ms when nobody is late");
+    text +=
+        str(", ", fixed(net.messages, 0), net.messages > 1 ? " messages cost " : " message costs ",
+            fixed(1e3 * cost, 1), " ms when nobody is late");
   }
-  if (split.late > 0.01 * step) text += str(", ", fixed(1e3 * split.late, 1), " ms more for the last rank");
+  if (split.late > 0.01 * step)
+    text += str(", ", fixed(1e3 * split.late, 1), " ms more for the last rank");
   return text;
 }
 
@@ -39,30 +42,34 @@ Cause cause_of(const NetworkUse& network, const Communication& split) {
   return split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
 }
 
-// Half of the bytes: where they travel between hosts or GPUs, and take most of the waiting. In the memory of one host
-// it takes as long to round them.
+// Half of the bytes: where they travel between hosts or GPUs, and take most of the waiting. In the
+// memory of one host it takes as long to round them.
 bool halves_with_bf16(const RunEvidence& run, const Communication& split) {
   const bool travels = run.hosts.size() > 1 || run.settings.gpu;
-  return travels && !run.settings.narrow_wire && cause_of(run.network, split) == Cause::kBandwidth &&
+  return travels && !run.settings.narrow_wire &&
+         cause_of(run.network, split) == Cause::kBandwidth &&
          split.transfer > 0.5 * split.network();
 }
 
-// What is done once per step: of twice as many micro-steps, each pays half of it. It is promised once, by the name of
-// the larger part.
-void add_once_per_step(const RunEvidence& run, const Communication& split, std::vector<Finding>& found) {
+// What is done once per step: of twice as many micro-steps, each pays half of it. It is promised
+// once, by the name of the larger part.
+void add_once_per_step(const RunEvidence& run, const Communication& split,
+                       std::vector<Finding>& found) {
   const Steps& steps = run.ranks[worst_rank(run, Phase::kOptimizer)].steps;
   const double optimizer = mean_of(steps, Phase::kOptimizer), step = mean_wall(steps);
   if (!(optimizer + split.network() > 0)) return;
   const std::string in_optimizer = str(of_step(optimizer, step), " in the optimizer");
   const Settings& settings = run.settings;
-  Finding finding{.setting = settings.global_batch > 0 ? str("--train.global_batch ", 2 * settings.global_batch)
-                                                       : str("--accumulate ", 2 * settings.accumulate),
+  Finding finding{.setting = settings.global_batch > 0
+                                 ? str("--train.global_batch ", 2 * settings.global_batch)
+                                 : str("--accumulate ", 2 * settings.accumulate),
                   .otherwise = kLargerGlobalBatch,
                   .without = Replay{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
   if (optimizer > split.network()) {
     finding.cause = Cause::kOptimizer;
     finding.evidence = in_optimizer;
-    if (split.network() > 0) finding.evidence += str(", ", fixed(1e3 * split.network(), 1), " ms for gradients");
+    if (split.network() > 0)
+      finding.evidence += str(", ", fixed(1e3 * split.network(), 1), " ms for gradients");
   } else {
     finding.cause = cause_of(run.network, split);
     finding.evidence = str(network_text(run, split, step), ", ", in_optimizer);
@@ -83,11 +90,12 @@ std::vector<Finding> network_causes(const RunEvidence& run) {
   const Communication split = communication_of(run);
   add_once_per_step(run, split, found);
   if (split.overlap > 0 && can_overlap(run)) {
-    found.push_back({.cause = Cause::kOverlap,
-                     .evidence = str(of_step(split.overlap, mean_wall(run.ranks[0].steps)),
-                                     " waiting for gradients that could be sent during backward"),
-                     .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
-                     .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
+    found.push_back(
+        {.cause = Cause::kOverlap,
+         .evidence = str(of_step(split.overlap, mean_wall(run.ranks[0].steps)),
+                         " waiting for gradients that could be sent during backward"),
+         .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
+         .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
   }
   return found;
 }

@@ -1,6 +1,7 @@
-// Ranks for which the others wait, by their own phases: the wait itself shows only the victims. A rank that is slow in
-// every step and ranks that are slow now and then are two questions, and neither may take ordinary noise for an answer:
-// of two equal ranks, one or the other is always last.
+// Ranks for which the others wait, by their own phases: the wait itself shows only the victims. A
+// rank that is slow in every step and ranks that are slow now and then are two questions, and
+// neither may take ordinary noise for an answer: of two equal ranks, one or the other is
+// always last.
 
 #include <algorithm>
 #include <array>
@@ -22,16 +23,17 @@ using monitoring::StepTimes;
 
 // Those of own_work().
 constexpr std::array kComputing = {Phase::kForward, Phase::kBackward, Phase::kOptimizer};
-// Two processes that do the same differ by 2 %, as a standard deviation, for as long as they run or for a while: it
-// depends on where their memory lies and on what the machine does beside them. Twice this speaks in 1 of 300 healthy
-// runs (bench/diagnosis.py).
+// Two processes that do the same differ by 2 %, as a standard deviation, for as long as they run or
+// for a while: it depends on where their memory lies and on what the machine does beside them.
+// Twice this speaks in 1 of 300 healthy runs (bench/diagnosis.py).
 constexpr double kEqualRanks = 0.03;
-// The same of ranks that are late in turn: what stays for a run is none of that, but a host that others use, too, slows
-// now one core and now another (1 of 55 healthy runs on one that drifted by 15 % gained 4 %).
+// The same of ranks that are late in turn: what stays for a run is none of that, but a host that
+// others use, too, slows now one core and now another (1 of 55 healthy runs on one that drifted by
+// 15 % gained 4 %).
 constexpr double kInTurn = 0.02;
 
-// The steps as if the samples of each had the same number of rows on all ranks, where they have rows. A rank that gets
-// the longest samples computes longer, and its machine is not slow.
+// The steps as if the samples of each had the same number of rows on all ranks, where they have
+// rows. A rank that gets the longest samples computes longer, and its machine is not slow.
 std::vector<Steps> with_even_rows(std::vector<Steps> ranks) {
   for (size_t step = 0; step < ranks[0].size(); ++step) {
     double sum = 0;
@@ -43,30 +45,36 @@ std::vector<Steps> with_even_rows(std::vector<Steps> ranks) {
     for (size_t rank = 0; all && rank < ranks.size(); ++rank) {
       StepTimes& s = ranks[rank][step];
       const double factor = sum / static_cast<double>(ranks.size()) / s.padded.cells;
-      for (const Phase phase : {Phase::kForward, Phase::kBackward}) s.phases[static_cast<size_t>(phase)] *= factor;
+      for (const Phase phase : {Phase::kForward, Phase::kBackward})
+        s.phases[static_cast<size_t>(phase)] *= factor;
     }
   }
   return ranks;
 }
 
-// How fast a rank is that nothing holds back: the median over all ranks, of two ranks the faster one.
+// How fast a rank is that nothing holds back: the median over all ranks, of two ranks the
+// faster one.
 double usual_mean(const std::vector<Steps>& ranks, Phase phase) {
   std::vector<double> means;
   for (const Steps& rank : ranks) means.push_back(mean_of(rank, phase));
   return quantile(std::move(means), 0.5);
 }
 
-// ---- one rank or one host, in every step --------------------------------------------------------------------------
+// ---- one rank or one host, in every step --------------------------------------------------------
 
 size_t slowest_rank(const std::vector<Steps>& ranks) {
-  const auto seconds = [](const Steps& steps) { return mean_computing(steps) + mean_of(steps, Phase::kOptimizer); };
-  const auto slowest = std::max_element(ranks.begin(), ranks.end(),
-                                        [&](const Steps& a, const Steps& b) { return seconds(a) < seconds(b); });
+  const auto seconds = [](const Steps& steps) {
+    return mean_computing(steps) + mean_of(steps, Phase::kOptimizer);
+  };
+  const auto slowest =
+      std::max_element(ranks.begin(), ranks.end(),
+                       [&](const Steps& a, const Steps& b) { return seconds(a) < seconds(b); });
   return static_cast<size_t>(slowest - ranks.begin());
 }
 
-// How far behind the rank was when its first and its last bucket of gradients were ready: whether all of its backward
-// is slow, or what comes at its beginning or its end. "" where that was not measured.
+// How far behind the rank was when its first and its last bucket of gradients were ready: whether
+// all of its backward is slow, or what comes at its beginning or its end. "" where that was
+// not measured.
 std::string behind_at_buckets(const std::vector<Steps>& ranks, size_t late) {
   std::vector<double> firsts, lasts;
   double first = 0, last = 0;
@@ -87,22 +95,27 @@ std::string behind_at_buckets(const std::vector<Steps>& ranks, size_t late) {
       lasts.push_back(sum_of_last / steps);
     }
   }
-  return str(" (", fixed(1e3 * (first - quantile(firsts, 0.5)), 1), " at its first bucket of gradients, ",
-             fixed(1e3 * (last - quantile(lasts, 0.5)), 1), " at its last)");
+  return str(" (", fixed(1e3 * (first - quantile(firsts, 0.5)), 1),
+             " at its first bucket of gradients, ", fixed(1e3 * (last - quantile(lasts, 0.5)), 1),
+             " at its last)");
 }
 
-// By rank: for each phase, the usual time as a share of what it takes there; 1 for ranks of other hosts.
+// By rank: for each phase, the usual time as a share of what it takes there; 1 for ranks of
+// other hosts.
 using Factors = std::vector<std::array<double, kComputing.size()>>;
 
-// How long computing takes need not follow the number of rows: a rank is late by what it is late either way, as
-// measured and with `even` rows.
-Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks, const std::vector<Steps>& even, int host) {
+// How long computing takes need not follow the number of rows: a rank is late by what it is late
+// either way, as measured and with `even` rows.
+Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks,
+                   const std::vector<Steps>& even, int host) {
   Factors factors(ranks.size());
   for (auto& of_rank : factors) of_rank.fill(1);
   for (size_t i = 0; i < kComputing.size(); ++i) {
-    const double usual = usual_mean(ranks, kComputing[i]), usual_even = usual_mean(even, kComputing[i]);
+    const double usual = usual_mean(ranks, kComputing[i]),
+                 usual_even = usual_mean(even, kComputing[i]);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const double own = mean_of(ranks[rank], kComputing[i]), own_even = mean_of(even[rank], kComputing[i]);
+      const double own = mean_of(ranks[rank], kComputing[i]),
+                   own_even = mean_of(even[rank], kComputing[i]);
       if (run.ranks[rank].host != host || !(own > usual) || !(own_even > usual_even)) continue;
       factors[rank][i] = std::max(usual / own, usual_even / own_even);
     }
@@ -113,20 +126,24 @@ Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks, cons
 // Seconds per step that a rank would gain.
 double lateness(const Steps& steps, const Factors::value_type& factors) {
   double seconds = 0;
-  for (size_t i = 0; i < kComputing.size(); ++i) seconds += (1 - factors[i]) * mean_of(steps, kComputing[i]);
+  for (size_t i = 0; i < kComputing.size(); ++i)
+    seconds += (1 - factors[i]) * mean_of(steps, kComputing[i]);
   return seconds;
 }
 
-// The machine of several late ranks is what is slow. "" where there is one late rank on the only host.
+// The machine of several late ranks is what is slow. "" where there is one late rank on the
+// only host.
 std::string text_of_host(const RunEvidence& run, int host, const std::vector<size_t>& late) {
-  const auto of_host = std::count_if(run.ranks.begin(), run.ranks.end(), [&](const auto& r) { return r.host == host; });
+  const auto of_host = std::count_if(run.ranks.begin(), run.ranks.end(),
+                                     [&](const auto& r) { return r.host == host; });
   if (of_host < 2 || (run.hosts.size() < 2 && late.size() < 2)) return "";
-  return str("; ", late.size(), " of ", of_host, " ranks of host ", host_of(run, run.ranks[late[0]]).name,
-             late.size() > 1 ? " are late" : " is late");
+  return str("; ", late.size(), " of ", of_host, " ranks of host ",
+             host_of(run, run.ranks[late[0]]).name, late.size() > 1 ? " are late" : " is late");
 }
 
 // All ranks of a slow machine are late, and wait for each other: they gain together.
-Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
+Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
+                  const std::vector<Steps>& even) {
   const size_t slowest = slowest_rank(even);
   const int host = run.ranks[slowest].host;
   const Factors factors = factors_of(run, ranks, even, host);
@@ -147,23 +164,26 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks, const
     phase = kComputing[i];
   }
   const auto as_usual = [factors](size_t rank, size_t, StepTimes& s) {
-    for (size_t i = 0; i < kComputing.size(); ++i) s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
+    for (size_t i = 0; i < kComputing.size(); ++i)
+      s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
   };
   return {
       .cause = Cause::kLateRank,
       .rank = static_cast<int>(*named),
       .evidence = str(of_step(most, mean_wall(ranks[*named])), " more in ",
                       monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
-                      phase == Phase::kBackward ? behind_at_buckets(ranks, *named) : "", text_of_host(run, host, late),
-                      "; ranks wait ", fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
+                      phase == Phase::kBackward ? behind_at_buckets(ranks, *named) : "",
+                      text_of_host(run, host, late), "; ranks wait ",
+                      fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
       .otherwise = "if its machine kept up (dtrain doctor looks at it)",
       .without = Replay{.change = as_usual, .unseen = kEqualRanks}};
 }
 
-// ---- now one rank, now another ------------------------------------------------------------------------------------
+// ---- now one rank, now another ------------------------------------------------------------------
 
 // Without the ranks that are late in most steps: they are slow, which late_rank() says.
-std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
+std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks,
+                                               const std::vector<Steps>& even) {
   constexpr double kMostSteps = 0.75;
   std::vector<std::vector<double>> late = lateness_of(ranks);
   const std::vector<std::vector<double>> late_even = lateness_of(even);
@@ -173,14 +193,16 @@ std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks, 
     }
   }
   for (std::vector<double>& rank : late) {
-    const auto steps = std::count_if(rank.begin(), rank.end(), [](double seconds) { return seconds > 0; });
+    const auto steps =
+        std::count_if(rank.begin(), rank.end(), [](double seconds) { return seconds > 0; });
     if (static_cast<double>(steps) > kMostSteps * static_cast<double>(rank.size()))
       std::fill(rank.begin(), rank.end(), 0);
   }
   return late;
 }
 
-// The rank that most of the lateness is of; -1: it is divided among them. Of two ranks one has half of it by chance.
+// The rank that most of the lateness is of; -1: it is divided among them. Of two ranks one has half
+// of it by chance.
 int only_late_rank(const std::vector<double>& lateness) {
   double sum = 0;
   for (const double seconds : lateness) sum += seconds;
@@ -192,7 +214,10 @@ int only_late_rank(const std::vector<double>& lateness) {
 double share_of_steps_with(const std::vector<std::vector<double>>& late) {
   size_t steps = 0;
   for (size_t step = 0; step < late[0].size(); ++step) {
-    steps += std::any_of(late.begin(), late.end(), [step](const auto& rank) { return rank[step] > 0; }) ? 1 : 0;
+    steps +=
+        std::any_of(late.begin(), late.end(), [step](const auto& rank) { return rank[step] > 0; })
+            ? 1
+            : 0;
   }
   return static_cast<double>(steps) / static_cast<double>(late[0].size());
 }
@@ -200,7 +225,8 @@ double share_of_steps_with(const std::vector<std::vector<double>>& late) {
 Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
   std::vector<std::vector<double>> late = late_at_times(ranks, even);
   std::vector<double> sums;
-  for (const std::vector<double>& rank : late) sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
+  for (const std::vector<double>& rank : late)
+    sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
   const int only = only_late_rank(sums);
   for (size_t rank = 0; only >= 0 && rank < late.size(); ++rank) {
     if (static_cast<int>(rank) != only) std::fill(late[rank].begin(), late[rank].end(), 0);
@@ -209,13 +235,17 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
   const auto in_time = [late = std::move(late)](size_t rank, size_t step, StepTimes& s) {
     const double seconds = own_work(s);
     if (seconds <= late[rank][step]) return;
-    for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
+    for (const Phase phase : kComputing)
+      s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
   };
   return {.cause = only >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = only,
-          .evidence = only >= 0 ? str("it takes longer than the others in ", steps)
-                                : str("in ", steps, " some rank takes longer than the others, now one, now another"),
-          .otherwise = only >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
+          .evidence = only >= 0
+                          ? str("it takes longer than the others in ", steps)
+                          : str("in ", steps,
+                                " some rank takes longer than the others, now one, now another"),
+          .otherwise = only >= 0 ? "if its machine kept up (dtrain doctor looks at it)"
+                                 : "if all ranks were even",
           .without = Replay{.change = in_time, .unseen = only >= 0 ? kEqualRanks : kInTurn}};
 }
 

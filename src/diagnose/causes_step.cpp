@@ -21,22 +21,29 @@ constexpr double kSmallCost = 0.01;
 constexpr int64_t kFewSamples = 4;
 constexpr int64_t kMostTimesLarger = 16;
 
-const Steps& longest(const RunEvidence& run, Phase phase) { return run.ranks[worst_rank(run, phase)].steps; }
+const Steps& longest(const RunEvidence& run, Phase phase) {
+  return run.ranks[worst_rank(run, phase)].steps;
+}
 
 // How many times rarer something has to be to cost a small share of the other time.
-double times_rarer(double seconds, double others) { return std::ceil(seconds / (kSmallCost * others)); }
+double times_rarer(double seconds, double others) {
+  return std::ceil(seconds / (kSmallCost * others));
+}
 
 // What is done after some steps, such as saving a checkpoint.
 struct Rare {
   double each = 0;      // seconds
   double per_step = 0;  // how often: as planned, or as it came
-  double measured = 0;  // seconds of it in the mean of the measured steps; 0: it follows none of them
+  double measured =
+      0;  // seconds of it in the mean of the measured steps; 0: it follows none of them
 
   double seconds() const { return each * per_step; }  // per step
   bool missing() const { return measured <= 0; }      // from the measured steps
   // Their mean, as it would be if they had as many as are planned.
   double step(const Steps& steps) const { return mean_wall(steps) - measured + seconds(); }
-  double rarer(const Steps& steps) const { return std::max(1.0, times_rarer(seconds(), mean_wall(steps) - measured)); }
+  double rarer(const Steps& steps) const {
+    return std::max(1.0, times_rarer(seconds(), mean_wall(steps) - measured));
+  }
   // `part` is what is left of it.
   Replay replay(Phase phase, double part, Change change) const {
     return {.change = std::move(change),
@@ -47,10 +54,11 @@ struct Rare {
   }
 };
 
-// Those of the measured steps that `follows` is true for. `planned` 0: as often as they came. The steps that a long run
-// keeps may have none, so that those before them count.
+// Those of the measured steps that `follows` is true for. `planned` 0: as often as they came. The
+// steps that a long run keeps may have none, so that those before them count.
 template <typename Follows>
-Rare rare_of(const RunEvidence& run, Phase phase, const RareEvents& all, double planned, const Follows& follows) {
+Rare rare_of(const RunEvidence& run, Phase phase, const RareEvents& all, double planned,
+             const Follows& follows) {
   const Steps& steps = longest(run, phase);
   double seconds = 0, count = 0;
   for (const StepTimes& s : steps) {
@@ -60,64 +68,76 @@ Rare rare_of(const RunEvidence& run, Phase phase, const RareEvents& all, double 
   }
   const auto of = static_cast<double>(steps.size());
   if (count > 0) {
-    return {.each = seconds / count, .per_step = planned > 0 ? planned : count / of, .measured = seconds / of};
+    return {.each = seconds / count,
+            .per_step = planned > 0 ? planned : count / of,
+            .measured = seconds / of};
   }
   if (all.count == 0 || !(run.ended_steps > 0)) return {};
-  return {.each = all.each(), .per_step = planned > 0 ? planned : static_cast<double>(all.count) / run.ended_steps};
+  return {.each = all.each(),
+          .per_step = planned > 0 ? planned : static_cast<double>(all.count) / run.ended_steps};
 }
 
-// The best checkpoint so far is saved after an evaluation, whatever checkpoint.every is. What is saved in other steps
-// comes by that interval.
+// The best checkpoint so far is saved after an evaluation, whatever checkpoint.every is. What is
+// saved in other steps comes by that interval.
 void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const bool by_steps = run.settings.saves_by_steps;
   const auto is_best = [keeps = run.settings.keeps_best](const StepTimes& s) {
     return keeps && s.of(Phase::kEval) > 0;
   };
   const Rare of_best = rare_of(run, Phase::kCheckpoint, run.saves_of_best, 0, is_best);
-  const Rare by_interval = rare_of(run, Phase::kCheckpoint, run.saves, by_steps ? run.settings.checkpoints : 0,
-                                   [&](const StepTimes& s) { return !is_best(s); });
+  const Rare by_interval =
+      rare_of(run, Phase::kCheckpoint, run.saves, by_steps ? run.settings.checkpoints : 0,
+              [&](const StepTimes& s) { return !is_best(s); });
   const bool best = of_best.seconds() > by_interval.seconds();
   const Rare& saves = best ? of_best : by_interval;
   if (saves.seconds() <= 0) return;
   const Steps& steps = longest(run, Phase::kCheckpoint);
   const double rarer = saves.rarer(steps);
-  const std::string every = str("--checkpoint.every ", fixed(std::ceil(rarer / saves.per_step), 0), "steps");
-  const double part = best && !by_steps ? 0 : 1 / rarer;  // by steps: after the same evaluations, it may be
+  const std::string every =
+      str("--checkpoint.every ", fixed(std::ceil(rarer / saves.per_step), 0), "steps");
+  const double part =
+      best && !by_steps ? 0 : 1 / rarer;  // by steps: after the same evaluations, it may be
   const auto without = [=](size_t, size_t, StepTimes& s) {
     if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
   };
   Replay replay = saves.replay(Phase::kCheckpoint, part, without);
-  if (!best && !saves.missing() && !(run.settings.checkpoints > 0)) replay.planned_per_step = 0;  // nobody planned them
+  if (!best && !saves.missing() && !(run.settings.checkpoints > 0))
+    replay.planned_per_step = 0;  // nobody planned them
   found.push_back(
       {.cause = Cause::kCheckpoint,
-       .evidence = str(of_step(saves.seconds(), saves.step(steps)), best ? " saving the best so far" : " saving"),
+       .evidence = str(of_step(saves.seconds(), saves.step(steps)),
+                       best ? " saving the best so far" : " saving"),
        .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
        .without = std::move(replay)});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
   const auto each = [](const StepTimes&) { return true; };
-  const Rare evaluations = rare_of(run, Phase::kEval, run.evaluations, run.settings.evaluations, each);
+  const Rare evaluations =
+      rare_of(run, Phase::kEval, run.evaluations, run.settings.evaluations, each);
   if (evaluations.seconds() <= 0) return;
   const double per_step = evaluations.per_step, per_epoch = per_step * run.settings.steps_per_epoch;
   const Steps& steps = longest(run, Phase::kEval);
   // Whole epochs, so that the evaluations of different runs compare.
   const double epochs = std::max(1.0, std::ceil(evaluations.rarer(steps) / per_epoch));
   // That at the end of the run stays in any case.
-  const double total = std::isfinite(run.total_steps()) ? std::max(1.0, per_step * run.total_steps()) : kUnknown;
+  const double total =
+      std::isfinite(run.total_steps()) ? std::max(1.0, per_step * run.total_steps()) : kUnknown;
   const double part = std::min(1.0, std::fmax(1 / (epochs * per_epoch), 1 / total));
-  found.push_back({.cause = Cause::kEvaluation,
-                   .evidence = str(of_step(evaluations.seconds(), evaluations.step(steps)), " evaluating"),
-                   .setting = str("--train.eval_every ", fixed(epochs, 0), epochs > 1 ? "epochs" : "epoch"),
-                   .without = evaluations.replay(Phase::kEval, part, times(Phase::kEval, part))});
+  found.push_back(
+      {.cause = Cause::kEvaluation,
+       .evidence = str(of_step(evaluations.seconds(), evaluations.step(steps)), " evaluating"),
+       .setting = str("--train.eval_every ", fixed(epochs, 0), epochs > 1 ? "epochs" : "epoch"),
+       .without = evaluations.replay(Phase::kEval, part, times(Phase::kEval, part))});
 }
 
-// ---- small batches ------------------------------------------------------------------------------------------------
+// ---- small batches ------------------------------------------------------------------------------
 
-// The same samples in steps of `larger` times as many: what is done once per step costs that much less, and forward and
-// backward take `computing` of their time.
+// The same samples in steps of `larger` times as many: what is done once per step costs that much
+// less, and forward and backward take `computing` of their time.
 Replay in_larger_batches(int64_t larger, double computing) {
-  const auto change = [part = 1.0 / static_cast<double>(larger), computing](size_t, size_t, StepTimes& s) {
+  const auto change = [part = 1.0 / static_cast<double>(larger), computing](size_t, size_t,
+                                                                            StepTimes& s) {
     s.wall -= (1 - part) * std::max(0.0, s.other());
     s.phases[static_cast<size_t>(Phase::kOptimizer)] *= part;
     s.phases[static_cast<size_t>(Phase::kForward)] *= computing;
@@ -129,7 +149,9 @@ Replay in_larger_batches(int64_t larger, double computing) {
 // A given global batch would stay as it is, and with it the number of steps.
 std::string larger_batch(const Settings& settings, int64_t times) {
   return str("--batch-size ", times * settings.batch_size,
-             settings.global_batch > 0 ? str(" --train.global_batch ", times * settings.global_batch) : "");
+             settings.global_batch > 0
+                 ? str(" --train.global_batch ", times * settings.global_batch)
+                 : "");
 }
 
 void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
@@ -137,46 +159,59 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
   if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
   const Steps& steps = run.ranks[0].steps;
   const double network = communication_of(run).network();
-  const double once = mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + network;
+  const double once =
+      mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + network;
   int64_t larger = 2;
-  while (larger < kMostTimesLarger && once / static_cast<double>(larger) > 0.05 * mean_computing(steps)) larger *= 2;
+  while (larger < kMostTimesLarger &&
+         once / static_cast<double>(larger) > 0.05 * mean_computing(steps))
+    larger *= 2;
   found.push_back(
       {.cause = Cause::kSmallBatch,
        .evidence =
-           str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ", run.settings.batch_size,
-               run.settings.batch_size == 1 ? " sample)" : " samples)",
-               network > kMuch * once ? str(", ", fixed(100 * network / once, 0), " % of them communication") : ""),
+           str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ",
+               run.settings.batch_size, run.settings.batch_size == 1 ? " sample)" : " samples)",
+               network > kMuch * once
+                   ? str(", ", fixed(100 * network / once, 0), " % of them communication")
+                   : ""),
        .setting = larger_batch(run.settings, larger),
        .otherwise = str("or more, as a larger batch is also computed faster ", kLargerGlobalBatch),
        .without = in_larger_batches(larger, 1)});
 }
 
-// A GPU that finishes kernels as fast as the host launches them is idle between them. A larger batch has as many
-// kernels, which take longer. The ranks run the same kernels, so the one that computes longest speaks for all.
+// A GPU that finishes kernels as fast as the host launches them is idle between them. A larger
+// batch has as many kernels, which take longer. The ranks run the same kernels, so the one that
+// computes longest speaks for all.
 void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
-  constexpr double kAsLong = 0.9;  // launching takes this share of forward and backward: the host does not run ahead
+  constexpr double kAsLong =
+      0.9;  // launching takes this share of forward and backward: the host does not run ahead
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
-  if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy)) return;
+  if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy))
+    return;
   double waits = mean_other(rank.steps);
-  for (const Phase phase : {Phase::kDataWait, Phase::kCheckpoint, Phase::kEval}) waits += mean_of(rank.steps, phase);
+  for (const Phase phase : {Phase::kDataWait, Phase::kCheckpoint, Phase::kEval})
+    waits += mean_of(rank.steps, phase);
   const double idle = std::clamp(((1 - rank.gpu.busy) * wall - waits) / computing, 0.0, 1.0);
-  if (idle < kLeastGain) return;  // CUDA takes about a thousand kernels ahead: then it is the host that waits
+  if (idle < kLeastGain)
+    return;  // CUDA takes about a thousand kernels ahead: then it is the host that waits
   int64_t larger = 2;
   while (larger < kMostTimesLarger && 1.0 / static_cast<double>(larger) > 1 - idle) larger *= 2;
-  found.push_back({.cause = Cause::kSmallBatch,
-                   .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
-                                   percent(idle), " of forward and backward"),
-                   .setting = larger_batch(run.settings, larger),
-                   .otherwise = kLargerGlobalBatch,
-                   .without = in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
+  found.push_back(
+      {.cause = Cause::kSmallBatch,
+       .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
+                       percent(idle), " of forward and backward"),
+       .setting = larger_batch(run.settings, larger),
+       .otherwise = kLargerGlobalBatch,
+       .without =
+           in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
-// ---- wasted work --------------------------------------------------------------------------------------------------
+// ---- wasted work --------------------------------------------------------------------------------
 
-// Computing padding takes no longer than computing as many rows with values, and a network may skip some of it (packed
-// sequences), so between nothing and that: the gain is that of the middle. (How the time of steps follows their padding
-// tells no more: batches of like lengths also need fewer recurrent steps, and that does not follow the padding.)
+// Computing padding takes no longer than computing as many rows with values, and a network may skip
+// some of it (packed sequences), so between nothing and that: the gain is that of the middle. (How
+// the time of steps follows their padding tells no more: batches of like lengths also need fewer
+// recurrent steps, and that does not follow the padding.)
 void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
   double rows = 0, cells = 0, computing = 0, step = 0;
   for (const RankEvidence& rank : run.ranks) {
@@ -188,8 +223,8 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
     step = std::max(step, mean_wall(rank.steps));
   }
   if (!(rows < cells)) return;
-  // Batches are cut from that many global batches, sorted by length: of twice as many, half as different. An epoch has
-  // no more.
+  // Batches are cut from that many global batches, sorted by length: of twice as many, half as
+  // different. An epoch has no more.
   const int64_t window = std::max<int64_t>(1, run.settings.length_window);
   const auto most = static_cast<int64_t>(std::ceil(run.settings.steps_per_epoch));
   const int64_t wider = std::min(std::max<int64_t>(32, 2 * window), most);
@@ -215,13 +250,16 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
   const LossScale& scale = run.loss_scale;
   // Without a scale, gradients that are not finite have another reason.
   if (!std::isfinite(scale.now)) return;
-  const bool bf16 = std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
-  Finding finding{.cause = Cause::kLossScale,
-                  .setting = bf16 ? "--amp bf16" : "",
-                  .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1"};
+  const bool bf16 =
+      std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
+  Finding finding{
+      .cause = Cause::kLossScale,
+      .setting = bf16 ? "--amp bf16" : "",
+      .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1"};
   if (scale.now < 1 && scale.skipped < kLeastGain) {
     // Few steps are skipped, but small gradients of the others become zero: a limit, not a gain.
-    finding.evidence = str("the loss scale came down to ", scale.now, ", as gradients overflow again and again");
+    finding.evidence =
+        str("the loss scale came down to ", scale.now, ", as gradients overflow again and again");
     found.push_back(std::move(finding));
     return;
   }
@@ -232,9 +270,11 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
   };
-  finding.evidence = str(percent(scale.skipped),
-                         " of the steps are skipped because gradients overflow, at a loss scale of ", scale.now);
-  finding.without = Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)};
+  finding.evidence =
+      str(percent(scale.skipped),
+          " of the steps are skipped because gradients overflow, at a loss scale of ", scale.now);
+  finding.without =
+      Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)};
   found.push_back(std::move(finding));
 }
 
@@ -243,8 +283,8 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
 std::vector<Finding> step_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
-  for (const auto& add :
-       {add_checkpoints, add_evaluations, add_small_batch, add_launches, add_padding, add_loss_scale}) {
+  for (const auto& add : {add_checkpoints, add_evaluations, add_small_batch, add_launches,
+                          add_padding, add_loss_scale}) {
     add(run, found);
   }
   return found;

@@ -10,7 +10,9 @@ namespace dtrain::diagnose {
 namespace {
 
 // Of a message that travels from `begin` to `end`, the seconds after `from`.
-double after(double from, double begin, double end) { return std::max(0.0, end - std::max(begin, from)); }
+double after(double from, double begin, double end) {
+  return std::max(0.0, end - std::max(begin, from));
+}
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -18,7 +20,8 @@ double mean(const std::vector<double>& values) {
   return sum;
 }
 
-// What backward cannot hide of the plan that hides most. A plan that hides hardly more than the one that runs is none.
+// What backward cannot hide of the plan that hides most. A plan that hides hardly more than the one
+// that runs is none.
 struct BestPlan {
   Exposed exposed;
   double mebibytes = 0;  // 0: the one that runs
@@ -39,7 +42,8 @@ double Readiness::at(double bytes_ready) const {
   double from_bytes = 0, from_seconds = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes_ready <= bytes[i]) {
-      const double part = bytes[i] > from_bytes ? (bytes_ready - from_bytes) / (bytes[i] - from_bytes) : 1;
+      const double part =
+          bytes[i] > from_bytes ? (bytes_ready - from_bytes) / (bytes[i] - from_bytes) : 1;
       return from_seconds + part * (seconds[i] - from_seconds);
     }
     from_bytes = bytes[i];
@@ -68,13 +72,15 @@ Readiness readiness_of(const RunEvidence& run) {
     bytes += buckets[bucket];
     for (; next < which.size() && which[next] == bucket; ++next) {
       ready.bytes.push_back(bytes);
-      ready.seconds.push_back(std::max(sum[next] / steps, ready.seconds.empty() ? 0 : ready.seconds.back()));
+      ready.seconds.push_back(
+          std::max(sum[next] / steps, ready.seconds.empty() ? 0 : ready.seconds.back()));
     }
   }
   return ready;
 }
 
-Exposed exposed(std::span<const double> bucket_bytes, const NetworkUse& net, const Readiness& ready) {
+Exposed exposed(std::span<const double> bucket_bytes, const NetworkUse& net,
+                const Readiness& ready) {
   const double end_of_backward = ready.known() ? ready.seconds.back() : 0;
   Exposed sum;
   double bytes = 0, free = 0;
@@ -103,7 +109,8 @@ Communication communication_of(const RunEvidence& run) {
   double left = network;
   if (net.known()) {
     const Readiness ready = readiness_of(run);
-    Exposed now{net.latency * net.messages, net.seconds_per_byte * net.bytes};  // nothing is known of the overlap
+    Exposed now{net.latency * net.messages,
+                net.seconds_per_byte * net.bytes};  // nothing is known of the overlap
     Exposed least = now;
     if (ready.known()) {
       const BestPlan best = best_plan(net, ready);
@@ -111,7 +118,8 @@ Communication communication_of(const RunEvidence& run) {
       least = best.exposed;
       split.best_mebibytes = best.mebibytes;
     }
-    // A probe that met a busy machine says more than was waited: then its parts count, not their sum.
+    // A probe that met a busy machine says more than was waited: then its parts count, not
+    // their sum.
     const double part = now.total() > 0 ? std::min(1.0, network / now.total()) : 0;
     split.overlap = part * std::max(0.0, now.total() - least.total());
     split.latency = part * least.latency;

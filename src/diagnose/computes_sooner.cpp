@@ -53,7 +53,8 @@ Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double
   std::vector<BySteps> sooner;
   const std::vector<BySteps> late = lateness_of(ranks);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    BySteps shares = shares_of(lost[rank] * static_cast<double>(ranks[rank].size()), ranks[rank], late[rank]);
+    BySteps shares =
+        shares_of(lost[rank] * static_cast<double>(ranks[rank].size()), ranks[rank], late[rank]);
     for (double& share : shares) share *= lost[rank] > 0 ? seconds[rank] / lost[rank] : 0;
     sooner.push_back(std::move(shares));
   }

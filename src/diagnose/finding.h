@@ -1,7 +1,7 @@
 #pragma once
 
-// A cause that holds a run back, and what a run would gain without it. Values, made by causes.h from measurements and
-// chosen by verdict.h.
+// A cause that holds a run back, and what a run would gain without it. Values, made by causes.h
+// from measurements and chosen by verdict.h.
 
 #include <optional>
 #include <string>
@@ -12,23 +12,25 @@
 namespace dtrain::diagnose {
 
 enum class Cause {
-  kDisk,          // reader threads wait for stored bytes
-  kDecode,        // ... for the processor, from stored bytes to values
-  kAugment,       // ... for random transforms on the CPU
-  kReaders,       // more reader threads than the cores can run
-  kPageCache,     // the memory cannot hold the data set: it is read from the disk again in each epoch
-  kCopy,          // host to device
-  kLateRank,      // the others wait for one and the same rank
+  kDisk,       // reader threads wait for stored bytes
+  kDecode,     // ... for the processor, from stored bytes to values
+  kAugment,    // ... for random transforms on the CPU
+  kReaders,    // more reader threads than the cores can run
+  kPageCache,  // the memory cannot hold the data set: it is read from the disk again in each epoch
+  kCopy,       // host to device
+  kLateRank,   // the others wait for one and the same rank
   kRotatingRank,  // they wait for another one each time
   kLatency,       // many small messages
   kBandwidth,     // large ones
-  kNetwork,       // more than messages were measured to cost: the network is busy, or the thread that serves it
-  kOverlap,       // messages that could travel during backward, and do not
+  // more than messages were measured to cost: the network is busy, or the thread that serves it
+  kNetwork,
+  kOverlap,  // messages that could travel during backward, and do not
   kOptimizer,
   kCheckpoint,
   kEvaluation,
-  kSmallBatch,  // work that is done once per step, whatever its size; on a GPU, the launch of kernels
-  kPrecision,   // float32 on a GPU that is much faster at lower precision
+  // work that is done once per step, whatever its size; on a GPU, the launch of kernels
+  kSmallBatch,
+  kPrecision,  // float32 on a GPU that is much faster at lower precision
   kPadding,
   kOversubscribed,  // more threads that run than cores
   kBinding,         // cores are idle that the rank may not use
@@ -41,24 +43,29 @@ enum class Cause {
   kMemoryGrowth,
 };
 constexpr auto names_of(Cause) {
-  return names("disk", "decode", "augment", "readers", "page_cache", "copy", "late_rank", "rotating_rank", "latency",
-               "bandwidth", "network", "overlap", "optimizer", "checkpoint", "evaluation", "small_batch", "precision",
-               "padding", "oversubscribed", "binding", "cpu_limit", "steal", "power", "heat", "loss_scale",
-               "memory_full", "memory_growth");
+  return names("disk", "decode", "augment", "readers", "page_cache", "copy", "late_rank",
+               "rotating_rank", "latency", "bandwidth", "network", "overlap", "optimizer",
+               "checkpoint", "evaluation", "small_batch", "precision", "padding", "oversubscribed",
+               "binding", "cpu_limit", "steal", "power", "heat", "loss_scale", "memory_full",
+               "memory_growth");
 }
 
 // `otherwise` of a setting that makes the global batch larger.
-inline constexpr const char* kLargerGlobalBatch = "(a larger global batch, which may need another learning rate)";
+inline constexpr const char* kLargerGlobalBatch =
+    "(a larger global batch, which may need another learning rate)";
 
 inline constexpr double kLeastGain = 0.03;  // what is less is not worth a change
 
 struct Finding {
   Cause cause{};
-  int rank = -1;                       // -1: all ranks alike
-  std::string evidence = "";           // "8.1 of 13.0 ms waiting for data"
-  std::optional<Gain> gain = {};       // absent: none can be computed. judge() sets it where `without` is given
-  std::string setting = "";            // that brings the gain: "--data.workers 8"; "": `otherwise` says what does
-  std::string otherwise = "";          // "without the other processes of this host", or more about the setting
+  int rank = -1;              // -1: all ranks alike
+  std::string evidence = "";  // "8.1 of 13.0 ms waiting for data"
+  std::optional<Gain> gain =
+      {};  // absent: none can be computed. judge() sets it where `without` is given
+  std::string setting =
+      "";  // that brings the gain: "--data.workers 8"; "": `otherwise` says what does
+  std::string otherwise =
+      "";  // "without the other processes of this host", or more about the setting
   std::optional<Replay> without = {};  // the steps as they would have been
 };
 

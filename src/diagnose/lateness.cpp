@@ -11,8 +11,9 @@ namespace {
 using monitoring::Phase;
 using SharesByRank = std::vector<std::vector<double>>;  // by rank, by step
 
-// How much longer a rank computed than the others did in the same step, as a share of the longer time; negative: less.
-// Steps differ by a third and more, because samples have lengths and epochs have tails, and mostly on all ranks.
+// How much longer a rank computed than the others did in the same step, as a share of the longer
+// time; negative: less. Steps differ by a third and more, because samples have lengths and epochs
+// have tails, and mostly on all ranks.
 SharesByRank behind_others(const std::vector<Steps>& ranks) {
   SharesByRank behind(ranks.size(), std::vector<double>(ranks[0].size()));
   const size_t middle = (ranks.size() - 2) / 2;
@@ -29,8 +30,9 @@ SharesByRank behind_others(const std::vector<Steps>& ranks) {
   return behind;
 }
 
-// The largest autocorrelation of the shares, at any lag up to ten steps, all ranks together: 0 of noise, near 1 where
-// ranks are late in turn. Few steps show less: those of lag k are divided by all of them.
+// The largest autocorrelation of the shares, at any lag up to ten steps, all ranks together: 0 of
+// noise, near 1 where ranks are late in turn. Few steps show less: those of lag k are divided by
+// all of them.
 double repetition(const SharesByRank& behind) {
   constexpr size_t kMostLag = 10;
   const size_t steps = behind[0].size();
@@ -39,23 +41,28 @@ double repetition(const SharesByRank& behind) {
     double mean = 0;
     for (const double share : rank) mean += share / static_cast<double>(steps);
     for (size_t lag = 0; lag < products.size(); ++lag) {
-      for (size_t step = lag; step < steps; ++step) products[lag] += (rank[step] - mean) * (rank[step - lag] - mean);
+      for (size_t step = lag; step < steps; ++step)
+        products[lag] += (rank[step] - mean) * (rank[step - lag] - mean);
     }
   }
-  return products[0] > 0 ? *std::max_element(products.begin() + 1, products.end()) / products[0] : 0;
+  return products[0] > 0 ? *std::max_element(products.begin() + 1, products.end()) / products[0]
+                         : 0;
 }
 
-// The standard deviation of the shares of ranks that are not late. Late ranks must not pass for noise: where few are
-// late, the smaller shares show it, and where a rank stays late for some steps, what changes from step to step.
+// The standard deviation of the shares of ranks that are not late. Late ranks must not pass for
+// noise: where few are late, the smaller shares show it, and where a rank stays late for some
+// steps, what changes from step to step.
 struct Noise {
   double deviation = 0;
   bool of_two_values = false;  // one rank or another is late in every step: no share is small
 };
 
 Noise noise_of(const SharesByRank& behind) {
-  // Of the absolute values of a normal distribution, and of the differences of two such values, in deviations.
+  // Of the absolute values of a normal distribution, and of the differences of two such values,
+  // in deviations.
   constexpr double kQuarter = 0.319, kMedianChange = 0.954;
-  constexpr double kNoneIsSmall = 0.5;  // the first of the third quartile; of a normal distribution it is 0.28
+  constexpr double kNoneIsSmall =
+      0.5;  // the first of the third quartile; of a normal distribution it is 0.28
   std::vector<double> sizes, changes;
   for (const std::vector<double>& rank : behind) {
     for (size_t step = 0; step < rank.size(); ++step) {
@@ -64,16 +71,18 @@ Noise noise_of(const SharesByRank& behind) {
     }
   }
   const double first = quantile(sizes, 0.25), third = quantile(sizes, 0.75);
-  return {.deviation = std::min(first / kQuarter, quantile(std::move(changes), 0.5) / kMedianChange),
-          .of_two_values = first > kNoneIsSmall * third};
+  return {
+      .deviation = std::min(first / kQuarter, quantile(std::move(changes), 0.5) / kMedianChange),
+      .of_two_values = first > kNoneIsSmall * third};
 }
 
-// The largest of the shares that noise explains. Where the shares are no noise, neither do they show how much of it
-// there is.
+// The largest of the shares that noise explains. Where the shares are no noise, neither do they
+// show how much of it there is.
 double most_by_chance(const SharesByRank& behind) {
   constexpr double kManyDeviations = 2.5, kLeast = 0.05, kMostInTurn = 0.09;
   const auto steps = static_cast<double>(behind[0].size());
-  const double of_noise = std::max(0.5, 3 / std::sqrt(steps));  // an autocorrelation that none of ten lags has
+  const double of_noise =
+      std::max(0.5, 3 / std::sqrt(steps));  // an autocorrelation that none of ten lags has
   const Noise noise = noise_of(behind);
   const double most = std::max(kLeast, kManyDeviations * noise.deviation);
   return noise.of_two_values || repetition(behind) > of_noise ? std::min(most, kMostInTurn) : most;
@@ -81,11 +90,14 @@ double most_by_chance(const SharesByRank& behind) {
 
 }  // namespace
 
-double own_work(const monitoring::StepTimes& step) { return step.computing() + step.of(Phase::kOptimizer); }
+double own_work(const monitoring::StepTimes& step) {
+  return step.computing() + step.of(Phase::kOptimizer);
+}
 
 std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
   if (ranks.size() < 2 || ranks[0].size() < 2) {
-    return std::vector<std::vector<double>>(ranks.size(), std::vector<double>(ranks.empty() ? 0 : ranks[0].size()));
+    return std::vector<std::vector<double>>(
+        ranks.size(), std::vector<double>(ranks.empty() ? 0 : ranks[0].size()));
   }
   SharesByRank late = behind_others(ranks);
   const double most = most_by_chance(late);

@@ -18,8 +18,9 @@ double mean(const Steps& steps, const Value& value) {
 
 template <typename Seconds>
 size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
-  const auto most = std::max_element(run.ranks.begin(), run.ranks.end(),
-                                     [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
+  const auto most = std::max_element(
+      run.ranks.begin(), run.ranks.end(),
+      [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
   return static_cast<size_t>(most - run.ranks.begin());
 }
 
@@ -65,20 +66,24 @@ int only_rank_with_slow_readers(const RunEvidence& run) {
   const int only = only_rank(run, monitoring::Phase::kDataWait);
   for (size_t rank = 0; only >= 0 && rank < run.ranks.size(); ++rank) {
     const RankEvidence& slow = run.ranks[static_cast<size_t>(only)];
-    if (static_cast<int>(rank) != only && kSlower * seconds(run.ranks[rank]) > seconds(slow)) return -1;
+    if (static_cast<int>(rank) != only && kSlower * seconds(run.ranks[rank]) > seconds(slow))
+      return -1;
   }
   return only;
 }
 
 double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
   if (!(run.cached_step > 0)) return 0;
-  const double outside = mean_of(steps, monitoring::Phase::kCheckpoint) + mean_of(steps, monitoring::Phase::kEval);
+  const double outside =
+      mean_of(steps, monitoring::Phase::kCheckpoint) + mean_of(steps, monitoring::Phase::kEval);
   const double waits = mean_of(steps, monitoring::Phase::kDataWait),
                most = mean_wall(steps) - run.cached_step - outside;
   return waits > 0 ? std::clamp(1 - most / waits, 0.0, 1.0) : 0;
 }
 
-int rank_of(const RunEvidence& run, size_t rank) { return run.ranks.size() > 1 ? static_cast<int>(rank) : -1; }
+int rank_of(const RunEvidence& run, size_t rank) {
+  return run.ranks.size() > 1 ? static_cast<int>(rank) : -1;
+}
 
 const HostUse& host_of(const RunEvidence& run, const RankEvidence& rank) {
   static const HostUse unknown;
@@ -89,11 +94,14 @@ const HostUse& host_of(const RunEvidence& run, const RankEvidence& rank) {
 double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
 Change times(monitoring::Phase phase, double factor) {
-  return [phase, factor](size_t, size_t, monitoring::StepTimes& s) { s.phases[static_cast<size_t>(phase)] *= factor; };
+  return [phase, factor](size_t, size_t, monitoring::StepTimes& s) {
+    s.phases[static_cast<size_t>(phase)] *= factor;
+  };
 }
 
 double quantile(std::vector<double> values, double share) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }

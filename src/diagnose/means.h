@@ -1,6 +1,7 @@
 #pragma once
 
-// Means over measured steps, and how evidence is worded: shared by the causes. Pure functions; seconds.
+// Means over measured steps, and how evidence is worded: shared by the causes. Pure
+// functions; seconds.
 
 #include <string>
 #include <vector>
@@ -18,15 +19,18 @@ double mean_computing(const Steps&);  // forward and backward
 size_t worst_rank(const RunEvidence&, monitoring::Phase);
 size_t longest_computing(const RunEvidence&);  // likewise, forward and backward together
 
-// The rank whose phase is at least twice as long as that of every other one; -1: none stands out, or there is one rank.
+// The rank whose phase is at least twice as long as that of every other one; -1: none stands out,
+// or there is one rank.
 int only_rank(const RunEvidence&, monitoring::Phase);
 
-// The share of its waits that a rank with such steps has even if nothing of them is due to loading: no change of the
-// readers makes a step shorter than one whose batch was in memory (its readers take cores from it, too).
+// The share of its waits that a rank with such steps has even if nothing of them is due to loading:
+// no change of the readers makes a step shorter than one whose batch was in memory (its readers
+// take cores from it, too).
 double share_beyond_headroom(const RunEvidence&, const Steps&);
 
-// The same for waiting for data, if the readers of that rank take longer than those of the others, too: where all of
-// them are slow, a rank that waits for another one is given the time to catch up, and seems to wait for no data.
+// The same for waiting for data, if the readers of that rank take longer than those of the others,
+// too: where all of them are slow, a rank that waits for another one is given the time to catch up,
+// and seems to wait for no data.
 int only_rank_with_slow_readers(const RunEvidence&);
 
 // For evidence that is about one rank: its number, or -1 where there is only one.
@@ -36,7 +40,8 @@ int rank_of(const RunEvidence&, size_t rank);
 const HostUse& host_of(const RunEvidence&, const RankEvidence&);
 
 double or_zero(double value);  // 0 for what was not measured
-// The value at that share of the sorted ones, rounded down: the median of two is the smaller one. Requires: there is
+// The value at that share of the sorted ones, rounded down: the median of two is the smaller one.
+// Requires: there is
 // a value.
 double quantile(std::vector<double> values, double share);
 

@@ -1,11 +1,13 @@
 #pragma once
 
-// What held a run back most, and what it would gain without that: the line that a run ends with. Only what is worth a
-// change speaks: a gain above 3 %, and above twice its own standard error, over at least 20 steps after warm-up. Below
-// that the verdict is that nothing is worth changing. What two equal processes differ by is part of that error for late
-// ranks, which speak above 6 %. Lost time has one cause: a runner-up's gain is what it adds once the causes before it
-// are gone. What has no gain comes last, but for more threads of the job than cores: late ranks and slow messages come
-// of that, so it comes first and they are not named. What could not be measured is named. Pure.
+// What held a run back most, and what it would gain without that: the line that a run ends with.
+// Only what is worth a change speaks: a gain above 3 %, and above twice its own standard error,
+// over at least 20 steps after warm-up. Below that the verdict is that nothing is worth changing.
+// What two equal processes differ by is part of that error for late ranks, which speak above 6 %.
+// Lost time has one cause: a runner-up's gain is what it adds once the causes before it are gone.
+// What has no gain comes last, but for more threads of the job than cores: late ranks and slow
+// messages come of that, so it comes first and they are not named. What could not be measured is
+// named. Pure.
 
 #include <optional>
 #include <string>
@@ -27,7 +29,8 @@ struct Verdict {
   std::optional<Communication> communication;              // of several ranks
   double cached_step = kUnknown;                           // of RunEvidence
   double latency = kUnknown, seconds_per_byte = kUnknown;  // of NetworkUse
-  std::string text;  // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
+  // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
+  std::string text;
   std::vector<std::string> also;  // the runners-up, worded in the same way
 };
 
@@ -35,14 +38,15 @@ Verdict judge(const RunEvidence&);
 
 // "data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
 std::string text_of(const Finding&);
-std::string text_of(const Verdict&);  // one line, and one for each runner-up; without a line break at the end
+std::string text_of(
+    const Verdict&);  // one line, and one for each runner-up; without a line break at the end
 
 monitoring::VerdictRecord record_of(const Verdict&, int64_t step);
 
-// How well the ranks work together, as MPI users know it: "parallel efficiency 82 % = load balance 95 % x communication
-// efficiency 86 %" (the metrics of the POP project, pop-coe.eu). Load balance: the mean over the slowest rank's time
-// outside of communication; communication efficiency: that time over the step's. "" for one rank, or with fewer steps
-// than a verdict needs.
+// How well the ranks work together, as MPI users know it: "parallel efficiency 82 % = load balance
+// 95 % x communication efficiency 86 %" (the metrics of the POP project, pop-coe.eu). Load balance:
+// the mean over the slowest rank's time outside of communication; communication efficiency: that
+// time over the step's. "" for one rank, or with fewer steps than a verdict needs.
 std::string efficiency_text(const RunEvidence&);
 
 }  // namespace dtrain::diagnose

@@ -12,15 +12,20 @@ using monitoring::Phase;
 using monitoring::StepTimes;
 using Cycles = std::vector<std::vector<Cycle>>;
 
-double before_meeting(const StepTimes& s) { return s.of(Phase::kDataWait) + s.of(Phase::kH2d) + s.computing(); }
+double before_meeting(const StepTimes& s) {
+  return s.of(Phase::kDataWait) + s.of(Phase::kH2d) + s.computing();
+}
 
-double after_meeting(const StepTimes& s) { return s.wall - before_meeting(s) - s.of(Phase::kAllReduceWait); }
+double after_meeting(const StepTimes& s) {
+  return s.wall - before_meeting(s) - s.of(Phase::kAllReduceWait);
+}
 
 struct Times {
   std::vector<double> measured, changed;  // by cycle
 };
 
-double ratio(std::span<const double> measured, std::span<const double> changed, size_t begin, size_t end) {
+double ratio(std::span<const double> measured, std::span<const double> changed, size_t begin,
+             size_t end) {
   double before = 0, after = 0;  // without the cycles from begin to end
   for (size_t i = 0; i < measured.size(); ++i) {
     if (begin <= i && i < end) continue;
@@ -30,8 +35,8 @@ double ratio(std::span<const double> measured, std::span<const double> changed, 
   return after > 0 ? before / after - 1 : 0;
 }
 
-// Blocks of equal length, by their first cycles and, at the end, the number of cycles: steps that follow each other are
-// alike, so blocks of them are left out, not single ones.
+// Blocks of equal length, by their first cycles and, at the end, the number of cycles: steps that
+// follow each other are alike, so blocks of them are left out, not single ones.
 std::vector<size_t> block_ends(size_t cycles) {
   const size_t blocks = std::min<size_t>(10, cycles / 2);
   std::vector<size_t> ends = {0};
@@ -42,7 +47,9 @@ std::vector<size_t> block_ends(size_t cycles) {
 
 Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
   if (times.measured.empty()) return {};
-  const auto without = [&](size_t begin, size_t end) { return ratio(times.measured, times.changed, begin, end); };
+  const auto without = [&](size_t begin, size_t end) {
+    return ratio(times.measured, times.changed, begin, end);
+  };
   Gain gain{.ratio = without(0, 0), .error = std::numeric_limits<double>::infinity()};
   const size_t blocks = ends.size() - 1;
   if (blocks < 2) return gain;
@@ -58,10 +65,11 @@ Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
   return gain;
 }
 
-// The cycles in which the change makes something planned shorter; none where that is nearly always, or never, or nobody
-// knows how often. (What it leaves as it is, such as saves of another kind, is not among the planned ones.)
-std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vector<Steps>& changed, size_t cycles,
-                                const Replay& replay) {
+// The cycles in which the change makes something planned shorter; none where that is nearly always,
+// or never, or nobody knows how often. (What it leaves as it is, such as saves of another kind, is
+// not among the planned ones.)
+std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vector<Steps>& changed,
+                                size_t cycles, const Replay& replay) {
   std::vector<size_t> events;
   for (size_t i = 0; replay.planned_per_step > 0 && i < cycles; ++i) {
     bool shorter = false;
@@ -79,16 +87,20 @@ constexpr double kUnknownDeviation = 0.25;  // of one event alone, as a share of
 // Of an event that none of the measured steps has.
 Gain gain_of_missing_event(const Times& times, const Replay& replay) {
   double step = 0;
-  for (const double seconds : times.measured) step += seconds / static_cast<double>(times.measured.size());
-  const double rate = std::min(1.0, replay.planned_per_step), saved = replay.event - replay.event_without;
+  for (const double seconds : times.measured)
+    step += seconds / static_cast<double>(times.measured.size());
+  const double rate = std::min(1.0, replay.planned_per_step),
+               saved = replay.event - replay.event_without;
   const double before = step + rate * replay.event, after = before - rate * saved;
   if (!(after > 0)) return {};
   return {.ratio = before / after - 1, .error = kUnknownDeviation * rate * saved / after};
 }
 
-// Of events that happen `per_step` times: how many of them are in the measured steps is a matter of chance.
+// Of events that happen `per_step` times: how many of them are in the measured steps is a matter
+// of chance.
 Gain gain_of_events(const Times& times, const std::vector<size_t>& events, double per_step) {
-  const auto count = static_cast<double>(times.measured.size()), often = static_cast<double>(events.size());
+  const auto count = static_cast<double>(times.measured.size()),
+             often = static_cast<double>(events.size());
   double all = 0, all_changed = 0, during = 0, during_changed = 0, squares = 0;
   for (size_t i = 0; i < times.measured.size(); ++i) {
     all += times.measured[i];
@@ -99,12 +111,15 @@ Gain gain_of_events(const Times& times, const std::vector<size_t>& events, doubl
     during_changed += times.changed[i] / often;
   }
   const double saved = during - during_changed;
-  for (const size_t i : events) squares += std::pow(times.measured[i] - times.changed[i] - saved, 2);
+  for (const size_t i : events)
+    squares += std::pow(times.measured[i] - times.changed[i] - saved, 2);
   const double rate = std::min(1.0, per_step);
   const double before = (1 - rate) * (all - often * during) / (count - often) + rate * during;
-  const double after = (1 - rate) * (all_changed - often * during_changed) / (count - often) + rate * during_changed;
+  const double after =
+      (1 - rate) * (all_changed - often * during_changed) / (count - often) + rate * during_changed;
   if (!(after > 0)) return {};
-  const double error = often > 1 ? std::sqrt(squares / (often * (often - 1))) : kUnknownDeviation * saved;
+  const double error =
+      often > 1 ? std::sqrt(squares / (often * (often - 1))) : kUnknownDeviation * saved;
   return {.ratio = before / after - 1, .error = rate * error / after};
 }
 
@@ -125,8 +140,8 @@ Cycles cycles_of(const std::vector<Steps>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Steps& steps = ranks[rank];
     for (size_t i = 1; i < steps.size(); ++i) {
-      cycles[rank].push_back(
-          {after_meeting(steps[i - 1]) + before_meeting(steps[i]), steps[i].of(Phase::kAllReduceWait)});
+      cycles[rank].push_back({after_meeting(steps[i - 1]) + before_meeting(steps[i]),
+                              steps[i].of(Phase::kAllReduceWait)});
     }
   }
   return cycles;

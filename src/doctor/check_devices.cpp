@@ -30,7 +30,9 @@ std::string nvidia_smi(const GpuFacts& gpu, const std::string& options) {
 }
 
 // What the driver does not tell of a link: only root sees it.
-std::string lspci(const GpuFacts& gpu) { return str("sudo lspci -vv -s ", gpu.bus_id, " | grep Lnk"); }
+std::string lspci(const GpuFacts& gpu) {
+  return str("sudo lspci -vv -s ", gpu.bus_id, " | grep Lnk");
+}
 
 Outcome check_ranks_to_gpus(const Launch& launch) {
   Outcome outcome;
@@ -38,16 +40,18 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
   for (const RankFacts& rank : launch.ranks) {
     some_cpu = some_cpu || rank.device == "cpu";
     if (rank.device.empty()) {
-      blame(outcome.add(Severity::kBlocks, "the rank has no device to compute on", rank.device_problem,
-                        "nvidia-smi on the host; or --device.type cpu"),
+      blame(outcome.add(Severity::kBlocks, "the rank has no device to compute on",
+                        rank.device_problem, "nvidia-smi on the host; or --device.type cpu"),
             rank);
     }
   }
   if (launch.has_gpus() && some_cpu) {
     for (const RankFacts& rank : launch.ranks) {
       if (rank.device != "cpu") continue;
-      blame(outcome.add(Severity::kBlocks, "some ranks have a GPU and others none: all need the same kind of device",
-                        "it would use the CPU", "--device.type cpu; or start ranks on hosts with GPUs only"),
+      blame(outcome.add(Severity::kBlocks,
+                        "some ranks have a GPU and others none: all need the same kind of device",
+                        "it would use the CPU",
+                        "--device.type cpu; or start ranks on hosts with GPUs only"),
             rank);
     }
   }
@@ -57,10 +61,12 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
     for (const RankFacts* rank : host.ranks) {
       if (rank->gpu) used.insert(rank->gpu->uuid);
     }
-    const int visible = host.ranks.front()->visible_gpus, idle = visible - static_cast<int>(used.size());
+    const int visible = host.ranks.front()->visible_gpus,
+              idle = visible - static_cast<int>(used.size());
     if (used.empty() || idle <= 0) continue;
     blame(outcome.add(Severity::kNote, "some GPUs of the host would not be used",
-                      str(used.size(), " of ", visible, " have a rank"), str("mpirun -np ", visible, " dtrain ...")),
+                      str(used.size(), " of ", visible, " have a rank"),
+                      str("mpirun -np ", visible, " dtrain ...")),
           host);
   }
   std::set<std::string> names;
@@ -69,9 +75,11 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
   }
   if (names.size() > 1) {
     Finding& finding = outcome.add(
-        Severity::kSlows, "the GPUs are of different kinds: every step takes as long as the slowest needs",
+        Severity::kSlows,
+        "the GPUs are of different kinds: every step takes as long as the slowest needs",
         join(std::vector<std::string>(names.begin(), names.end()), ", "),
-        "nvidia-smi -L lists them; choose those of one kind with CUDA_VISIBLE_DEVICES, or hosts of one kind");
+        "nvidia-smi -L lists them; choose those of one kind with CUDA_VISIBLE_DEVICES, or hosts of "
+        "one kind");
     for (const RankFacts& rank : launch.ranks) blame(finding, rank);
   }
   return outcome;
@@ -91,9 +99,11 @@ Outcome check_one_rank_per_gpu(const Launch& launch) {
     Finding& finding =
         outcome.add(nccl ? Severity::kBlocks : Severity::kSlows,
                     nccl ? "several ranks have one GPU, which NCCL refuses"
-                         : "several ranks have one GPU: they alternate on it, and gradients travel through the host",
+                         : "several ranks have one GPU: they alternate on it, and gradients travel "
+                           "through the host",
                     str("GPU ", one.gpu->bus_id, " of ", one.node, " (", one.gpu->name, ")"),
-                    str("mpirun -np ", std::max(1, one.visible_gpus), " dtrain ... (one rank per GPU of a host)"));
+                    str("mpirun -np ", std::max(1, one.visible_gpus),
+                        " dtrain ... (one rank per GPU of a host)"));
     for (const RankFacts* rank : ranks) blame(finding, *rank);
   }
   return outcome;
@@ -108,8 +118,10 @@ Outcome check_driver(const Launch& launch) {
     if (rank.device_problem.empty() || rank.device.empty()) continue;
     const bool wanted = launch.config.device.type != DeviceType::kCpu;
     if (!wanted) continue;
-    blame(outcome.add(Severity::kSlows, "a GPU cannot be used, and the rank would use the CPU", rank.device_problem,
-                      "nvidia-smi shows the driver; install driver 580 or newer, and start containers with docker run "
+    blame(outcome.add(Severity::kSlows, "a GPU cannot be used, and the rank would use the CPU",
+                      rank.device_problem,
+                      "nvidia-smi shows the driver; install driver 580 or newer, and start "
+                      "containers with docker run "
                       "--gpus all; or --device.type cpu"),
           rank);
   }
@@ -118,9 +130,10 @@ Outcome check_driver(const Launch& launch) {
     if (!rank.driver.empty()) versions.insert(rank.driver);
   }
   if (versions.size() > 1) {
-    Finding& finding = outcome.add(Severity::kNote, "the hosts have different drivers",
-                                   join(std::vector<std::string>(versions.begin(), versions.end()), ", "),
-                                   "nvidia-smi shows the driver of a host; install the same driver on all hosts");
+    Finding& finding =
+        outcome.add(Severity::kNote, "the hosts have different drivers",
+                    join(std::vector<std::string>(versions.begin(), versions.end()), ", "),
+                    "nvidia-smi shows the driver of a host; install the same driver on all hosts");
     for (const Host& host : hosts_of(launch)) blame(finding, host);
   }
   if (!any) outcome.unchecked.emplace_back("no GPU");
@@ -131,12 +144,15 @@ Outcome check_nccl(const Launch& launch) {
   Outcome outcome;
   if (no_gpus(launch, outcome)) return outcome;
   const Backend backend = launch.config.dist.backend;
-  const bool used = launch.ranks.size() > 1 && (backend == Backend::kAuto || backend == Backend::kNccl);
+  const bool used =
+      launch.ranks.size() > 1 && (backend == Backend::kAuto || backend == Backend::kNccl);
   for (const RankFacts& rank : launch.ranks) {
     if (rank.nccl.find("built with") != std::string::npos) {
-      blame(outcome.add(used ? Severity::kBlocks : Severity::kNote,
-                        "the NCCL that is loaded is not the one dtrain was built with", str("NCCL ", rank.nccl),
-                        "unset LD_PRELOAD, and remove other copies of libnccl.so.2 from LD_LIBRARY_PATH"),
+      blame(outcome.add(
+                used ? Severity::kBlocks : Severity::kNote,
+                "the NCCL that is loaded is not the one dtrain was built with",
+                str("NCCL ", rank.nccl),
+                "unset LD_PRELOAD, and remove other copies of libnccl.so.2 from LD_LIBRARY_PATH"),
             rank);
     } else if (rank.nccl.empty() || rank.nccl == "none" || rank.nccl == "unknown") {
       outcome.unchecked.emplace_back("this dtrain was built without NCCL");
@@ -158,20 +174,24 @@ Outcome check_peer_copies(const Launch& launch) {
       tried = tried || peer.result != "unsupported";
       correct = correct || peer.result == "correct";
       if (peer.result == "correct" || peer.result == "unsupported") continue;
-      const std::string what = peer.result == "wrong"   ? "arrive damaged: gradients would too"
-                               : peer.result == "hangs" ? "do not end: the first all-reduce would not either"
-                                                        : "fail";
-      blame(outcome.add(
-                off ? Severity::kNote : Severity::kBlocks, "direct copies between GPUs " + what,
-                str(rank.gpu->bus_id, " to ", peer.bus_id, ": ", peer.error.empty() ? peer.result : peer.error),
-                off ? "export NCCL_P2P_DISABLE=1, as it is: nothing more is needed" : "export NCCL_P2P_DISABLE=1"),
+      const std::string what = peer.result == "wrong" ? "arrive damaged: gradients would too"
+                               : peer.result == "hangs"
+                                   ? "do not end: the first all-reduce would not either"
+                                   : "fail";
+      blame(outcome.add(off ? Severity::kNote : Severity::kBlocks,
+                        "direct copies between GPUs " + what,
+                        str(rank.gpu->bus_id, " to ", peer.bus_id, ": ",
+                            peer.error.empty() ? peer.result : peer.error),
+                        off ? "export NCCL_P2P_DISABLE=1, as it is: nothing more is needed"
+                            : "export NCCL_P2P_DISABLE=1"),
             rank);
       correct = false;
       break;  // one pair is enough
     }
     if (off && correct) {
       blame(outcome.add(Severity::kSlows,
-                        "direct copies between GPUs work, and are switched off: gradients travel through the host",
+                        "direct copies between GPUs work, and are switched off: gradients travel "
+                        "through the host",
                         "NCCL_P2P_DISABLE=1", "unset NCCL_P2P_DISABLE"),
             rank);
     }
@@ -189,10 +209,10 @@ Outcome check_power(const Launch& launch) {
     if (!gpu.power_limit || !gpu.default_power_limit) {
       outcome.unchecked.emplace_back("the card does not report it");
     } else if (*gpu.power_limit < kPowerCap * *gpu.default_power_limit) {
-      blame(outcome.add(
-                Severity::kSlows, "the GPU's power is capped below its own limit",
-                str(gpu.bus_id, ": ", fixed(*gpu.power_limit, 0), " of ", fixed(*gpu.default_power_limit, 0), " W"),
-                nvidia_smi(gpu, str("-pl ", fixed(*gpu.default_power_limit, 0)))),
+      blame(outcome.add(Severity::kSlows, "the GPU's power is capped below its own limit",
+                        str(gpu.bus_id, ": ", fixed(*gpu.power_limit, 0), " of ",
+                            fixed(*gpu.default_power_limit, 0), " W"),
+                        nvidia_smi(gpu, str("-pl ", fixed(*gpu.default_power_limit, 0)))),
             rank);
     }
   }
@@ -210,10 +230,11 @@ Outcome check_throttling(const Launch& launch) {
       continue;
     }
     if (gpu.throttled_by.empty() && *gpu.temperature < kHot) continue;
-    blame(outcome.add(Severity::kSlows, "the GPU lowers its clocks, or soon will, though no run has begun",
-                      str(gpu.bus_id, ": ", fixed(*gpu.temperature, 0), " degrees Celsius",
-                          gpu.throttled_by.empty() ? "" : ", " + join(gpu.throttled_by, ", ")),
-                      "nvidia-smi -q -d PERFORMANCE,TEMPERATURE; check fans, air flow and power cables"),
+    blame(outcome.add(
+              Severity::kSlows, "the GPU lowers its clocks, or soon will, though no run has begun",
+              str(gpu.bus_id, ": ", fixed(*gpu.temperature, 0), " degrees Celsius",
+                  gpu.throttled_by.empty() ? "" : ", " + join(gpu.throttled_by, ", ")),
+              "nvidia-smi -q -d PERFORMANCE,TEMPERATURE; check fans, air flow and power cables"),
           rank);
   }
   return outcome;
@@ -227,12 +248,11 @@ Outcome check_persistence(const Launch& launch) {
     if (!rank.gpu->persistence) {
       outcome.unchecked.emplace_back("the card does not report it");
     } else if (!*rank.gpu->persistence) {
-      blame(
-          outcome.add(
-              Severity::kNote,
-              "persistence mode is off: the driver is loaded for each start, which takes seconds and resets power caps",
-              str("GPU ", rank.gpu->bus_id), nvidia_smi(*rank.gpu, "-pm 1")),
-          rank);
+      blame(outcome.add(Severity::kNote,
+                        "persistence mode is off: the driver is loaded for each start, which takes "
+                        "seconds and resets power caps",
+                        str("GPU ", rank.gpu->bus_id), nvidia_smi(*rank.gpu, "-pm 1")),
+            rank);
     }
   }
   return outcome;
@@ -250,22 +270,28 @@ Outcome check_pcie(const Launch& launch) {
       continue;
     }
     const std::string rate =
-        gpu.host_copy_rate > 0 ? str("; copies from the host: ", fixed(gpu.host_copy_rate / 1e9, 1), " GB/s") : "";
+        gpu.host_copy_rate > 0
+            ? str("; copies from the host: ", fixed(gpu.host_copy_rate / 1e9, 1), " GB/s")
+            : "";
     if (*link.width < *link.card_width) {
       const bool slot = link.slot_width && *link.slot_width < *link.card_width;
-      blame(outcome.add(
-                *link.width < kNarrow ? Severity::kSlows : Severity::kNote,
-                slot ? "the GPU is in a slot with fewer lanes than it has: copies to it take longer"
-                     : "the GPU's link has fewer lanes than card and slot: it is not well seated, or shares its lanes",
-                str(gpu.bus_id, ": x", *link.width, " of x", *link.card_width, rate),
-                str(lspci(gpu), slot ? " shows card and slot; move the card to a slot with more lanes"
-                                     : " shows what card and slot can do; seat the card again")),
-            rank);
+      blame(
+          outcome.add(
+              *link.width < kNarrow ? Severity::kSlows : Severity::kNote,
+              slot ? "the GPU is in a slot with fewer lanes than it has: copies to it take longer"
+                   : "the GPU's link has fewer lanes than card and slot: it is not well seated, or "
+                     "shares its lanes",
+              str(gpu.bus_id, ": x", *link.width, " of x", *link.card_width, rate),
+              str(lspci(gpu), slot ? " shows card and slot; move the card to a slot with more lanes"
+                                   : " shows what card and slot can do; seat the card again")),
+          rank);
     }
     if (link.generation && link.card_generation && *link.generation < *link.card_generation) {
-      blame(outcome.add(Severity::kNote, "the GPU's link is slower than the card allows, also while it copies",
-                        str(gpu.bus_id, ": PCIe ", *link.generation, " of ", *link.card_generation, rate),
-                        lspci(gpu) + " shows it; set the slot's PCIe generation to auto in the BIOS"),
+      blame(outcome.add(
+                Severity::kNote,
+                "the GPU's link is slower than the card allows, also while it copies",
+                str(gpu.bus_id, ": PCIe ", *link.generation, " of ", *link.card_generation, rate),
+                lspci(gpu) + " shows it; set the slot's PCIe generation to auto in the BIOS"),
             rank);
     }
   }
@@ -283,14 +309,14 @@ Outcome check_iommu(const Launch& launch) {
     }
     const bool translates = *facts.iommu_groups > 0 && !facts.iommu_passthrough.value_or(false);
     if (!translates || host.ranks.front()->visible_gpus < 2) continue;
-    blame(
-        outcome.add(
-            Severity::kNote,
-            "the IOMMU translates addresses of PCIe devices: direct copies between GPUs may be slow, or damaged",
-            str(*facts.iommu_groups, " IOMMU groups"),
-            "cat /proc/cmdline shows how the kernel was started; add iommu=pt to that, or switch the IOMMU off in the "
-            "BIOS"),
-        host);
+    blame(outcome.add(Severity::kNote,
+                      "the IOMMU translates addresses of PCIe devices: direct copies between GPUs "
+                      "may be slow, or damaged",
+                      str(*facts.iommu_groups, " IOMMU groups"),
+                      "cat /proc/cmdline shows how the kernel was started; add iommu=pt to that, "
+                      "or switch the IOMMU off in the "
+                      "BIOS"),
+          host);
   }
   return outcome;
 }
@@ -306,22 +332,28 @@ Outcome check_gpu_memory(const Launch& launch) {
       continue;
     }
     const auto& network = launch.first().network;
-    const int64_t own = network ? 2 * network->model_bytes + network->optimizer_bytes + network->batch_bytes : 0;
-    const int64_t sharing = std::ranges::count_if(
-        launch.ranks, [&](const RankFacts& other) { return other.gpu && other.gpu->uuid == gpu.uuid; });
+    const int64_t own =
+        network ? 2 * network->model_bytes + network->optimizer_bytes + network->batch_bytes : 0;
+    const int64_t sharing = std::ranges::count_if(launch.ranks, [&](const RankFacts& other) {
+      return other.gpu && other.gpu->uuid == gpu.uuid;
+    });
     const int64_t needed = sharing * own;
     if (needed > gpu.memory - *gpu.used_memory) {
-      blame(outcome.add(Severity::kBlocks, "the network does not fit into the free memory of the GPU",
-                        str(gpu.bus_id, ": ", bytes(gpu.memory - *gpu.used_memory),
-                            " free; weights, gradients and moments alone need ", bytes(needed),
-                            sharing > 1 ? str(" for ", sharing, " ranks") : ""),
-                        "nvidia-smi shows who uses it; or a smaller network, --optimizer.name sgd"),
-            rank);
-    } else if (static_cast<double>(*gpu.used_memory) > kUsedMemory * static_cast<double>(gpu.memory)) {
-      blame(outcome.add(Severity::kSlows, "other processes use the GPU: its memory and its time are shared",
-                        str(gpu.bus_id, ": ", bytes(*gpu.used_memory), " of ", bytes(gpu.memory), " in use"),
-                        "nvidia-smi shows them; choose another with CUDA_VISIBLE_DEVICES"),
-            rank);
+      blame(
+          outcome.add(Severity::kBlocks, "the network does not fit into the free memory of the GPU",
+                      str(gpu.bus_id, ": ", bytes(gpu.memory - *gpu.used_memory),
+                          " free; weights, gradients and moments alone need ", bytes(needed),
+                          sharing > 1 ? str(" for ", sharing, " ranks") : ""),
+                      "nvidia-smi shows who uses it; or a smaller network, --optimizer.name sgd"),
+          rank);
+    } else if (static_cast<double>(*gpu.used_memory) >
+               kUsedMemory * static_cast<double>(gpu.memory)) {
+      blame(
+          outcome.add(
+              Severity::kSlows, "other processes use the GPU: its memory and its time are shared",
+              str(gpu.bus_id, ": ", bytes(*gpu.used_memory), " of ", bytes(gpu.memory), " in use"),
+              "nvidia-smi shows them; choose another with CUDA_VISIBLE_DEVICES"),
+          rank);
     }
   }
   return outcome;
@@ -339,15 +371,18 @@ Outcome check_near_cores(const Launch& launch) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
       continue;
     }
-    const bool any = std::any_of(own->begin(), own->end(),
-                                 [&](int core) { return std::find(near->begin(), near->end(), core) != near->end(); });
+    const bool any = std::any_of(own->begin(), own->end(), [&](int core) {
+      return std::find(near->begin(), near->end(), core) != near->end();
+    });
     if (any) continue;
-    blame(outcome.add(
-              Severity::kNote,
-              "the rank's cores are on another socket than its GPU: copies cross the link between sockets",
-              str("GPU ", rank.gpu->bus_id, " is near core ", near->front(), ", the rank has core ", own->front()),
-              "mpirun --map-by numa --bind-to numa, or order CUDA_VISIBLE_DEVICES by socket"),
-          rank);
+    blame(
+        outcome.add(Severity::kNote,
+                    "the rank's cores are on another socket than its GPU: copies cross the link "
+                    "between sockets",
+                    str("GPU ", rank.gpu->bus_id, " is near core ", near->front(),
+                        ", the rank has core ", own->front()),
+                    "mpirun --map-by numa --bind-to numa, or order CUDA_VISIBLE_DEVICES by socket"),
+        rank);
   }
   return outcome;
 }
@@ -360,7 +395,8 @@ Outcome check_debug_variables(const Launch& launch) {
       const auto variable = rank.variables.find(name);
       if (variable == rank.variables.end() || variable->second != "1") continue;
       blame(outcome.add(Severity::kSlows,
-                        "a variable for finding bugs is set: the host waits for every kernel, or GPUs exchange "
+                        "a variable for finding bugs is set: the host waits for every kernel, or "
+                        "GPUs exchange "
                         "gradients over sockets",
                         str(name, "=1"), str("unset ", name)),
             rank);

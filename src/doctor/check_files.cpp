@@ -18,16 +18,19 @@ Outcome check_run_folder(const Launch& launch) {
   const machine::FileSystemFacts& system = *writer.run_system;
   const std::string folder = launch.config.run.folder;
   if (system.read_only || !system.writable) {
-    blame(outcome.add(Severity::kBlocks, "the run folder cannot be written",
-                      str(folder, ": ", system.folder,
-                          system.read_only ? " is on a read-only file system" : " belongs to another user"),
-                      "--run.folder on another disk, or chmod u+w"),
+    blame(outcome.add(
+              Severity::kBlocks, "the run folder cannot be written",
+              str(folder, ": ", system.folder,
+                  system.read_only ? " is on a read-only file system" : " belongs to another user"),
+              "--run.folder on another disk, or chmod u+w"),
           writer);
   }
   if (writer.run_lock == "fails") {
     blame(outcome.add(Severity::kNote,
-                      "the run folder cannot be locked: nothing keeps a second job from writing to the same run",
-                      str(folder, " is on ", system.type.empty() ? "a file system" : system.type, " without locks"),
+                      "the run folder cannot be locked: nothing keeps a second job from writing to "
+                      "the same run",
+                      str(folder, " is on ", system.type.empty() ? "a file system" : system.type,
+                          " without locks"),
                       str("findmnt ", system.mount_point,
                           " shows how it is mounted; mount it with -o flock (Lustre) or "
                           "without nolock (NFS), or --run.folder on another disk")),
@@ -45,10 +48,10 @@ Outcome check_disk_space(const Launch& launch) {
   }
   const machine::FileSystemFacts& system = *writer.run_system;
   if (system.free_files && *system.free_files < kFewFiles) {
-    blame(outcome.add(
-              Severity::kBlocks, "the disk of the run folder has no room for more files",
-              str(system.folder, ": ", *system.free_files, " can be created"),
-              str("df -i ", system.mount_point, " shows it; remove files there, or --run.folder on another disk")),
+    blame(outcome.add(Severity::kBlocks, "the disk of the run folder has no room for more files",
+                      str(system.folder, ": ", *system.free_files, " can be created"),
+                      str("df -i ", system.mount_point,
+                          " shows it; remove files there, or --run.folder on another disk")),
           writer);
   }
   if (!writer.network) {
@@ -61,19 +64,23 @@ Outcome check_disk_space(const Launch& launch) {
   const int64_t average = launch.config.train.ema > 0 ? writer.network->model_bytes : 0;
   const int64_t size = writer.network->model_bytes + writer.network->optimizer_bytes + average;
   if (*system.free_bytes >= kept * size) return outcome;
-  std::string fix = str("--run.folder on another disk, or free ", bytes(kept * size - *system.free_bytes));
+  std::string fix =
+      str("--run.folder on another disk, or free ", bytes(kept * size - *system.free_bytes));
   const int64_t fewest = kept - saving.keep_last + 1;
-  if (saving.keep_last > 1 && *system.free_bytes >= fewest * size) fix = "--checkpoint.keep_last 1, " + fix;
+  if (saving.keep_last > 1 && *system.free_bytes >= fewest * size)
+    fix = "--checkpoint.keep_last 1, " + fix;
   blame(outcome.add(Severity::kBlocks,
-                    "the disk of the run folder is too small for its checkpoints: the run would end with exit code 73",
-                    str(system.folder, " has ", bytes(*system.free_bytes), " free; ", kept, " checkpoints of ",
-                        bytes(size), " need ", bytes(kept * size)),
+                    "the disk of the run folder is too small for its checkpoints: the run would "
+                    "end with exit code 73",
+                    str(system.folder, " has ", bytes(*system.free_bytes), " free; ", kept,
+                        " checkpoints of ", bytes(size), " need ", bytes(kept * size)),
                     fix),
         writer);
   return outcome;
 }
 
-// dtrain opens data without locks, unless this variable says otherwise, which goes before what a program asks for.
+// dtrain opens data without locks, unless this variable says otherwise, which goes before what a
+// program asks for.
 Outcome check_locks(const Launch& launch) {
   Outcome outcome;
   for (const RankFacts& rank : launch.ranks) {
@@ -86,21 +93,26 @@ Outcome check_locks(const Launch& launch) {
       continue;
     }
     const auto variable = rank.variables.find("HDF5_USE_FILE_LOCKING");
-    const bool asked = variable != rank.variables.end() && (variable->second == "TRUE" || variable->second == "1");
-    const std::string type = rank.data_system.type.empty() ? "a file system" : rank.data_system.type;
+    const bool asked =
+        variable != rank.variables.end() && (variable->second == "TRUE" || variable->second == "1");
+    const std::string type =
+        rank.data_system.type.empty() ? "a file system" : rank.data_system.type;
     if (rank.data_lock == "fails") {
-      blame(
-          outcome.add(
-              asked ? Severity::kBlocks : Severity::kNote,
-              asked ? "HDF5 shall lock files that cannot be locked, and so cannot open the data"
-                    : "the data cannot be locked: dtrain does not need it, h5py and other programs refuse to open them",
-              str(rank.data_file, " is on ", type, rank.data_system.network ? ", which comes over the network" : ""),
-              "export HDF5_USE_FILE_LOCKING=FALSE"),
-          rank);
+      blame(outcome.add(
+                asked ? Severity::kBlocks : Severity::kNote,
+                asked ? "HDF5 shall lock files that cannot be locked, and so cannot open the data"
+                      : "the data cannot be locked: dtrain does not need it, h5py and other "
+                        "programs refuse to open them",
+                str(rank.data_file, " is on ", type,
+                    rank.data_system.network ? ", which comes over the network" : ""),
+                "export HDF5_USE_FILE_LOCKING=FALSE"),
+            rank);
     } else if (rank.data_lock == "held") {
       blame(outcome.add(asked ? Severity::kBlocks : Severity::kNote,
-                        "another program has the data open for writing: what is read may change during the run",
-                        rank.data_file, str("lsof ", rank.data_file, " shows it; close it, or train on a copy")),
+                        "another program has the data open for writing: what is read may change "
+                        "during the run",
+                        rank.data_file,
+                        str("lsof ", rank.data_file, " shows it; close it, or train on a copy")),
             rank);
     }
   }
@@ -110,7 +122,9 @@ Outcome check_locks(const Launch& launch) {
 }  // namespace
 
 Checks file_checks() {
-  return {{"run folder", check_run_folder}, {"disk space", check_disk_space}, {"HDF5 locks", check_locks}};
+  return {{"run folder", check_run_folder},
+          {"disk space", check_disk_space},
+          {"HDF5 locks", check_locks}};
 }
 
 }  // namespace dtrain::doctor

@@ -9,9 +9,11 @@ namespace dtrain::doctor {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kSharedBytesPerRank = 4 * kMiB;  // Open MPI's segment, as in dist/process_limits.cpp
-constexpr int64_t kSharedBytesOfNccl = 64 * kMiB;  // what Docker gives by default, with which NCCL cannot start
-constexpr double kMostMemory = 0.8;                // of what is usable: activations come on top
+constexpr int64_t kSharedBytesPerRank =
+    4 * kMiB;  // Open MPI's segment, as in dist/process_limits.cpp
+constexpr int64_t kSharedBytesOfNccl =
+    64 * kMiB;                       // what Docker gives by default, with which NCCL cannot start
+constexpr double kMostMemory = 0.8;  // of what is usable: activations come on top
 
 using machine::kNoLimit;
 
@@ -38,17 +40,22 @@ Outcome check_memory(const Launch& launch) {
     int64_t needed = 0;
     for (const RankFacts* rank : host.ranks) needed += host_bytes(launch, *rank);
     if (static_cast<double>(needed) <= kMostMemory * static_cast<double>(*usable)) continue;
-    const bool limited = facts.memory_limit && *facts.memory_limit < facts.memory.value_or(kNoLimit);
-    blame(outcome.add(needed > *usable ? Severity::kBlocks : Severity::kSlows,
-                      needed > *usable
-                          ? "the ranks need more memory than the host has left: one of them would be killed"
-                          : "the ranks need most of the memory that the host has left, and activations come on top",
-                      str(host.ranks.size(), host.ranks.size() == 1 ? " rank needs " : " ranks need ", bytes(needed),
-                          " for weights, gradients, moments and batches; ", bytes(*usable), " can be used",
-                          limited ? str(" within the control group's ", bytes(*facts.memory_limit)) : ""),
-                      limited ? "docker run --memory, resources.limits.memory in Kubernetes, or sbatch --mem; or a "
-                                "smaller --batch-size"
-                              : "--data.prefetch 1, a smaller --batch-size, or fewer ranks on this host"),
+    const bool limited =
+        facts.memory_limit && *facts.memory_limit < facts.memory.value_or(kNoLimit);
+    blame(outcome.add(
+              needed > *usable ? Severity::kBlocks : Severity::kSlows,
+              needed > *usable
+                  ? "the ranks need more memory than the host has left: one of them would be killed"
+                  : "the ranks need most of the memory that the host has left, and activations "
+                    "come on top",
+              str(host.ranks.size(), host.ranks.size() == 1 ? " rank needs " : " ranks need ",
+                  bytes(needed), " for weights, gradients, moments and batches; ", bytes(*usable),
+                  " can be used",
+                  limited ? str(" within the control group's ", bytes(*facts.memory_limit)) : ""),
+              limited ? "docker run --memory, resources.limits.memory in Kubernetes, or sbatch "
+                        "--mem; or a "
+                        "smaller --batch-size"
+                      : "--data.prefetch 1, a smaller --batch-size, or fewer ranks on this host"),
           host);
   }
   return outcome;
@@ -67,17 +74,21 @@ Outcome check_shared_memory(const Launch& launch) {
     const auto& variables = host.ranks.front()->variables;
     const bool nccl = host.ranks.front()->gpu && !variables.contains("NCCL_SHM_DISABLE");
     const std::string more =
-        "docker run --shm-size 8g or --ipc host, shm_size in compose; else remove old files in /dev/shm";
+        "docker run --shm-size 8g or --ipc host, shm_size in compose; else remove old files in "
+        "/dev/shm";
     if (nccl && *left <= kSharedBytesOfNccl) {
-      blame(outcome.add(Severity::kBlocks, "/dev/shm is too small for NCCL, which fails at its start",
-                        str(bytes(*left), " free for ", ranks, " ranks"), more),
-            host);
-    } else if (*left < ranks * kSharedBytesPerRank) {
       blame(
-          outcome.add(
-              Severity::kSlows, "/dev/shm is too small for the messages of MPI, which take TCP instead: that is slower",
-              str(bytes(*left), " free for ", ranks, " ranks, which need ", bytes(ranks * kSharedBytesPerRank)), more),
+          outcome.add(Severity::kBlocks, "/dev/shm is too small for NCCL, which fails at its start",
+                      str(bytes(*left), " free for ", ranks, " ranks"), more),
           host);
+    } else if (*left < ranks * kSharedBytesPerRank) {
+      blame(outcome.add(Severity::kSlows,
+                        "/dev/shm is too small for the messages of MPI, which take TCP instead: "
+                        "that is slower",
+                        str(bytes(*left), " free for ", ranks, " ranks, which need ",
+                            bytes(ranks * kSharedBytesPerRank)),
+                        more),
+            host);
     }
   }
   return outcome;
@@ -111,14 +122,17 @@ Outcome check_processes(const Launch& launch) {
       outcome.unchecked.push_back(unseen(launch, host.name));
       continue;
     }
-    // Threads count as processes. Each rank has some for MPI, metrics and the watchdog, and on a GPU for CUDA and NCCL.
+    // Threads count as processes. Each rank has some for MPI, metrics and the watchdog, and on a
+    // GPU for CUDA and NCCL.
     const int64_t own = host.ranks.front()->gpu ? 24 : 8;
-    const int64_t needed = host.threads() + host.readers() + own * static_cast<int64_t>(host.ranks.size());
+    const int64_t needed =
+        host.threads() + host.readers() + own * static_cast<int64_t>(host.ranks.size());
     const int64_t others = facts.threads_of_user.value_or(0);  // some of them are this command's
-    if (facts.processes && facts.processes->soft != kNoLimit && facts.processes->soft - others < needed) {
+    if (facts.processes && facts.processes->soft != kNoLimit &&
+        facts.processes->soft - others < needed) {
       blame(outcome.add(Severity::kBlocks, "the user may not start enough threads",
-                        str("ulimit -u is ", facts.processes->soft, ", ", others, " are running, and about ", needed,
-                            " are needed"),
+                        str("ulimit -u is ", facts.processes->soft, ", ", others,
+                            " are running, and about ", needed, " are needed"),
                         str("ulimit -u ", std::max<int64_t>(4096, needed + others))),
             host);
     }
@@ -149,9 +163,10 @@ Outcome check_file_size(const Launch& launch) {
   }
   const int64_t largest = std::max(network->model_bytes, network->optimizer_bytes) + kMiB;
   if (limit->soft >= largest) return outcome;
-  blame(outcome.add(Severity::kBlocks, "a checkpoint has a file that is larger than this process may write",
-                    str("ulimit -f is ", bytes(limit->soft), ", the largest file has ", bytes(largest)),
-                    "ulimit -f unlimited"),
+  blame(outcome.add(
+            Severity::kBlocks, "a checkpoint has a file that is larger than this process may write",
+            str("ulimit -f is ", bytes(limit->soft), ", the largest file has ", bytes(largest)),
+            "ulimit -f unlimited"),
         launch.first());
   return outcome;
 }
@@ -167,11 +182,13 @@ Outcome check_locked_memory(const Launch& launch) {
     if (!facts.infiniband_devices || !facts.locked_memory) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
     } else if (*facts.infiniband_devices > 0 && facts.locked_memory->soft != kNoLimit) {
-      blame(outcome.add(Severity::kSlows,
-                        "InfiniBand needs locked memory, and little is allowed: MPI and NCCL fail or use TCP",
-                        str("ulimit -l is ", bytes(facts.locked_memory->soft)),
-                        "ulimit -l unlimited; docker run --ulimit memlock=-1"),
-            rank);
+      blame(
+          outcome.add(
+              Severity::kSlows,
+              "InfiniBand needs locked memory, and little is allowed: MPI and NCCL fail or use TCP",
+              str("ulimit -l is ", bytes(facts.locked_memory->soft)),
+              "ulimit -l unlimited; docker run --ulimit memlock=-1"),
+          rank);
     }
   }
   return outcome;
@@ -185,9 +202,9 @@ Outcome check_address_space(const Launch& launch) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
     } else if (limit->soft != kNoLimit) {
       blame(outcome.add(rank.gpu ? Severity::kBlocks : Severity::kNote,
-                        rank.gpu
-                            ? "CUDA reserves more addresses than the process may have"
-                            : "the addresses of the process are limited: an allocation can fail though memory is free",
+                        rank.gpu ? "CUDA reserves more addresses than the process may have"
+                                 : "the addresses of the process are limited: an allocation can "
+                                   "fail though memory is free",
                         str("ulimit -v is ", bytes(limit->soft)), "ulimit -v unlimited"),
             rank);
     }

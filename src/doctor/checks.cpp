@@ -36,7 +36,8 @@ void merge(std::vector<Finding>& all, const Finding& finding) {
 }  // namespace
 
 bool Launch::has_gpus() const {
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.gpu.has_value(); });
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const RankFacts& rank) { return rank.gpu.has_value(); });
 }
 
 int Host::threads() const {
@@ -83,7 +84,8 @@ bool Diagnosis::blocks() const {
 
 Diagnosis examine(const Launch& launch) {
   Diagnosis diagnosis;
-  for (const Checks& subject : {start_checks(), device_checks(), core_checks(), limit_checks(), file_checks()}) {
+  for (const Checks& subject :
+       {start_checks(), device_checks(), core_checks(), limit_checks(), file_checks()}) {
     for (const Check& check : subject) {
       Outcome outcome = check.judge(launch);
       for (Finding& finding : outcome.findings) {
@@ -93,7 +95,8 @@ Diagnosis examine(const Launch& launch) {
       std::vector<std::string> reasons;
       add_new(reasons, outcome.unchecked);
       for (const std::string& why : reasons) diagnosis.unchecked.push_back({check.name, why});
-      if (outcome.findings.empty() && outcome.unchecked.empty()) diagnosis.right.emplace_back(check.name);
+      if (outcome.findings.empty() && outcome.unchecked.empty())
+        diagnosis.right.emplace_back(check.name);
     }
   }
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
@@ -112,7 +115,8 @@ std::string bytes(int64_t count) { return human_bytes(static_cast<double>(count)
 
 std::string unseen(const Launch& launch, const std::string& host) {
   constexpr size_t kMostNamed = 4;
-  return hosts_of(launch).size() > kMostNamed ? "not visible on some hosts" : "not visible on " + host;
+  return hosts_of(launch).size() > kMostNamed ? "not visible on some hosts"
+                                              : "not visible on " + host;
 }
 
 }  // namespace dtrain::doctor

@@ -1,7 +1,8 @@
 #pragma once
 
-// The checks of `dtrain doctor`: pure functions from the facts of all ranks and the configuration of the run that would
-// be started to findings. Each check has a name and one function; the files check_*.cpp hold them by subject.
+// The checks of `dtrain doctor`: pure functions from the facts of all ranks and the configuration
+// of the run that would be started to findings. Each check has a name and one function; the files
+// check_*.cpp hold them by subject.
 
 #include <functional>
 #include <span>
@@ -30,8 +31,8 @@ struct Host {
   const machine::Facts& machine() const { return ranks.front()->machine; }
   int threads() const;  // that compute, of all its ranks
   int readers() const;
-  int busy_threads()
-      const;          // at any time in a run: on GPUs one of each rank and its readers, on a CPU those that compute
+  // at any time in a run: on GPUs one of each rank and its readers, on a CPU those that compute
+  int busy_threads() const;
   int cores() const;  // in the masks of its ranks together; 0: unknown
 };
 std::vector<Host> hosts_of(const Launch&);
@@ -49,7 +50,8 @@ Checks limit_checks();   // memory and ulimits
 Checks file_checks();    // run folder, disk space, locks
 
 struct Diagnosis {
-  std::vector<Finding> findings;   // the severest first; equal ones of several ranks and hosts are one
+  std::vector<Finding>
+      findings;  // the severest first; equal ones of several ranks and hosts are one
   std::vector<std::string> right;  // names of checks that looked at all ranks and found nothing
   struct Unchecked {
     std::string check, why;
@@ -60,10 +62,12 @@ struct Diagnosis {
 };
 Diagnosis examine(const Launch&);
 
-// ---- for the checks -----------------------------------------------------------------------------------------------
-void blame(Finding&, const RankFacts&);                      // adds the rank and its host
-void blame(Finding&, const Host&);                           // the host alone: whatever rank runs there
-std::string bytes(int64_t count);                            // "1.5 GiB"
-std::string unseen(const Launch&, const std::string& host);  // "not visible on node7": why something was not checked
+// ---- for the checks -----------------------------------------------------------------------------
+void blame(Finding&, const RankFacts&);  // adds the rank and its host
+void blame(Finding&, const Host&);       // the host alone: whatever rank runs there
+std::string bytes(int64_t count);        // "1.5 GiB"
+std::string unseen(
+    const Launch&,
+    const std::string& host);  // "not visible on node7": why something was not checked
 
 }  // namespace dtrain::doctor

@@ -61,7 +61,8 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
   facts.nccl = dist::nccl_versions();
   facts.keys = job::keys_of_start(config, /*reads_init=*/true);
   for (const char* name : kVariables) {
-    if (const std::string value = dist::library_variable(name); !value.empty()) facts.variables[name] = value;
+    if (const std::string value = dist::library_variable(name); !value.empty())
+      facts.variables[name] = value;
   }
   if (config.device.threads > 0) {
     facts.variables.erase("OMP_NUM_THREADS");  // the key decides
@@ -69,11 +70,13 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
   if (!config.metrics.enabled) return;
   const int64_t port = config.metrics.port == 0 ? 0 : config.metrics.port + world.local_rank;
   facts.port = str(config.metrics.bind, ":", port);
-  facts.port_problem = port > 65535 ? "the highest port is 65535"
-                                    : monitoring::why_not_served(config.metrics.bind, static_cast<int>(port));
+  facts.port_problem =
+      port > 65535 ? "the highest port is 65535"
+                   : monitoring::why_not_served(config.metrics.bind, static_cast<int>(port));
 }
 
-void describe_device(const config::Config& config, const dist::World& world, GpuProbe& gpus, RankFacts& facts) {
+void describe_device(const config::Config& config, const dist::World& world, GpuProbe& gpus,
+                     RankFacts& facts) {
   facts.device_problem = problem_of([&] {
     facts.visible_gpus = gpus.count();
     const int index = gpus.choose(config.device, world.local_rank);
@@ -84,17 +87,22 @@ void describe_device(const config::Config& config, const dist::World& world, Gpu
   if (facts.device_problem.empty() && facts.device == "cpu") facts.device_problem = gpus.problem();
 }
 
-// The bytes of one micro-batch as the network reads it. Samples of different lengths: as long as they are on average.
-int64_t batch_bytes(const config::Config& config, const data::Store& store, const tasks::DataFacts& facts) {
+// The bytes of one micro-batch as the network reads it. Samples of different lengths: as long as
+// they are on average.
+int64_t batch_bytes(const config::Config& config, const data::Store& store,
+                    const tasks::DataFacts& facts) {
   const data::Field& input = store.schema().input;
   const int64_t side = config.model.image_size;
-  if (input.element == data::Element::kUint8) return config.train.batch_size * side * side * 3 * int64_t{sizeof(float)};
+  if (input.element == data::Element::kUint8)
+    return config.train.batch_size * side * side * 3 * int64_t{sizeof(float)};
   const double rows = input.variable() ? facts.mean_rows : 1;
-  return static_cast<int64_t>(static_cast<double>(config.train.batch_size * input.row_bytes()) * rows);
+  return static_cast<int64_t>(static_cast<double>(config.train.batch_size * input.row_bytes()) *
+                              rows);
 }
 
 NetworkFacts describe_network(const config::Config& config, const job::DataSet& data) {
-  const tasks::DataFacts samples = data.store ? tasks::facts_of(*data.store, data.splits.train) : tasks::DataFacts{};
+  const tasks::DataFacts samples =
+      data.store ? tasks::facts_of(*data.store, data.splits.train) : tasks::DataFacts{};
   const std::unique_ptr<tasks::Task> task = tasks::make_task(config, samples);
   if (data.store) task->check(*data.store);
   NetworkFacts facts;
@@ -104,7 +112,8 @@ NetworkFacts describe_network(const config::Config& config, const job::DataSet& 
     learned += static_cast<int64_t>(parameter.nbytes());
   }
   facts.model_bytes = learned;
-  for (const at::Tensor& buffer : task->model().buffers()) facts.model_bytes += static_cast<int64_t>(buffer.nbytes());
+  for (const at::Tensor& buffer : task->model().buffers())
+    facts.model_bytes += static_cast<int64_t>(buffer.nbytes());
   const bool adam = config.optimizer.name != config::OptimizerName::kSgd;
   facts.optimizer_bytes = adam ? 2 * learned : config.optimizer.momentum > 0 ? learned : 0;
   facts.batch_bytes = data.store ? batch_bytes(config, *data.store, samples) : 0;
@@ -155,7 +164,8 @@ void observe_load(dist::Communicator& host, RankFacts& facts) {
     double cpu;
   };
   std::vector<double> here;
-  for (const Own& theirs : dist::all_gather_object(host, Own{facts.host, own_cpu(before, after).value_or(0)})) {
+  for (const Own& theirs :
+       dist::all_gather_object(host, Own{facts.host, own_cpu(before, after).value_or(0)})) {
     if (theirs.host == facts.host) here.push_back(theirs.cpu);
   }
   facts.other_cpu = other_cpu(before, after, here);
@@ -166,8 +176,8 @@ void observe_load(dist::Communicator& host, RankFacts& facts) {
 
 EarlyFacts early_facts() { return {machine::read_facts().free_shared_memory}; }
 
-std::vector<RankFacts> collect(job::ProcessContext& process, const config::Config& config, const EarlyFacts& early,
-                               GpuProbe& gpus) {
+std::vector<RankFacts> collect(job::ProcessContext& process, const config::Config& config,
+                               const EarlyFacts& early, GpuProbe& gpus) {
   const dist::World& world = process.world;
   RankFacts facts;
   facts.rank = world.rank;
@@ -176,8 +186,8 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.host = world.host;
   facts.node = world.node;
   observe_load(process.host, facts);
-  const dist::ClockOffset offset =
-      dist::clock_offsets(process.host, [] { return unix_seconds(); })[static_cast<size_t>(world.rank)];
+  const dist::ClockOffset offset = dist::clock_offsets(
+      process.host, [] { return unix_seconds(); })[static_cast<size_t>(world.rank)];
   facts.clock_offset = offset.seconds;
   facts.clock_spread = offset.error;
   facts.machine = machine::read_facts();
@@ -186,7 +196,8 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.readers = job::reader_threads(config.data.workers, process.cores);
   describe_start(config, world, facts);
   describe_files(process, config, facts);
-  describe_device(config, world, gpus, facts);  // last: a copy that hangs leaves the device unusable
+  describe_device(config, world, gpus,
+                  facts);  // last: a copy that hangs leaves the device unusable
   facts.resident_bytes = device::memory_use(at::kCPU).reserved;
   std::vector<RankFacts> all;
   for (const std::string& theirs : dist::all_gather_object(process.host, to_json(facts))) {

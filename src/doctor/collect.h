@@ -20,8 +20,9 @@ struct EarlyFacts {
 };
 EarlyFacts early_facts();
 
-// The facts of all ranks, by rank, on every rank. What is wrong with the data, the network or a device is a fact, not
-// an error. Collective; takes about a second.
-std::vector<RankFacts> collect(job::ProcessContext&, const config::Config&, const EarlyFacts&, GpuProbe&);
+// The facts of all ranks, by rank, on every rank. What is wrong with the data, the network or a
+// device is a fact, not an error. Collective; takes about a second.
+std::vector<RankFacts> collect(job::ProcessContext&, const config::Config&, const EarlyFacts&,
+                               GpuProbe&);
 
 }  // namespace dtrain::doctor

@@ -10,8 +10,8 @@
 
 namespace dtrain::doctor {
 
-// kBlocks: the run would not start, not reach its end, or not train what was asked for. kSlows: it would take longer
-// than it has to. kNote: worth knowing.
+// kBlocks: the run would not start, not reach its end, or not train what was asked for. kSlows: it
+// would take longer than it has to. kNote: worth knowing.
 enum class Severity { kBlocks, kSlows, kNote };
 constexpr auto names_of(Severity) { return names("blocks", "slows", "note"); }
 
@@ -20,19 +20,22 @@ struct Finding {
   Severity severity = Severity::kNote;
   std::string cause;     // what is wrong, and what follows from it
   std::string evidence;  // the values that say so
-  // First a command, a flag or a variable: what fixes it, or where nothing typed can, what shows it; then words.
+  // First a command, a flag or a variable: what fixes it, or where nothing typed can, what shows
+  // it; then words.
   std::string fix;
   std::vector<int> ranks;
   std::vector<std::string> hosts;
 };
 
-// What one check found. No findings and nothing unchecked: it looked at all ranks, and all is right.
+// What one check found. No findings and nothing unchecked: it looked at all ranks, and all
+// is right.
 struct Outcome {
   std::vector<Finding> findings;
   std::vector<std::string> unchecked;  // why something could not be looked at: "no GPU"
 
   Finding& add(Severity severity, std::string cause, std::string evidence, std::string fix) {
-    findings.push_back({"", severity, std::move(cause), std::move(evidence), std::move(fix), {}, {}});
+    findings.push_back(
+        {"", severity, std::move(cause), std::move(evidence), std::move(fix), {}, {}});
     return findings.back();
   }
 };

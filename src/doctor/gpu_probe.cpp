@@ -9,7 +9,9 @@
 namespace dtrain::doctor {
 namespace {
 
-std::optional<double> known(double value) { return value == value ? std::optional(value) : std::nullopt; }  // not NaN
+std::optional<double> known(double value) {
+  return value == value ? std::optional(value) : std::nullopt;
+}  // not NaN
 
 void ask_nvml(GpuFacts& gpu) {
   const monitoring::OpenedReader opened = monitoring::open_nvml(gpu.bus_id);
@@ -23,7 +25,8 @@ void ask_nvml(GpuFacts& gpu) {
   gpu.temperature = known(reading->temperature);
   if (const auto used = known(reading->memory_used)) gpu.used_memory = static_cast<int64_t>(*used);
   for (const monitoring::ThrottleReason& reason : monitoring::kThrottleReasons) {
-    if ((reading->throttle_mask.value_or(0) & reason.bit) != 0) gpu.throttled_by.emplace_back(reason.name);
+    if ((reading->throttle_mask.value_or(0) & reason.bit) != 0)
+      gpu.throttled_by.emplace_back(reason.name);
   }
 }
 
@@ -48,8 +51,10 @@ class RealGpus : public GpuProbe {
     for (int other = 0; other < count(); ++other) {
       if (other == index) continue;
       const device::CopyTrial trial = device::try_peer_copy(index, other);
-      gpu.peers.push_back({device::gpu_properties(other).pci_bus_id, str(trial.result), trial.error});
-      if (trial.result == device::CopyResult::kHangs) return gpu;  // the GPU cannot be used by this process again
+      gpu.peers.push_back(
+          {device::gpu_properties(other).pci_bus_id, str(trial.result), trial.error});
+      if (trial.result == device::CopyResult::kHangs)
+        return gpu;  // the GPU cannot be used by this process again
     }
     gpu.host_copy_rate = device::host_copy_rate(index);
     gpu.link = machine::read_pcie_link(gpu.bus_id);

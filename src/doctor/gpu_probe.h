@@ -1,7 +1,7 @@
 #pragma once
 
-// What doctor asks of the GPUs of a host. The interface has CUDA and NVML behind it in the program, and made answers in
-// tests. Thread-safety: one thread.
+// What doctor asks of the GPUs of a host. The interface has CUDA and NVML behind it in the program,
+// and made answers in tests. Thread-safety: one thread.
 
 #include <memory>
 #include <string>
@@ -14,11 +14,13 @@ namespace dtrain::doctor {
 class GpuProbe {
  public:
   virtual ~GpuProbe() = default;
-  virtual int count() = 0;            // usable GPUs of this process
-  virtual std::string problem() = 0;  // why a GPU of this machine cannot be used; "": there is none, or all can
+  virtual int count() = 0;  // usable GPUs of this process
+  virtual std::string
+  problem() = 0;  // why a GPU of this machine cannot be used; "": there is none, or all can
   // Which of them a rank would use; -1: the CPU. DeviceError as device::choose().
   virtual int choose(const config::Device&, int local_rank) = 0;
-  virtual GpuFacts examine(int index) = 0;  // tries copies, which takes a part of a second for each GPU
+  virtual GpuFacts examine(
+      int index) = 0;  // tries copies, which takes a part of a second for each GPU
 };
 
 std::unique_ptr<GpuProbe> make_gpu_probe();

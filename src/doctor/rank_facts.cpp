@@ -150,7 +150,8 @@ void fields(Visitor& v, RankFacts& f) {
   v("network_refused", f.network_refused);
 }
 
-constexpr const char* kInfinite = "none";  // of a limit that is an infinite number, which JSON cannot write
+constexpr const char* kInfinite =
+    "none";  // of a limit that is an infinite number, which JSON cannot write
 
 struct Writer {
   Json& out;
@@ -198,7 +199,9 @@ struct Reader {
   static void read(const Json& json, T& value) {
     json.get_to(value);
   }
-  static void read(const Json& json, std::map<std::string, std::string>& value) { json.get_to(value); }
+  static void read(const Json& json, std::map<std::string, std::string>& value) {
+    json.get_to(value);
+  }
   template <typename T>
   static void read(const Json& json, std::optional<T>& value) {
     if (json.is_null()) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// What each rank knows of itself, its host and its GPU. All ranks gather their facts, and the checks (checks.h) are
-// pure functions of them. Plain values; the same JSON is sent between ranks and written by --json.
+// What each rank knows of itself, its host and its GPU. All ranks gather their facts, and the
+// checks (checks.h) are pure functions of them. Plain values; the same JSON is sent between ranks
+// and written by --json.
 
 #include <cstdint>
 #include <map>
@@ -38,7 +39,7 @@ struct GpuFacts {
 struct NetworkFacts {
   int64_t parameters = 0;
   int64_t model_bytes = 0, optimizer_bytes = 0;  // of a checkpoint, and as long as a rank trains
-  int64_t batch_bytes = 0;                       // of one micro-batch as the network reads it; 0: unknown
+  int64_t batch_bytes = 0;  // of one micro-batch as the network reads it; 0: unknown
 };
 
 struct RankFacts {
@@ -53,8 +54,10 @@ struct RankFacts {
   std::string nccl, driver;                      // versions; "": none
   std::string keys;                              // config::keys_in_common()
   std::map<std::string, std::string> variables;  // of libraries, those that are set
-  double clock_offset = 0, clock_spread = 0;     // seconds ahead of rank 0's clock, and by which that may be wrong
-  std::string port, port_problem;                // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
+  double clock_offset = 0,
+         clock_spread = 0;  // seconds ahead of rank 0's clock, and by which that may be wrong
+  std::string port,
+      port_problem;  // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
 
   // Of the device.
   std::string device;  // "cpu" or "cuda:0"; "": none could be chosen
@@ -81,6 +84,7 @@ struct RankFacts {
 };
 
 std::string to_json(const RankFacts&);
-RankFacts rank_facts_from_json(const std::string& text);  // Error for a text that to_json() did not write
+RankFacts rank_facts_from_json(
+    const std::string& text);  // Error for a text that to_json() did not write
 
 }  // namespace dtrain::doctor

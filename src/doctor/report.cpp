@@ -31,11 +31,14 @@ std::string place(const Finding& finding) {
 std::string header(const Launch& launch, const Diagnosis& diagnosis) {
   size_t blocks = 0, slows = 0, notes = 0;
   for (const Finding& finding : diagnosis.findings) {
-    ++(finding.severity == Severity::kBlocks ? blocks : finding.severity == Severity::kSlows ? slows : notes);
+    ++(finding.severity == Severity::kBlocks  ? blocks
+       : finding.severity == Severity::kSlows ? slows
+                                              : notes);
   }
-  return str(counted(launch.ranks.size(), "rank", "ranks"), " on ", counted(hosts_of(launch).size(), "host", "hosts"),
-             ": ", counted(blocks, "fault blocks", "faults block"), " the run, ", counted(slows, "slows", "slow"),
-             " it, ", counted(notes, "note", "notes"), "\n");
+  return str(counted(launch.ranks.size(), "rank", "ranks"), " on ",
+             counted(hosts_of(launch).size(), "host", "hosts"), ": ",
+             counted(blocks, "fault blocks", "faults block"), " the run, ",
+             counted(slows, "slows", "slow"), " it, ", counted(notes, "note", "notes"), "\n");
 }
 
 std::string rank_table(const Launch& launch) {
@@ -43,17 +46,19 @@ std::string rank_table(const Launch& launch) {
   for (const RankFacts& rank : launch.ranks) {
     if (rows.size() == kMostRanks) break;
     const auto& cores = rank.machine.allowed_cores;
-    const auto memory = rank.gpu ? std::optional(rank.gpu->memory) : machine::usable_memory(rank.machine);
+    const auto memory =
+        rank.gpu ? std::optional(rank.gpu->memory) : machine::usable_memory(rank.machine);
     rows.push_back({str(rank.rank), rank.node,
                     rank.gpu              ? str(rank.device, " ", rank.gpu->name)
                     : rank.device.empty() ? "none"
                                           : rank.device,
-                    rank.gpu ? rank.gpu->bus_id : "-", memory ? bytes(*memory) : "?", cores ? ranges(*cores) : "?",
-                    str(rank.threads), str(rank.readers)});
+                    rank.gpu ? rank.gpu->bus_id : "-", memory ? bytes(*memory) : "?",
+                    cores ? ranges(*cores) : "?", str(rank.threads), str(rank.readers)});
   }
   using enum Align;
-  std::string text = text_table({"rank", "host", "device", "bus", "memory", "cores", "threads", "readers"}, rows,
-                                {kRight, kLeft, kLeft, kLeft, kRight, kLeft, kRight, kRight});
+  std::string text =
+      text_table({"rank", "host", "device", "bus", "memory", "cores", "threads", "readers"}, rows,
+                 {kRight, kLeft, kLeft, kLeft, kRight, kLeft, kRight, kRight});
   if (launch.ranks.size() > kMostRanks)
     text += str("  and ", launch.ranks.size() - kMostRanks, " more (--json lists them)\n");
   return text;
@@ -61,27 +66,30 @@ std::string rank_table(const Launch& launch) {
 
 std::string entry(const std::string& name, const std::string& value) {
   const std::string start = "    " + name;
-  return start + std::string(kColumn - start.size(), ' ') + wrap(printable(value), kWidth - kColumn, kColumn) + "\n";
+  return start + std::string(kColumn - start.size(), ' ') +
+         wrap(printable(value), kWidth - kColumn, kColumn) + "\n";
 }
 
 std::string described(const Finding& finding) {
   return str(printable(str(finding.severity, ": ", finding.check, ", ", place(finding))), "\n",
-             entry("cause", finding.cause), entry("evidence", finding.evidence), entry("fix", finding.fix));
+             entry("cause", finding.cause), entry("evidence", finding.evidence),
+             entry("fix", finding.fix));
 }
 
 std::string finding_table(const std::vector<Finding>& findings) {
   std::vector<TextRow> rows;
   for (const Finding& finding : findings)
     rows.push_back({str(finding.severity), finding.check, place(finding), finding.evidence});
-  return text_table({"", "check", "where", "evidence"}, rows, {Align::kLeft, Align::kLeft, Align::kLeft, Align::kLeft});
+  return text_table({"", "check", "where", "evidence"}, rows,
+                    {Align::kLeft, Align::kLeft, Align::kLeft, Align::kLeft});
 }
 
 // "power cap, PCIe link (no GPU); governor (not visible on node1)"
 std::string by_reason(const std::vector<Diagnosis::Unchecked>& unchecked) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const auto& [check, why] : unchecked) {
-    const auto known =
-        std::find_if(reasons.begin(), reasons.end(), [&](const auto& reason) { return reason.first == why; });
+    const auto known = std::find_if(reasons.begin(), reasons.end(),
+                                    [&](const auto& reason) { return reason.first == why; });
     if (known == reasons.end()) {
       reasons.push_back({why, {check}});
     } else {
@@ -89,7 +97,8 @@ std::string by_reason(const std::vector<Diagnosis::Unchecked>& unchecked) {
     }
   }
   std::vector<std::string> parts;
-  for (const auto& [why, checks] : reasons) parts.push_back(str(join(checks, ", "), " (", why, ")"));
+  for (const auto& [why, checks] : reasons)
+    parts.push_back(str(join(checks, ", "), " (", why, ")"));
   return join(parts, "; ");
 }
 
@@ -100,7 +109,9 @@ std::string to_text(const Launch& launch, const Diagnosis& diagnosis) {
   if (diagnosis.findings.size() > 3) text += "\n" + finding_table(diagnosis.findings);
   for (const Finding& finding : diagnosis.findings) text += "\n" + described(finding);
   text += "\n";
-  const auto line = [&](const std::string& what) { return wrap(printable(what), kWidth, 2) + "\n"; };
+  const auto line = [&](const std::string& what) {
+    return wrap(printable(what), kWidth, 2) + "\n";
+  };
   if (!diagnosis.right.empty()) text += line("right: " + join(diagnosis.right, ", "));
   if (!diagnosis.unchecked.empty()) text += line("not checked: " + by_reason(diagnosis.unchecked));
   return text;
@@ -120,7 +131,8 @@ std::string to_json(const Launch& launch, const Diagnosis& diagnosis) {
   }
   json["right"] = diagnosis.right;
   json["unchecked"] = Json::array();
-  for (const auto& [check, why] : diagnosis.unchecked) json["unchecked"].push_back({{"check", check}, {"why", why}});
+  for (const auto& [check, why] : diagnosis.unchecked)
+    json["unchecked"].push_back({{"check", check}, {"why", why}});
   json["ranks"] = Json::array();
   for (const RankFacts& rank : launch.ranks) json["ranks"].push_back(Json::parse(to_json(rank)));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,5 +1,6 @@
-// The sequence classifier. The sequences of a batch differ in length: positions beyond a length are zeroed before each
-// convolution and skipped by the LSTM, so a sequence's output depends neither on its batch nor on its padding.
+// The sequence classifier. The sequences of a batch differ in length: positions beyond a length are
+// zeroed before each convolution and skipped by the LSTM, so a sequence's output depends neither on
+// its batch nor on its padding.
 
 #include "export/layers.h"
 #include "export/networks.h"
@@ -9,10 +10,12 @@ namespace {
 
 // x [batch, C, time] with zeros beyond each sequence's length.
 std::string zeroed_beyond(Builder& graph, const std::string& x, const std::string& lengths) {
-  const std::string time = graph.add("Gather", {graph.add("Shape", {x}), graph.integer(2)}, {{"axis", int64_t{0}}});
+  const std::string time =
+      graph.add("Gather", {graph.add("Shape", {x}), graph.integer(2)}, {{"axis", int64_t{0}}});
   const std::string positions = graph.add("Range", {graph.integer(0), time, graph.integer(1)});
-  const std::string inside =
-      graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})});  // [batch, time]
+  const std::string inside = graph.add(
+      "Less",
+      {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})});  // [batch, time]
   const std::string zero = graph.has_constant("zero") ? "zero" : graph.floats("zero", {}, {0.0f});
   return graph.add("Where", {graph.add("Unsqueeze", {inside, graph.integers({1})}), x, zero});
 }
@@ -23,21 +26,27 @@ Graph cnn_lstm_graph(const Weights& weights, const Metadata& metadata) {
   const int64_t features = required_integer(metadata, "features");
   Builder graph("cnn_lstm");
   Layers layers(graph, weights);
-  const std::string sequences = graph.input("sequences", Element::kFloat, {"batch", "time", features});
+  const std::string sequences =
+      graph.input("sequences", Element::kFloat, {"batch", "time", features});
   const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
 
   std::string x = graph.add("Transpose", {sequences}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
-  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv1", {.padding = 2, .norm = "bn1"}));
-  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv2", {.stride = 2, .padding = 2, .norm = "bn2"}));
+  x = layers.relu(
+      layers.conv(zeroed_beyond(graph, x, lengths), "conv1", {.padding = 2, .norm = "bn1"}));
+  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv2",
+                              {.stride = 2, .padding = 2, .norm = "bn2"}));
   // The stride of 2 leaves ceil(length / 2) positions.
-  const std::string half =
-      graph.add("Div", {graph.add("Add", {lengths, graph.integer(1)}), graph.integer(2)}, {}, "half_lengths");
-  const std::string steps = graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
-  x = graph.add("Transpose", {x}, {{"perm", std::vector<int64_t>{2, 0, 1}}});          // [time, batch, channels]
+  const std::string half = graph.add(
+      "Div", {graph.add("Add", {lengths, graph.integer(1)}), graph.integer(2)}, {}, "half_lengths");
+  const std::string steps =
+      graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
+  x = graph.add("Transpose", {x},
+                {{"perm", std::vector<int64_t>{2, 0, 1}}});  // [time, batch, channels]
   layers.lstm(x, "lstm", 0, steps, "", "", {"lstm0_steps"});
   x = graph.add("Squeeze", {"lstm0_steps", graph.integers({1})});
   layers.lstm(x, "lstm", 1, steps, "", "", {"", "lstm1_last"});
-  const std::string logits = layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
+  const std::string logits =
+      layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
 
   weights.check_all_used({"reconstruct."});  // used in training only
   graph.output(logits, "logits", Element::kFloat, {"batch", layers.outputs_of("fc")});

@@ -21,7 +21,8 @@ int64_t element_bytes(Element element) {
 
 std::span<const float> floats_of(const Constant& constant) {
   DTRAIN_CHECK(constant.element == Element::kFloat, constant.name);
-  return {reinterpret_cast<const float*>(constant.bytes.data()), constant.bytes.size() / sizeof(float)};
+  return {reinterpret_cast<const float*>(constant.bytes.data()),
+          constant.bytes.size() / sizeof(float)};
 }
 
 int64_t Node::integer(const std::string& attribute, int64_t fallback) const {
@@ -29,14 +30,16 @@ int64_t Node::integer(const std::string& attribute, int64_t fallback) const {
   return found == attributes.end() ? fallback : std::get<int64_t>(found->second);
 }
 
-std::vector<int64_t> Node::integers(const std::string& attribute, std::vector<int64_t> fallback) const {
+std::vector<int64_t> Node::integers(const std::string& attribute,
+                                    std::vector<int64_t> fallback) const {
   const auto found = attributes.find(attribute);
-  return found == attributes.end() ? std::move(fallback) : std::get<std::vector<int64_t>>(found->second);
+  return found == attributes.end() ? std::move(fallback)
+                                   : std::get<std::vector<int64_t>>(found->second);
 }
 
 const Constant* Graph::constant(const std::string& wanted) const {
-  const auto found =
-      std::find_if(constants.begin(), constants.end(), [&](const Constant& c) { return c.name == wanted; });
+  const auto found = std::find_if(constants.begin(), constants.end(),
+                                  [&](const Constant& c) { return c.name == wanted; });
   return found == constants.end() ? nullptr : &*found;
 }
 
@@ -59,7 +62,8 @@ std::string Builder::constant(const std::string& name, Element element, std::vec
   return graph_.constants.back().name;
 }
 
-std::string Builder::floats(const std::string& name, std::vector<int64_t> shape, const std::vector<float>& values) {
+std::string Builder::floats(const std::string& name, std::vector<int64_t> shape,
+                            const std::vector<float>& values) {
   return constant(name, Element::kFloat, std::move(shape), bytes_of(std::span(values)));
 }
 
@@ -67,14 +71,15 @@ std::string Builder::integers(const std::vector<int64_t>& values) {
   std::string stem = "integers";
   for (const int64_t value : values) stem += str("_", value);
   if (const auto found = known_.find(stem); found != known_.end()) return found->second;
-  return known_[stem] =
-             constant(stem, Element::kInt64, {static_cast<int64_t>(values.size())}, bytes_of(std::span(values)));
+  return known_[stem] = constant(stem, Element::kInt64, {static_cast<int64_t>(values.size())},
+                                 bytes_of(std::span(values)));
 }
 
 std::string Builder::integer(int64_t value) {
   const std::string stem = str("integer_", value);
   if (const auto found = known_.find(stem); found != known_.end()) return found->second;
-  return known_[stem] = constant(stem, Element::kInt64, {}, bytes_of(std::span<const int64_t>(&value, 1)));
+  return known_[stem] =
+             constant(stem, Element::kInt64, {}, bytes_of(std::span<const int64_t>(&value, 1)));
 }
 
 std::string Builder::add(const std::string& op, std::vector<std::string> inputs,
@@ -87,7 +92,8 @@ std::string Builder::add(const std::string& op, std::vector<std::string> inputs,
   return graph_.nodes.back().outputs[0];
 }
 
-void Builder::add_with_outputs(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
+void Builder::add_with_outputs(const std::string& op, std::vector<std::string> inputs,
+                               std::vector<std::string> outputs,
                                std::map<std::string, Attribute> attributes) {
   for (std::string& name : outputs) {
     if (!name.empty()) DTRAIN_CHECK(fresh(name) == name, name);
@@ -95,7 +101,8 @@ void Builder::add_with_outputs(const std::string& op, std::vector<std::string> i
   graph_.nodes.push_back({op, std::move(inputs), std::move(outputs), std::move(attributes)});
 }
 
-void Builder::output(const std::string& value, const std::string& name, Element element, std::vector<Dimension> shape) {
+void Builder::output(const std::string& value, const std::string& name, Element element,
+                     std::vector<Dimension> shape) {
   DTRAIN_CHECK(fresh(name) == name, name);
   for (Node& node : graph_.nodes) {
     std::replace(node.inputs.begin(), node.inputs.end(), value, name);

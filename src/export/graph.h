@@ -1,8 +1,9 @@
 #pragma once
 
-// A network as data: named constants and the operators that connect them, with the operator names and meanings of ONNX
-// (opset 13), so that writing the file is a plain translation. It depends on neither torch nor an ONNX library:
-// networks are built from the tensors of a checkpoint, quantized and tested without them.
+// A network as data: named constants and the operators that connect them, with the operator names
+// and meanings of ONNX (opset 13), so that writing the file is a plain translation. It depends on
+// neither torch nor an ONNX library: networks are built from the tensors of a checkpoint, quantized
+// and tested without them.
 //
 // Thread-safety: plain values.
 
@@ -45,7 +46,8 @@ struct Node {
   std::vector<int64_t> integers(const std::string& attribute, std::vector<int64_t> fallback) const;
 };
 
-using Dimension = std::variant<int64_t, std::string>;  // a name: any size, the same wherever the name occurs
+using Dimension =
+    std::variant<int64_t, std::string>;  // a name: any size, the same wherever the name occurs
 
 struct Port {
   std::string name;
@@ -57,8 +59,9 @@ struct Graph {
   std::string name;
   std::vector<Port> inputs, outputs;
   std::vector<Constant> constants;
-  std::vector<Node> nodes;                      // in topological order
-  std::map<std::string, std::string> metadata;  // from the checkpoint: what a user of the file must know
+  std::vector<Node> nodes;  // in topological order
+  std::map<std::string, std::string>
+      metadata;  // from the checkpoint: what a user of the file must know
 
   const Constant* constant(const std::string& name) const;  // nullptr if there is none
 };
@@ -69,18 +72,21 @@ class Builder {
   explicit Builder(std::string name) { graph_.name = std::move(name); }
 
   std::string input(const std::string& name, Element, std::vector<Dimension> shape);
-  std::string constant(const std::string& name, Element, std::vector<int64_t> shape, std::vector<std::byte> bytes);
-  std::string floats(const std::string& name, std::vector<int64_t> shape, const std::vector<float>& values);
+  std::string constant(const std::string& name, Element, std::vector<int64_t> shape,
+                       std::vector<std::byte> bytes);
+  std::string floats(const std::string& name, std::vector<int64_t> shape,
+                     const std::vector<float>& values);
   std::string integers(const std::vector<int64_t>& values);  // [values.size()]
   std::string integer(int64_t value);                        // a scalar
   // The output is named `name`, or after the operator if `name` is empty.
-  std::string add(const std::string& op, std::vector<std::string> inputs, std::map<std::string, Attribute> = {},
-                  const std::string& name = "");
+  std::string add(const std::string& op, std::vector<std::string> inputs,
+                  std::map<std::string, Attribute> = {}, const std::string& name = "");
   // For several outputs; those with an empty name are absent.
-  void add_with_outputs(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
-                        std::map<std::string, Attribute> = {});
+  void add_with_outputs(const std::string& op, std::vector<std::string> inputs,
+                        std::vector<std::string> outputs, std::map<std::string, Attribute> = {});
   // Renames `value` to `name` and makes it an output of the graph.
-  void output(const std::string& value, const std::string& name, Element, std::vector<Dimension> shape);
+  void output(const std::string& value, const std::string& name, Element,
+              std::vector<Dimension> shape);
   bool has_constant(const std::string& name) const { return graph_.constant(name) != nullptr; }
   Graph finish(std::map<std::string, std::string> metadata);
 

@@ -30,9 +30,10 @@ std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& b
     const auto [least, most] = at::aminmax(values);
     const float low = least.item<float>(), high = most.item<float>();  // NaN if any value is
     if (!std::isfinite(low) || !std::isfinite(high)) {
-      throw NumericsError(str("an activation of ", graph.name,
-                              " is not finite on the calibration samples: the checkpoint's weights, or these samples, "
-                              "cannot be quantized"));
+      throw NumericsError(str(
+          "an activation of ", graph.name,
+          " is not finite on the calibration samples: the checkpoint's weights, or these samples, "
+          "cannot be quantized"));
     }
     histogram.low = std::min(histogram.low, low);
     histogram.high = std::max(histogram.high, high);
@@ -43,8 +44,10 @@ std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& b
   return found;
 }
 
-// Root mean squares of the float32 outputs and of the difference between another graph's outputs and them.
-std::pair<double, double> output_difference(const Graph& graph, const Graph& other, const Batches& batches) {
+// Root mean squares of the float32 outputs and of the difference between another graph's outputs
+// and them.
+std::pair<double, double> output_difference(const Graph& graph, const Graph& other,
+                                            const Batches& batches) {
   const GraphRunner expected(graph), actual(other);
   double sum = 0, difference = 0, count = 0;
   batches([&](const at::Tensor& inputs, const at::Tensor&) {
@@ -59,10 +62,11 @@ std::pair<double, double> output_difference(const Graph& graph, const Graph& oth
 }  // namespace
 
 void count(const at::Tensor& values, Histogram& histogram) {
-  constexpr int64_t kExact = int64_t{1} << 24;  // histc counts in float32, which is exact up to 2^24
+  constexpr int64_t kExact = int64_t{1}
+                             << 24;  // histc counts in float32, which is exact up to 2^24
   for (const at::Tensor& part : values.reshape({-1}).split(kExact)) {
-    const at::Tensor counts =
-        at::histc(part, static_cast<int64_t>(histogram.counts.size()), histogram.low, histogram.high);
+    const at::Tensor counts = at::histc(part, static_cast<int64_t>(histogram.counts.size()),
+                                        histogram.low, histogram.high);
     const float* of_bin = counts.const_data_ptr<float>();
     for (int64_t& total : histogram.counts) total += static_cast<int64_t>(*of_bin++);
   }
@@ -76,7 +80,8 @@ Int8Graph to_int8(const Graph& graph, const Batches& calibration) {
     clipped[name] = least_error_range(histogram);
   }
   Int8Graph best;
-  for (const auto& [name, ranges] : {std::pair("min-max", &whole), std::pair("least squared error", &clipped)}) {
+  for (const auto& [name, ranges] :
+       {std::pair("min-max", &whole), std::pair("least squared error", &clipped)}) {
     Graph candidate = quantize(graph, *ranges);
     const auto [output_rms, difference_rms] = output_difference(graph, candidate, calibration);
     if (best.clipping.empty() || difference_rms < best.difference_rms) {
@@ -99,7 +104,10 @@ Score score(const Graph& graph, const Batches& batches, double output_scale) {
       weight += static_cast<double>(targets.numel());
     } else {
       score.name = "mean absolute error";
-      sum += (output.to(at::kDouble) * output_scale - targets.to(at::kDouble)).abs().sum().item<double>();
+      sum += (output.to(at::kDouble) * output_scale - targets.to(at::kDouble))
+                 .abs()
+                 .sum()
+                 .item<double>();
       weight += static_cast<double>(targets.numel());
     }
   });

@@ -6,7 +6,8 @@
 
 namespace dtrain::exporting {
 
-std::string Layers::conv(const std::string& x, const std::string& name, const ConvOptions& options) {
+std::string Layers::conv(const std::string& x, const std::string& name,
+                         const ConvOptions& options) {
   Weight weight = weights_.at(name + ".weight");
   Weight bias = weights_.has(name + ".bias") ? weights_.at(name + ".bias", 1) : Weight{{}, {}};
   if (!options.norm.empty()) {
@@ -23,8 +24,9 @@ std::string Layers::conv(const std::string& x, const std::string& name, const Co
   DTRAIN_CHECK(weight.shape.size() >= 3 && !bias.values.empty(), name);
   const std::vector<int64_t> kernel(weight.shape.begin() + 2, weight.shape.end());
   const size_t dimensions = kernel.size();
-  const std::vector<std::string> inputs = {x, graph_.floats(name + ".weight", weight.shape, weight.values),
-                                           graph_.floats(name + ".bias", bias.shape, bias.values)};
+  const std::vector<std::string> inputs = {
+      x, graph_.floats(name + ".weight", weight.shape, weight.values),
+      graph_.floats(name + ".bias", bias.shape, bias.values)};
   return graph_.add("Conv", inputs,
                     {{"kernel_shape", kernel},
                      {"strides", std::vector<int64_t>(dimensions, options.stride)},
@@ -34,7 +36,8 @@ std::string Layers::conv(const std::string& x, const std::string& name, const Co
                     name);
 }
 
-// The weight is stored transposed, [in, out]: quantizing runtimes can scale the channels of that form one by one.
+// The weight is stored transposed, [in, out]: quantizing runtimes can scale the channels of that
+// form one by one.
 std::string Layers::linear(const std::string& x, const std::string& name) {
   const Weight weight = transposed(weights_.at(name + ".weight", 2));
   const Weight& bias = weights_.at(name + ".bias", 1);
@@ -45,10 +48,13 @@ std::string Layers::linear(const std::string& x, const std::string& name) {
 }
 
 std::string Layers::relu6(const std::string& x) {
-  return graph_.add("Clip", {x, graph_.floats("zero", {}, {0.0f}), graph_.floats("six", {}, {6.0f})}, {}, "relu6");
+  return graph_.add("Clip",
+                    {x, graph_.floats("zero", {}, {0.0f}), graph_.floats("six", {}, {6.0f})}, {},
+                    "relu6");
 }
 
-std::string Layers::max_pool(const std::string& x, int64_t kernel, int64_t stride, int64_t padding) {
+std::string Layers::max_pool(const std::string& x, int64_t kernel, int64_t stride,
+                             int64_t padding) {
   return graph_.add("MaxPool", {x},
                     {{"kernel_shape", std::vector<int64_t>{kernel, kernel}},
                      {"strides", std::vector<int64_t>{stride, stride}},
@@ -59,8 +65,9 @@ std::string Layers::global_average(const std::string& x) {
   return graph_.add("Flatten", {graph_.add("GlobalAveragePool", {x})}, {{"axis", int64_t{1}}});
 }
 
-void Layers::lstm(const std::string& x, const std::string& name, int64_t layer, const std::string& lengths,
-                  const std::string& hidden, const std::string& cell, std::vector<std::string> outputs) {
+void Layers::lstm(const std::string& x, const std::string& name, int64_t layer,
+                  const std::string& lengths, const std::string& hidden, const std::string& cell,
+                  std::vector<std::string> outputs) {
   const Weight& input = weights_.at(str(name, ".weight_ih_l", layer), 2);
   const int64_t width = input.shape[0] / 4;
   const auto reordered = [&](const Weight& weight) {
@@ -74,16 +81,19 @@ void Layers::lstm(const std::string& x, const std::string& name, int64_t layer, 
     return values;
   };
   std::vector<float> biases = reordered(weights_.at(str(name, ".bias_ih_l", layer), 1));
-  const std::vector<float> recurrent_bias = reordered(weights_.at(str(name, ".bias_hh_l", layer), 1));
+  const std::vector<float> recurrent_bias =
+      reordered(weights_.at(str(name, ".bias_hh_l", layer), 1));
   biases.insert(biases.end(), recurrent_bias.begin(), recurrent_bias.end());
   const std::string stem = str(name, ".l", layer);
   // A decoder calls the same layer at each step and needs one copy of its weights.
-  const auto once = [&](const std::string& constant, std::vector<int64_t> shape, const std::vector<float>& values) {
-    return graph_.has_constant(constant) ? constant : graph_.floats(constant, std::move(shape), values);
+  const auto once = [&](const std::string& constant, std::vector<int64_t> shape,
+                        const std::vector<float>& values) {
+    return graph_.has_constant(constant) ? constant
+                                         : graph_.floats(constant, std::move(shape), values);
   };
   const std::string w = once(stem + ".W", {1, 4 * width, input.shape[1]}, reordered(input));
-  const std::string r =
-      once(stem + ".R", {1, 4 * width, width}, reordered(weights_.at(str(name, ".weight_hh_l", layer), 2)));
+  const std::string r = once(stem + ".R", {1, 4 * width, width},
+                             reordered(weights_.at(str(name, ".weight_hh_l", layer), 2)));
   const std::string b = once(stem + ".B", {1, 8 * width}, biases);
   std::vector<std::string> inputs = {x, w, r, b, lengths, hidden, cell};
   while (inputs.back().empty()) inputs.pop_back();

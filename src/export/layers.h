@@ -1,7 +1,7 @@
 #pragma once
 
-// The layers that networks share, as nodes of a graph. Each method reads the layer's tensors by the layer's name and
-// returns the name of its output.
+// The layers that networks share, as nodes of a graph. Each method reads the layer's tensors by the
+// layer's name and returns the name of its output.
 
 #include <string>
 
@@ -26,13 +26,16 @@ class Layers {
   std::string relu6(const std::string& x);
   std::string max_pool(const std::string& x, int64_t kernel, int64_t stride, int64_t padding);
   std::string global_average(const std::string& x);  // [batch, C, H, W] -> [batch, C]
-  // One layer of torch's LSTM: weight_ih_l<n> and so on of module `name`. Torch orders the gates i, f, g, o, ONNX
-  // orders them i, o, f, g. x is [time, batch, in]; lengths int32 [batch] or ""; hidden and cell are the initial states
-  // or "". outputs: the names, "" if not needed, of all steps [time, 1, batch, H], the last valid hidden state [1,
-  // batch, H] and its cell.
-  void lstm(const std::string& x, const std::string& name, int64_t layer, const std::string& lengths,
-            const std::string& hidden, const std::string& cell, std::vector<std::string> outputs);
-  int64_t outputs_of(const std::string& linear) const { return weights_.at(linear + ".weight", 2).shape[0]; }
+  // One layer of torch's LSTM: weight_ih_l<n> and so on of module `name`. Torch orders the gates i,
+  // f, g, o, ONNX orders them i, o, f, g. x is [time, batch, in]; lengths int32 [batch] or "";
+  // hidden and cell are the initial states or "". outputs: the names, "" if not needed, of all
+  // steps [time, 1, batch, H], the last valid hidden state [1, batch, H] and its cell.
+  void lstm(const std::string& x, const std::string& name, int64_t layer,
+            const std::string& lengths, const std::string& hidden, const std::string& cell,
+            std::vector<std::string> outputs);
+  int64_t outputs_of(const std::string& linear) const {
+    return weights_.at(linear + ".weight", 2).shape[0];
+  }
 
  private:
   Builder& graph_;

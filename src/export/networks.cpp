@@ -8,7 +8,8 @@ namespace dtrain::exporting {
 
 const std::string& required(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
-  if (found == metadata.end()) throw CheckpointError(str("model.safetensors has no '", key, "' in its metadata"));
+  if (found == metadata.end())
+    throw CheckpointError(str("model.safetensors has no '", key, "' in its metadata"));
   return found->second;
 }
 
@@ -16,8 +17,8 @@ int64_t required_integer(const Metadata& metadata, const std::string& key) {
   const std::string& text = required(metadata, key);
   const std::optional<int64_t> value = parse_number<int64_t>(text);
   if (!value || *value < 1) {
-    throw CheckpointError(
-        str("model.safetensors has '", text, "' as its '", key, "', which is not a positive integer"));
+    throw CheckpointError(str("model.safetensors has '", text, "' as its '", key,
+                              "', which is not a positive integer"));
   }
   return *value;
 }
@@ -26,8 +27,10 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
   const std::string& network = required(metadata, "network");
   if (network == "torchscript") {
     throw UsageError(
-        "a network given as TorchScript cannot be exported to ONNX, because its operators are not dtrain's. `dtrain "
-        "export --format torchscript` writes the trained module; torch.onnx.export in Python converts the code that it "
+        "a network given as TorchScript cannot be exported to ONNX, because its operators are not "
+        "dtrain's. `dtrain "
+        "export --format torchscript` writes the trained module; torch.onnx.export in Python "
+        "converts the code that it "
         "was made from");
   }
   if (network == "cnn_lstm") return cnn_lstm_graph(weights, metadata);
@@ -38,11 +41,13 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
 std::string why_not_int8(const std::string& network) {
   if (network == "cnn_lstm" || network == "pointer_network") {
     return str(network,
-               " is recurrent: rounding errors are fed back at every step, and ONNX has no quantized LSTM. "
+               " is recurrent: rounding errors are fed back at every step, and ONNX has no "
+               "quantized LSTM. "
                "--format onnx writes it in float32");
   }
   if (network == "torchscript") {
-    return "a network given as TorchScript cannot be exported to ONNX. --format torchscript writes the trained module";
+    return "a network given as TorchScript cannot be exported to ONNX. --format torchscript writes "
+           "the trained module";
   }
   return "";
 }

@@ -1,16 +1,18 @@
 #pragma once
 
-// The graph of each network in eval mode, built from the tensors and the metadata of its checkpoint (not traced).
+// The graph of each network in eval mode, built from the tensors and the metadata of its checkpoint
+// (not traced).
 // Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
-//   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> angles | logits
-//                    [batch, outputs]
-//   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
-//   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 beyond
-//                    the length; L is the longest set that it was trained on
+//   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> angles |
+//                    logits [batch, outputs]
+//   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 ->
+//                    logits [batch, classes]
+//   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L]
+//                    int64, -1 beyond the length; L is the longest set that it was trained on
 //
-// Errors: CheckpointError (a tensor is missing, left over or has another shape), UsageError (the network has no graph;
-// the message says what to do instead).
+// Errors: CheckpointError (a tensor is missing, left over or has another shape), UsageError (the
+// network has no graph; the message says what to do instead).
 // Thread-safety: pure functions.
 
 #include <map>

@@ -63,10 +63,12 @@ void fill(onnx::AttributeProto* proto, const std::string& name, const Attribute&
 
 void fill(onnx::NodeProto* proto, const Node& node) {
   proto->set_op_type(node.op);
-  proto->set_name(str(node.op, "/", node.outputs[0].empty() ? node.outputs.back() : node.outputs[0]));
+  proto->set_name(
+      str(node.op, "/", node.outputs[0].empty() ? node.outputs.back() : node.outputs[0]));
   for (const std::string& name : node.inputs) proto->add_input(name);
   for (const std::string& name : node.outputs) proto->add_output(name);
-  for (const auto& [name, attribute] : node.attributes) fill(proto->add_attribute(), name, attribute);
+  for (const auto& [name, attribute] : node.attributes)
+    fill(proto->add_attribute(), name, attribute);
 }
 
 void fill(onnx::TensorProto* proto, const Constant& constant) {
@@ -80,14 +82,16 @@ void fill(onnx::TensorProto* proto, const Constant& constant) {
 
 void check_onnx_size(int64_t bytes) {
   if (bytes > kMaxMessageBytes - kMargin) {
-    throw OutputError(str("the network has ", human_bytes(static_cast<double>(bytes)),
-                          " of weights, but an ONNX file holds at most 2 GiB: use --format safetensors"));
+    throw OutputError(
+        str("the network has ", human_bytes(static_cast<double>(bytes)),
+            " of weights, but an ONNX file holds at most 2 GiB: use --format safetensors"));
   }
 }
 
 std::string to_onnx(const Graph& graph) {
   int64_t bytes = 0;
-  for (const Constant& constant : graph.constants) bytes += static_cast<int64_t>(constant.bytes.size());
+  for (const Constant& constant : graph.constants)
+    bytes += static_cast<int64_t>(constant.bytes.size());
   check_onnx_size(bytes);
 
   onnx::ModelProto model;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A graph as the bytes of an ONNX file. This is a separate library that includes no torch header, because LibTorch's
-// include folder contains headers of another protobuf version.
+// A graph as the bytes of an ONNX file. This is a separate library that includes no torch header,
+// because LibTorch's include folder contains headers of another protobuf version.
 //
 // Thread-safety: pure functions.
 
@@ -14,8 +14,8 @@ namespace dtrain::exporting {
 inline constexpr int64_t kOnnxIrVersion = 8;
 inline constexpr int64_t kOnnxOpset = 13;
 
-// The result has passed ONNX's checker and shape inference; a graph that they reject is a bug (Error). OutputError if
-// it would exceed the 2 GiB of a protobuf message.
+// The result has passed ONNX's checker and shape inference; a graph that they reject is a bug
+// (Error). OutputError if it would exceed the 2 GiB of a protobuf message.
 std::string to_onnx(const Graph&);
 
 // OutputError if `bytes` of constants do not fit into an ONNX file.

@@ -1,5 +1,5 @@
-// The pointer network with greedy decoding. Each step's choice is the input of the next step, so the graph is unrolled:
-// it has as many steps as the longest set has elements.
+// The pointer network with greedy decoding. Each step's choice is the input of the next step, so
+// the graph is unrolled: it has as many steps as the longest set has elements.
 
 #include <limits>
 
@@ -25,38 +25,48 @@ std::vector<std::byte> last_of(int64_t features) {
 }  // namespace
 
 Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
-  const int64_t features = required_integer(metadata, "features"), longest = required_integer(metadata, "longest");
+  const int64_t features = required_integer(metadata, "features"),
+                longest = required_integer(metadata, "longest");
   Builder graph("pointer_network");
   Layers layers(graph, weights);
-  const std::string elements = graph.input("elements", Element::kFloat, {"batch", longest, features});
+  const std::string elements =
+      graph.input("elements", Element::kFloat, {"batch", longest, features});
   const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
 
   const std::string count =
       graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");  // 6: int32, which LSTM requires
-  const std::string in_time = graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+  const std::string in_time =
+      graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
   layers.lstm(in_time, "encoder", 0, count, "", "", {"encoder0_states"});
-  layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count, "", "",
-              {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
-  const std::string states = graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
-                                       {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
-  const std::string keys = graph.add("MatMul", {states, factor(graph, weights, "attention.key")}, {}, "keys");
+  layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count,
+              "", "", {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
+  const std::string states =
+      graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
+                {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
+  const std::string keys =
+      graph.add("MatMul", {states, factor(graph, weights, "attention.key")}, {}, "keys");
   const std::string query_weight = factor(graph, weights, "attention.query");
   const std::string v = factor(graph, weights, "attention.v");
 
   std::vector<int64_t> numbers(static_cast<size_t>(longest));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
-  const std::string positions =
-      graph.constant("positions", Element::kInt64, {longest}, bytes_of(std::span<const int64_t>(numbers)));
+  const std::string positions = graph.constant("positions", Element::kInt64, {longest},
+                                               bytes_of(std::span<const int64_t>(numbers)));
   const std::string never = graph.floats("never", {}, {std::numeric_limits<float>::lowest()});
   const std::string one = graph.floats("one", {}, {1.0f});
-  const std::string is_visited = graph.constant("is_visited", Element::kBool, {features}, last_of(features));
+  const std::string is_visited =
+      graph.constant("is_visited", Element::kBool, {features}, last_of(features));
   const std::string padding = graph.add(
-      "Not", {graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})})}, {}, "padding");
+      "Not",
+      {graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})})}, {},
+      "padding");
 
-  const std::string batch = graph.add("Gather", {graph.add("Shape", {elements}), graph.integers({0})});
+  const std::string batch =
+      graph.add("Gather", {graph.add("Shape", {elements}), graph.integers({0})});
   std::string row = graph.add(  // [1, batch, features]: zeros before the first choice
       "ConstantOfShape",
-      {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})}, {{"axis", int64_t{0}}})});
+      {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})},
+                 {{"axis", int64_t{0}}})});
   std::string hidden = "encoder1_hidden", cell = "encoder1_cell", closed = padding;
   std::vector<std::string> choices;
   for (int64_t step = 0; step < longest; ++step) {
@@ -65,19 +75,25 @@ Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
     hidden = next_hidden;
     cell = next_cell;
     const std::string query = graph.add("MatMul", {hidden, query_weight});  // [1, batch, hidden]
-    const std::string asked = graph.add("Transpose", {query}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-    const std::string heard = graph.add("MatMul", {graph.add("Tanh", {graph.add("Add", {keys, asked})}), v});
-    const std::string scores =
-        graph.add("Where", {closed, never, graph.add("Squeeze", {heard, graph.integers({2})})}, {}, "scores");
+    const std::string asked =
+        graph.add("Transpose", {query}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+    const std::string heard =
+        graph.add("MatMul", {graph.add("Tanh", {graph.add("Add", {keys, asked})}), v});
+    const std::string scores = graph.add(
+        "Where", {closed, never, graph.add("Squeeze", {heard, graph.integers({2})})}, {}, "scores");
     const std::string choice =
-        graph.add("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}}, "choice");  // [batch, 1]
+        graph.add("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}},
+                  "choice");  // [batch, 1]
     choices.push_back(choice);
     if (step + 1 == longest) break;
     closed = graph.add("Or", {closed, graph.add("Equal", {positions, choice})}, {}, "closed");
-    const std::string chosen = graph.add("GatherND", {elements, choice}, {{"batch_dims", int64_t{1}}});
-    row = graph.add("Unsqueeze", {graph.add("Where", {is_visited, one, chosen}), graph.integers({0})});
+    const std::string chosen =
+        graph.add("GatherND", {elements, choice}, {{"batch_dims", int64_t{1}}});
+    row = graph.add("Unsqueeze",
+                    {graph.add("Where", {is_visited, one, chosen}), graph.integers({0})});
   }
-  const std::string all = choices.size() == 1 ? choices[0] : graph.add("Concat", choices, {{"axis", int64_t{1}}});
+  const std::string all =
+      choices.size() == 1 ? choices[0] : graph.add("Concat", choices, {{"axis", int64_t{1}}});
   const std::string order = graph.add("Where", {padding, graph.integer(-1), all});
   weights.check_all_used();
   graph.output(order, "order", Element::kInt64, {"batch", longest});

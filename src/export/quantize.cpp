@@ -16,7 +16,8 @@ constexpr float kTinyScale = 1e-20f;  // for a channel whose weights are all zer
 bool has_weights(const Node& node) { return node.op == "Conv" || node.op == "Gemm"; }
 bool moves_values_only(const Node& node) { return node.op == "MaxPool" || node.op == "Flatten"; }
 bool works_in_int8(const Node& node) {
-  return has_weights(node) || moves_values_only(node) || node.op == "Add" || node.op == "GlobalAveragePool";
+  return has_weights(node) || moves_values_only(node) || node.op == "Add" ||
+         node.op == "GlobalAveragePool";
 }
 
 std::map<std::string, std::vector<const Node*>> readers_of(const Graph& graph) {
@@ -27,7 +28,8 @@ std::map<std::string, std::vector<const Node*>> readers_of(const Graph& graph) {
   return readers;
 }
 
-// By name, the activation whose scale it shares: itself, or the one that was pooled or flattened into it.
+// By name, the activation whose scale it shares: itself, or the one that was pooled or flattened
+// into it.
 std::map<std::string, std::string> owners_of(const Graph& graph) {
   std::map<std::string, std::string> owners;
   for (const Port& input : graph.inputs) owners[input.name] = input.name;
@@ -45,7 +47,8 @@ std::vector<std::string> quantized(const Graph& graph) {
   const auto consider = [&](const std::string& name) {
     const auto found = readers.find(name);
     if (found == readers.end()) return;  // an output of the graph
-    if (std::any_of(found->second.begin(), found->second.end(), [](const Node* node) { return works_in_int8(*node); }))
+    if (std::any_of(found->second.begin(), found->second.end(),
+                    [](const Node* node) { return works_in_int8(*node); }))
       names.push_back(name);
   };
   for (const Port& input : graph.inputs) consider(input.name);
@@ -70,8 +73,8 @@ struct Int8Weights {
   std::vector<int32_t> biases;  // [channels], in units of input scale × weight scale
 };
 
-Int8Weights int8_weights(std::span<const float> weight, std::span<const float> bias, const ChannelLayout& layout,
-                         float input_scale) {
+Int8Weights int8_weights(std::span<const float> weight, std::span<const float> bias,
+                         const ChannelLayout& layout, float input_scale) {
   Int8Weights out;
   out.scales.assign(static_cast<size_t>(layout.channels), kTinyScale);
   out.values.resize(weight.size());
@@ -85,13 +88,14 @@ Int8Weights int8_weights(std::span<const float> weight, std::span<const float> b
   }
   for (size_t c = 0; c < out.scales.size(); ++c) {
     // If all weights of a channel are tiny, its bias must still fit into int32.
-    out.scales[c] = std::max(out.scales[c], std::abs(bias[c]) / (input_scale * static_cast<float>(1 << 30)));
-    out.biases[c] = static_cast<int32_t>(
-        std::nearbyint(static_cast<double>(bias[c]) / (static_cast<double>(input_scale) * out.scales[c])));
+    out.scales[c] =
+        std::max(out.scales[c], std::abs(bias[c]) / (input_scale * static_cast<float>(1 << 30)));
+    out.biases[c] = static_cast<int32_t>(std::nearbyint(
+        static_cast<double>(bias[c]) / (static_cast<double>(input_scale) * out.scales[c])));
   }
   for (size_t i = 0; i < weight.size(); ++i) {
-    out.values[i] =
-        static_cast<int8_t>(std::clamp(std::nearbyint(weight[i] / out.scales[channel_of(i)]), -127.f, 127.f));
+    out.values[i] = static_cast<int8_t>(
+        std::clamp(std::nearbyint(weight[i] / out.scales[channel_of(i)]), -127.f, 127.f));
   }
   return out;
 }
@@ -148,8 +152,10 @@ class Rewriter {
       builder_.floats(scale, {}, {parameters.scale});
       builder_.constant(zero, Element::kUint8, {}, {static_cast<std::byte>(parameters.zero_point)});
     }
-    const std::string integers = builder_.add("QuantizeLinear", {name, scale, zero}, {}, name + ".quantised");
-    dequantized_[name] = builder_.add("DequantizeLinear", {integers, scale, zero}, {}, name + ".dequantised");
+    const std::string integers =
+        builder_.add("QuantizeLinear", {name, scale, zero}, {}, name + ".quantised");
+    dequantized_[name] =
+        builder_.add("DequantizeLinear", {integers, scale, zero}, {}, name + ".dequantised");
   }
 
   void quantize_weights(const Node& node, std::vector<std::string>* inputs) {
@@ -158,24 +164,30 @@ class Rewriter {
     DTRAIN_CHECK(weight != nullptr && bias != nullptr, node.outputs[0]);
     const ChannelLayout layout = layout_of(*weight, node);
     const float input_scale = scale_of_activation(node.inputs[0]).scale;
-    const Int8Weights int8 = int8_weights(floats_of(*weight), floats_of(*bias), layout, input_scale);
+    const Int8Weights int8 =
+        int8_weights(floats_of(*weight), floats_of(*bias), layout, input_scale);
     const int64_t axis = node.op == "Gemm" ? 1 : 0;
 
-    const std::string scales = builder_.floats(weight->name + ".scale", {layout.channels}, int8.scales);
-    const std::string zeros = builder_.constant(weight->name + ".zero_point", Element::kInt8, {layout.channels},
-                                                std::vector<std::byte>(static_cast<size_t>(layout.channels)));
-    const std::string values = builder_.constant(weight->name + ".quantised", Element::kInt8, weight->shape,
-                                                 bytes_of(std::span<const int8_t>(int8.values)));
-    (*inputs)[1] =
-        builder_.add("DequantizeLinear", {values, scales, zeros}, {{"axis", axis}}, weight->name + ".dequantised");
+    const std::string scales =
+        builder_.floats(weight->name + ".scale", {layout.channels}, int8.scales);
+    const std::string zeros =
+        builder_.constant(weight->name + ".zero_point", Element::kInt8, {layout.channels},
+                          std::vector<std::byte>(static_cast<size_t>(layout.channels)));
+    const std::string values =
+        builder_.constant(weight->name + ".quantised", Element::kInt8, weight->shape,
+                          bytes_of(std::span<const int8_t>(int8.values)));
+    (*inputs)[1] = builder_.add("DequantizeLinear", {values, scales, zeros}, {{"axis", axis}},
+                                weight->name + ".dequantised");
 
     std::vector<float> bias_scales = int8.scales;
     for (float& scale : bias_scales) scale *= input_scale;
-    const std::string of_bias = builder_.floats(bias->name + ".scale", {layout.channels}, bias_scales);
-    const std::string biases = builder_.constant(bias->name + ".quantised", Element::kInt32, {layout.channels},
-                                                 bytes_of(std::span<const int32_t>(int8.biases)));
-    (*inputs)[2] =
-        builder_.add("DequantizeLinear", {biases, of_bias}, {{"axis", int64_t{0}}}, bias->name + ".dequantised");
+    const std::string of_bias =
+        builder_.floats(bias->name + ".scale", {layout.channels}, bias_scales);
+    const std::string biases =
+        builder_.constant(bias->name + ".quantised", Element::kInt32, {layout.channels},
+                          bytes_of(std::span<const int32_t>(int8.biases)));
+    (*inputs)[2] = builder_.add("DequantizeLinear", {biases, of_bias}, {{"axis", int64_t{0}}},
+                                bias->name + ".dequantised");
   }
 
   const Graph& graph_;
@@ -187,13 +199,14 @@ class Rewriter {
 
 double squared_error(const Histogram& histogram, Range range) {
   const ActivationScale parameters = scale_of(range);
-  const double width =
-      (static_cast<double>(histogram.high) - histogram.low) / static_cast<double>(histogram.counts.size());
+  const double width = (static_cast<double>(histogram.high) - histogram.low) /
+                       static_cast<double>(histogram.counts.size());
   double error = 0;
   for (size_t bin = 0; bin < histogram.counts.size(); ++bin) {
     if (histogram.counts[bin] == 0) continue;
     const double value = histogram.low + (static_cast<double>(bin) + 0.5) * width;
-    const double q = std::clamp(std::nearbyint(value / parameters.scale) + parameters.zero_point, 0.0, double{kLevels});
+    const double q = std::clamp(std::nearbyint(value / parameters.scale) + parameters.zero_point,
+                                0.0, double{kLevels});
     const double difference = value - (q - parameters.zero_point) * parameters.scale;
     error += static_cast<double>(histogram.counts[bin]) * difference * difference;
   }
@@ -210,7 +223,8 @@ ActivationScale scale_of(Range range) {
   return out;
 }
 
-// The two ends are chosen one after the other: an outlier on one side says nothing about the other side.
+// The two ends are chosen one after the other: an outlier on one side says nothing about the
+// other side.
 Range least_error_range(const Histogram& histogram) {
   static constexpr int kSteps = 80;  // each end is reduced to a fifth, in steps of 1%
   Range best{histogram.low, histogram.high};
@@ -239,6 +253,8 @@ std::vector<std::string> activations_to_quantize(const Graph& graph) {
   return names;
 }
 
-Graph quantize(const Graph& graph, const std::map<std::string, Range>& ranges) { return Rewriter(graph, ranges).run(); }
+Graph quantize(const Graph& graph, const std::map<std::string, Range>& ranges) {
+  return Rewriter(graph, ranges).run();
+}
 
 }  // namespace dtrain::exporting

@@ -1,13 +1,14 @@
 #pragma once
 
-// Converts the float32 graph of a convolutional network to INT8, in the QDQ form that runtimes fuse. Before every
-// operator that runs in INT8, each activation passes through QuantizeLinear and DequantizeLinear (uint8, one scale and
-// zero point per tensor). Weights are stored as int8 (symmetric, one scale per output channel), biases as int32. A ReLU
-// or clip stays together with the preceding convolution or addition: its output is quantized. Max-pooling and
-// flattening only move values, so their outputs keep the scale of their inputs. The graph's outputs stay float32.
+// Converts the float32 graph of a convolutional network to INT8, in the QDQ form that runtimes
+// fuse. Before every operator that runs in INT8, each activation passes through QuantizeLinear and
+// DequantizeLinear (uint8, one scale and zero point per tensor). Weights are stored as int8
+// (symmetric, one scale per output channel), biases as int32. A ReLU or clip stays together with
+// the preceding convolution or addition: its output is quantized. Max-pooling and flattening only
+// move values, so their outputs keep the scale of their inputs. The graph's outputs stay float32.
 //
-// Scheme and clipping: Nagel et al. 2021, "A White Paper on Neural Network Quantization", sections 2 and 3.
-// Thread-safety: pure functions.
+// Scheme and clipping: Nagel et al. 2021, "A White Paper on Neural Network Quantization", sections
+// 2 and 3. Thread-safety: pure functions.
 
 #include <cstdint>
 #include <map>
@@ -18,7 +19,8 @@
 
 namespace dtrain::exporting {
 
-// The values of one activation on the calibration samples, counted in bins of equal width over [low, high].
+// The values of one activation on the calibration samples, counted in bins of equal width over
+// [low, high].
 struct Histogram {
   float low = 0, high = 0;  // of all values; low <= 0 <= high
   std::vector<int64_t> counts;
@@ -28,8 +30,9 @@ struct Range {
   float low = 0, high = 0;  // low <= 0 <= high, because zero (padding, ReLU) must be exact
 };
 
-// The range whose 256 levels represent the histogram with the least squared error, when values outside it are clipped.
-// Never wider than the histogram; narrower if a few outliers would make all other values less precise.
+// The range whose 256 levels represent the histogram with the least squared error, when values
+// outside it are clipped. Never wider than the histogram; narrower if a few outliers would make all
+// other values less precise.
 Range least_error_range(const Histogram&);
 
 struct ActivationScale {

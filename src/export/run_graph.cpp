@@ -26,8 +26,9 @@ at::ScalarType type_of(Element element) {
 }
 
 at::Tensor tensor_of(const Constant& constant) {
-  const at::Tensor view = at::from_blob(const_cast<std::byte*>(constant.bytes.data()), constant.shape,
-                                        at::TensorOptions(type_of(constant.element)));
+  const at::Tensor view =
+      at::from_blob(const_cast<std::byte*>(constant.bytes.data()), constant.shape,
+                    at::TensorOptions(type_of(constant.element)));
   return view.clone();
 }
 
@@ -38,9 +39,11 @@ std::vector<int64_t> symmetric_padding(const Node& node) {
   return {pads[0], pads[1]};
 }
 
-at::Tensor dequantized(const Node& node, const at::Tensor& integers, const at::Tensor& scale, const at::Tensor& zero) {
+at::Tensor dequantized(const Node& node, const at::Tensor& integers, const at::Tensor& scale,
+                       const at::Tensor& zero) {
   if (scale.dim() == 0) {
-    const at::Tensor shifted = zero.defined() ? integers.to(at::kFloat) - zero.to(at::kFloat) : integers.to(at::kFloat);
+    const at::Tensor shifted =
+        zero.defined() ? integers.to(at::kFloat) - zero.to(at::kFloat) : integers.to(at::kFloat);
     return shifted * scale;
   }
   std::vector<int64_t> shape(static_cast<size_t>(integers.dim()), 1);
@@ -51,8 +54,8 @@ at::Tensor dequantized(const Node& node, const at::Tensor& integers, const at::T
 at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in) {
   const std::string& op = node.op;
   if (op == "Conv") {
-    return at::conv2d(in[0], in[1], in[2], node.integers("strides", {1, 1}), symmetric_padding(node), {1, 1},
-                      node.integer("group", 1));
+    return at::conv2d(in[0], in[1], in[2], node.integers("strides", {1, 1}),
+                      symmetric_padding(node), {1, 1}, node.integer("group", 1));
   }
   if (op == "Relu") return at::relu(in[0]);
   if (op == "Clip") return at::clamp(in[0], in[1], in[2]);
@@ -67,7 +70,8 @@ at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in) {
   if (op == "QuantizeLinear") {
     return (at::round(in[0] / in[1]) + in[2].to(at::kFloat)).clamp(0, 255).to(at::kByte);
   }
-  if (op == "DequantizeLinear") return dequantized(node, in[0], in[1], in.size() > 2 ? in[2] : at::Tensor());
+  if (op == "DequantizeLinear")
+    return dequantized(node, in[0], in[1], in.size() > 2 ? in[2] : at::Tensor());
   throw Error(str("internal error: operator ", op, " is not one of a convolutional network"));
 }
 

@@ -26,10 +26,12 @@ std::vector<float> converted(const std::vector<std::byte>& bytes, const Convert&
 }
 
 std::vector<float> to_floats(const std::string& dtype, const std::vector<std::byte>& bytes) {
-  if (dtype == "F64") return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
+  if (dtype == "F64")
+    return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
   if (dtype == "F16") return converted<uint16_t>(bytes, half_to_float);
   if (dtype == "BF16") {
-    return converted<uint16_t>(bytes, [](uint16_t v) { return std::bit_cast<float>(static_cast<uint32_t>(v) << 16); });
+    return converted<uint16_t>(
+        bytes, [](uint16_t v) { return std::bit_cast<float>(static_cast<uint32_t>(v) << 16); });
   }
   return converted<float>(bytes, [](float v) { return v; });
 }
@@ -39,8 +41,8 @@ std::vector<float> to_floats(const std::string& dtype, const std::vector<std::by
 const Weight& Weights::at(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    throw CheckpointError(
-        str(file_, " has no tensor '", name, "': its weights are not of the network that its metadata names"));
+    throw CheckpointError(str(file_, " has no tensor '", name,
+                              "': its weights are not of the network that its metadata names"));
   }
   used_.insert(name);
   return found->second;
@@ -57,15 +59,18 @@ const Weight& Weights::at(const std::string& name, size_t dimensions) const {
 
 void Weights::check_all_used(const std::vector<std::string>& spare) const {
   for (const auto& [name, weight] : tensors_) {
-    const auto begins = [&, &tensor = name](const std::string& prefix) { return tensor.starts_with(prefix); };
+    const auto begins = [&, &tensor = name](const std::string& prefix) {
+      return tensor.starts_with(prefix);
+    };
     if (!used_.contains(name) && std::none_of(spare.begin(), spare.end(), begins)) {
-      throw CheckpointError(str(file_, ": the network that its metadata names has no tensor '", name,
-                                "': its weights are of another network"));
+      throw CheckpointError(str(file_, ": the network that its metadata names has no tensor '",
+                                name, "': its weights are of another network"));
     }
   }
 }
 
-Weights read_weights(const std::filesystem::path& path, std::map<std::string, std::string>* metadata) {
+Weights read_weights(const std::filesystem::path& path,
+                     std::map<std::string, std::string>* metadata) {
   const std::string file = path.string();
   checkpoint::SafetensorsHeader header = checkpoint::read_header(path);
   if (metadata != nullptr) *metadata = header.metadata;
@@ -76,8 +81,9 @@ Weights read_weights(const std::filesystem::path& path, std::map<std::string, st
     std::vector<std::byte> bytes(entry.end - entry.begin);
     checkpoint::read_exactly(in, header.data_start + entry.begin, bytes, file);
     tensors[entry.name] = {entry.shape, to_floats(entry.dtype, bytes)};
-    checkpoint::check_finite(at::from_blob(tensors[entry.name].values.data(), entry.shape, at::kFloat), entry.name,
-                             file);
+    checkpoint::check_finite(
+        at::from_blob(tensors[entry.name].values.data(), entry.shape, at::kFloat), entry.name,
+        file);
   }
   return Weights(std::move(tensors), file);
 }
@@ -87,29 +93,35 @@ Weight transposed(const Weight& weight) {
   Weight result{{in, out}, std::vector<float>(weight.values.size())};
   for (int64_t o = 0; o < out; ++o) {
     for (int64_t i = 0; i < in; ++i) {
-      result.values[static_cast<size_t>(i * out + o)] = weight.values[static_cast<size_t>(o * in + i)];
+      result.values[static_cast<size_t>(i * out + o)] =
+          weight.values[static_cast<size_t>(o * in + i)];
     }
   }
   return result;
 }
 
-Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm& norm, const std::string& name) {
+Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm& norm,
+                       const std::string& name) {
   const size_t channels = static_cast<size_t>(weight.shape.at(0));
   for (const Weight* of_norm : {&norm.gamma, &norm.beta, &norm.mean, &norm.variance}) {
-    if (of_norm->values.size() != channels || (!bias.values.empty() && bias.values.size() != channels)) {
-      throw CheckpointError(str(name, ": a convolution of ", channels, " channels is followed by a batch norm of ",
+    if (of_norm->values.size() != channels ||
+        (!bias.values.empty() && bias.values.size() != channels)) {
+      throw CheckpointError(str(name, ": a convolution of ", channels,
+                                " channels is followed by a batch norm of ",
                                 of_norm->values.size()));
     }
   }
   Folded folded{weight, {{weight.shape[0]}, std::vector<float>(channels)}};
   const size_t fan_in = weight.values.size() / std::max<size_t>(channels, 1);
   for (size_t c = 0; c < channels; ++c) {
-    const double gain = norm.gamma.values[c] / std::sqrt(static_cast<double>(norm.variance.values[c]) + norm.epsilon);
+    const double gain = norm.gamma.values[c] /
+                        std::sqrt(static_cast<double>(norm.variance.values[c]) + norm.epsilon);
     for (size_t i = c * fan_in; i < (c + 1) * fan_in; ++i) {
       folded.weight.values[i] = static_cast<float>(weight.values[i] * gain);
     }
     const double before = bias.values.empty() ? 0 : bias.values[c];
-    folded.bias.values[c] = static_cast<float>((before - norm.mean.values[c]) * gain + norm.beta.values[c]);
+    folded.bias.values[c] =
+        static_cast<float>((before - norm.mean.values[c]) * gain + norm.beta.values[c]);
   }
   return folded;
 }

@@ -25,8 +25,8 @@ class Weights {
   // The same, and checks its number of dimensions.
   const Weight& at(const std::string& name, size_t dimensions) const;
   bool has(const std::string& name) const { return tensors_.contains(name); }
-  // CheckpointError if a tensor was never used: then the file is of another network. Tensors whose names begin with one
-  // of `spare` are not needed for inference.
+  // CheckpointError if a tensor was never used: then the file is of another network. Tensors whose
+  // names begin with one of `spare` are not needed for inference.
   void check_all_used(const std::vector<std::string>& spare = {}) const;
 
  private:
@@ -36,12 +36,14 @@ class Weights {
 };
 
 // F64, F32, F16 and BF16 become float32; integers (counters) are skipped.
-Weights read_weights(const std::filesystem::path& safetensors, std::map<std::string, std::string>* metadata);
+Weights read_weights(const std::filesystem::path& safetensors,
+                     std::map<std::string, std::string>* metadata);
 
 // The weight [out, in] of a linear layer as [in, out], the right factor of a product.
 Weight transposed(const Weight&);
 
-// A convolution and the batch norm that follows it (in eval mode) as one convolution, computed in double:
+// A convolution and the batch norm that follows it (in eval mode) as one convolution, computed
+// in double:
 //   w' = w · g,  b' = (b - mean) · g + beta,  g = gamma / sqrt(var + epsilon)
 struct BatchNorm {
   const Weight &gamma, &beta, &mean, &variance;
@@ -51,6 +53,7 @@ struct Folded {
   Weight weight, bias;
 };
 // weight [O, ...]; bias empty or [O]. CheckpointError if the channels differ.
-Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm&, const std::string& name);
+Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm&,
+                       const std::string& name);
 
 }  // namespace dtrain::exporting

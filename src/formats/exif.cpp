@@ -12,7 +12,9 @@ namespace {
 constexpr int kAsStored = 1;
 using Bytes = std::span<const std::byte>;
 
-std::string_view text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // The unsigned integer of `count` bytes at `at`; 0 if it is beyond the end.
 uint32_t number(Bytes bytes, size_t at, int count, bool big_endian) {
@@ -66,7 +68,8 @@ int of_jpeg(Bytes jpeg) {
     const size_t length = number(jpeg, at + 2, 2, true);
     if (length < 2 || length > jpeg.size() - at - 2) return kAsStored;
     const Bytes segment = jpeg.subspan(at + 4, length - 2);
-    if (marker == kApp1 && text(segment).starts_with(kExif)) return orientation_of(segment.subspan(kExif.size()));
+    if (marker == kApp1 && text(segment).starts_with(kExif))
+      return orientation_of(segment.subspan(kExif.size()));
     at += 2 + length;
   }
   return kAsStored;
@@ -84,8 +87,9 @@ int of_png(Bytes png) {
 }
 
 int of_webp(Bytes webp) {
-  constexpr size_t kHeader = 12, kAround = 8;       // bytes of a chunk's name and length
-  constexpr std::string_view kExif("Exif\0\0", 6);  // some programs write the beginning of a JPEG's segment, too
+  constexpr size_t kHeader = 12, kAround = 8;  // bytes of a chunk's name and length
+  constexpr std::string_view kExif(
+      "Exif\0\0", 6);  // some programs write the beginning of a JPEG's segment, too
   for (size_t at = kHeader; at + kAround <= webp.size();) {
     const size_t length = number(webp, at + 4, 4, false);
     if (length > webp.size() - at - kAround) return kAsStored;
@@ -103,7 +107,8 @@ int of_webp(Bytes webp) {
 int exif_orientation(Bytes file) {
   if (text(file).starts_with("\xff\xd8")) return of_jpeg(file);
   if (text(file).starts_with("\x89PNG")) return of_png(file);
-  if (text(file).starts_with("RIFF") && text(file.subspan(std::min<size_t>(8, file.size()))).starts_with("WEBP")) {
+  if (text(file).starts_with("RIFF") &&
+      text(file.subspan(std::min<size_t>(8, file.size()))).starts_with("WEBP")) {
     return of_webp(file);
   }
   return kAsStored;
@@ -118,8 +123,10 @@ Image upright(Image image, int orientation) {
     for (int x = 0; x < result.width; ++x) {
       // The place of this pixel in the stored image, by the definition of the eight orientations.
       int from_x = turned ? y : x, from_y = turned ? x : y;
-      if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) from_x = w - 1 - from_x;
-      if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) from_y = h - 1 - from_y;
+      if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8)
+        from_x = w - 1 - from_x;
+      if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7)
+        from_y = h - 1 - from_y;
       std::memcpy(result.at(x, y), image.at(from_x, from_y), 3);
     }
   }

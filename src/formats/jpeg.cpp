@@ -1,5 +1,5 @@
-// Uses libjpeg rather than TurboJPEG, which reports only the first warning of an image: a harmless first warning would
-// hide that the rest of the image is missing.
+// Uses libjpeg rather than TurboJPEG, which reports only the first warning of an image: a harmless
+// first warning would hide that the rest of the image is missing.
 
 #include "formats/image.h"
 
@@ -22,7 +22,8 @@ namespace {
 
 constexpr int kMostScans = 500;  // a progressive file with thousands of scans would take minutes
 
-// Whether no pixel is lost or wrong after a warning, because decoding does not use what it is about.
+// Whether no pixel is lost or wrong after a warning, because decoding does not use what it
+// is about.
 // All other warnings are about cut or corrupt data, and libjpeg then makes up pixels.
 bool harmless(int warning) {
   switch (warning) {
@@ -36,7 +37,8 @@ bool harmless(int warning) {
   }
 }
 
-// Wraps libjpeg. Its C code calls the callbacks, through which no exception may pass: they store a reason and longjmp.
+// Wraps libjpeg. Its C code calls the callbacks, through which no exception may pass: they store a
+// reason and longjmp.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> bytes) {
@@ -63,9 +65,12 @@ class JpegReader {
 
   int width() const { return static_cast<int>(jpeg_.image_width); }
   int height() const { return static_cast<int>(jpeg_.image_height); }
-  bool inks() const { return jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK; }
+  bool inks() const {
+    return jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
+  }
 
-  // Reads all rows from top to bottom, as RGB or CMYK. Requires: `pixels` has the size of the image.
+  // Reads all rows from top to bottom, as RGB or CMYK. Requires: `pixels` has the size of
+  // the image.
   void read(std::vector<uint8_t>& pixels) {
     const size_t row_bytes = static_cast<size_t>(width()) * (inks() ? 4 : 3);
     guarded([&] {
@@ -79,7 +84,9 @@ class JpegReader {
   }
 
  private:
-  static JpegReader& self(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
+  static JpegReader& self(j_common_ptr jpeg) {
+    return *static_cast<JpegReader*>(jpeg->client_data);
+  }
 
   // Requires: `calls` owns nothing, because a longjmp skips destructors.
   template <typename Calls>
@@ -107,8 +114,8 @@ class JpegReader {
   char reason_[JMSG_LENGTH_MAX] = "";
 };
 
-// Converts CMYK to RGB as PIL and browsers do: without a color profile, and assuming inverted values (255: no ink),
-// which is how Adobe's programs, the usual source of CMYK, write them.
+// Converts CMYK to RGB as PIL and browsers do: without a color profile, and assuming inverted
+// values (255: no ink), which is how Adobe's programs, the usual source of CMYK, write them.
 Image from_inverted_cmyk(const std::vector<uint8_t>& inks, int width, int height) {
   Image image(width, height);
   for (size_t i = 0; i < image.rgb.size() / 3; ++i) {
@@ -125,7 +132,8 @@ Image decode_jpeg(std::span<const std::byte> bytes) {
   JpegReader reader(bytes);
   check_size(reader.width(), reader.height());
   if (reader.inks()) {
-    std::vector<uint8_t> inks(static_cast<size_t>(reader.width()) * static_cast<size_t>(reader.height()) * 4);
+    std::vector<uint8_t> inks(static_cast<size_t>(reader.width()) *
+                              static_cast<size_t>(reader.height()) * 4);
     reader.read(inks);
     return from_inverted_cmyk(inks, reader.width(), reader.height());
   }

@@ -15,11 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& extensions,
+std::vector<std::string> files_below(const std::string& folder,
+                                     const std::vector<std::string>& extensions,
                                      ToolFiles& left_out) {
   std::vector<std::string> files;
   std::error_code code;
-  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, code);
+  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink,
+                                      code);
   fs::path present = folder;
   for (; !code && at != fs::recursive_directory_iterator(); at.increment(code)) {
     present = at->path();
@@ -32,7 +34,8 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
     }
   }
   if (code) throw DataError(str("cannot read the folder ", present.string(), ": ", code.message()));
-  if (files.empty()) throw DataError(str(folder, " has no files that end in ", join(extensions, ", ")));
+  if (files.empty())
+    throw DataError(str(folder, " has no files that end in ", join(extensions, ", ")));
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -49,24 +52,28 @@ std::vector<std::string> matches(const std::string& pattern) {
 
 }  // namespace
 
-std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions,
+std::vector<std::string> list_files(const std::vector<std::string>& inputs,
+                                    const std::vector<std::string>& extensions,
                                     ToolFiles& left_out) {
   std::vector<std::string> files;
   std::set<std::string> seen;
   const auto add = [&](const std::string& path) {
     std::error_code code;
     if (!fs::exists(fs::symlink_status(path, code))) {
-      throw DataError(str("no such file or folder: ", path,
-                          code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
+      throw DataError(
+          str("no such file or folder: ", path,
+              code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
     }
     const bool folder = fs::is_directory(path, code);
-    for (const std::string& file : folder ? files_below(path, extensions, left_out) : std::vector<std::string>{path}) {
+    for (const std::string& file :
+         folder ? files_below(path, extensions, left_out) : std::vector<std::string>{path}) {
       if (seen.insert(fs::path(file).lexically_normal().string()).second) files.push_back(file);
     }
   };
   for (const std::string& input : inputs) {
     std::error_code code;
-    if (input.find_first_of("*?[") == std::string::npos || fs::exists(fs::symlink_status(input, code))) {
+    if (input.find_first_of("*?[") == std::string::npos ||
+        fs::exists(fs::symlink_status(input, code))) {
       add(input);
     } else {
       for (const std::string& path : matches(input)) {
@@ -91,8 +98,9 @@ std::vector<fs::path> folder_entries(const fs::path& folder, ToolFiles& left_out
 }
 
 std::string lower_case(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return name;
 }
 
@@ -103,7 +111,8 @@ bool has_extension(const fs::path& file, const std::vector<std::string>& extensi
 
 bool leads_back(const fs::path& link) {
   std::error_code code;
-  if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code)) return false;
+  if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code))
+    return false;
   const fs::path target = fs::canonical(link, code), above = fs::absolute(link, code).parent_path();
   // Compares each parent folder by identity, because the path itself may contain other links.
   for (fs::path folder = above; !code; folder = folder.parent_path()) {
@@ -113,6 +122,8 @@ bool leads_back(const fs::path& link) {
   return false;
 }
 
-bool is_hdf5(const fs::path& file) { return has_extension(file, {".h5", ".hdf5"}) || begins_as_hdf5(file); }
+bool is_hdf5(const fs::path& file) {
+  return has_extension(file, {".h5", ".hdf5"}) || begins_as_hdf5(file);
+}
 
 }  // namespace dtrain::formats

@@ -89,7 +89,8 @@ struct Element {
 Element element_at(std::string_view text, size_t at) {
   constexpr size_t kTag = 8, kAligned = 8;
   uint32_t words[2] = {0, 0};
-  if (at > text.size() || text.size() - at < kTag) throw DataError(damaged("the header of a variable is cut"));
+  if (at > text.size() || text.size() - at < kTag)
+    throw DataError(damaged("the header of a variable is cut"));
   std::memcpy(words, text.data() + at, kTag);
   if (const uint32_t bytes = words[0] >> 16; bytes != 0) {
     if (bytes > 4) throw DataError(damaged("the header of a variable is wrong"));
@@ -99,16 +100,16 @@ Element element_at(std::string_view text, size_t at) {
   return {words[0], words[1], at + kTag, at + kTag + padded};
 }
 
-// libmatio trusts the lengths in the header of a variable, and asks for as much memory: gigabytes for a file of 300
-// bytes. Returns the variable's name; "" if libmatio passes over it.
+// libmatio trusts the lengths in the header of a variable, and asks for as much memory: gigabytes
+// for a file of 300 bytes. Returns the variable's name; "" if libmatio passes over it.
 std::string check_header(const VariableBytes& variable) {
   constexpr uint32_t kMatrix = 14, kInt8 = 1, kInt32 = 5, kUint32 = 6, kNested = 3, kSparse = 5;
   constexpr size_t kMostDimensions = 32, kTag = 8;
   const std::string_view begin = variable.begin;
   if (element_at(begin, 0).type != kMatrix) return "";
   const Element flags = element_at(begin, kTag), sizes = element_at(begin, flags.next);
-  if (flags.type != kUint32 || flags.bytes != 8 || sizes.type != kInt32 || sizes.bytes > kMostDimensions * 4 ||
-      sizes.at + sizes.bytes > begin.size()) {
+  if (flags.type != kUint32 || flags.bytes != 8 || sizes.type != kInt32 ||
+      sizes.bytes > kMostDimensions * 4 || sizes.at + sizes.bytes > begin.size()) {
     throw DataError(damaged("the header of a variable is wrong"));
   }
   const Element name = element_at(begin, sizes.next);
@@ -122,8 +123,8 @@ std::string check_header(const VariableBytes& variable) {
     std::memcpy(&size, begin.data() + sizes.at + 4 * i, sizeof size);
     elements = std::min(kVeryMany, elements * std::min<size_t>(size, kVeryMany >> 20));
   }
-  // A number takes a byte or more. Cells and structures hold variables, each of which has a tag; of a sparse array only
-  // some elements are stored.
+  // A number takes a byte or more. Cells and structures hold variables, each of which has a tag; of
+  // a sparse array only some elements are stored.
   const auto kind = static_cast<unsigned char>(begin[flags.at]);
   const size_t each = kind <= kNested ? kTag : 1;
   if (kind != kSparse && elements > variable.bytes / each) {
@@ -132,8 +133,9 @@ std::string check_header(const VariableBytes& variable) {
   return std::string(begin.substr(std::min(name.at, begin.size()), name.bytes));
 }
 
-// For variables whose compressed bytes are truncated or changed, libmatio silently returns zeros, which are plausible
-// angles. So this first checks that each variable is complete and that zlib decompresses it without an error.
+// For variables whose compressed bytes are truncated or changed, libmatio silently returns zeros,
+// which are plausible angles. So this first checks that each variable is complete and that zlib
+// decompresses it without an error.
 void check_whole(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   constexpr size_t kHeader = 128, kTag = 8;
@@ -142,15 +144,18 @@ void check_whole(const std::filesystem::path& file) {
   const std::string version = text.substr(124, 4);
   if (version == std::string("\0\2IM", 4) || version == std::string("\2\0MI", 4)) {
     throw DataError(
-        "a .mat file of MATLAB 7.3, which is HDF5: save it as version 5, with save(..., '-v7') or scipy.io.savemat");
+        "a .mat file of MATLAB 7.3, which is HDF5: save it as version 5, with save(..., '-v7') or "
+        "scipy.io.savemat");
   }
   // On a damaged file that it takes for version 4, libmatio asks for memory without end.
-  if (version != std::string("\0\1IM", 4)) throw DataError("not a .mat file of version 5, little endian");
+  if (version != std::string("\0\1IM", 4))
+    throw DataError("not a .mat file of version 5, little endian");
   std::set<std::string> seen;
   for (size_t at = kHeader; at < text.size();) {
     uint32_t tag[2] = {0, 0};  // type, bytes
     if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
-    if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is truncated"));
+    if (text.size() - at < kTag || text.size() - at - kTag < tag[1])
+      throw DataError(damaged("it is truncated"));
     const size_t end = at + kTag + tag[1];
     std::optional<VariableBytes> variable;
     if (tag[0] == kCompressed) {
@@ -160,7 +165,8 @@ void check_whole(const std::filesystem::path& file) {
       variable = {text.substr(at, std::min(kBegin, end - at)), end - at};
     }
     const std::string name = check_header(*variable);
-    if (!name.empty() && !seen.insert(name).second) {  // libmatio reads the first one, scipy the last one
+    if (!name.empty() &&
+        !seen.insert(name).second) {  // libmatio reads the first one, scipy the last one
       throw DataError(damaged(str("the variable ", name, " is in it twice")));
     }
     at = end;
@@ -202,7 +208,8 @@ std::vector<double> numbers(const matvar_t& variable, size_t count) {
 
 Matrix to_matrix(const matvar_t& variable) {
   const std::string name = variable.name;
-  if (variable.rank != 2) throw DataError(str(".mat variable ", name, " has ", variable.rank, " dimensions, not 2"));
+  if (variable.rank != 2)
+    throw DataError(str(".mat variable ", name, " has ", variable.rank, " dimensions, not 2"));
   Matrix matrix{.rows = variable.dims[0], .columns = variable.dims[1], .values = {}};
   const size_t count = matrix.rows * matrix.columns;
   if (!variable.data && count > 0) throw DataError(damaged("no data for " + name));
@@ -217,7 +224,8 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
   const std::lock_guard guard(matio_lock);
   quiet_matio();
   if (!is_there(file)) throw DataError("no such .mat file");
-  if (!std::filesystem::is_regular_file(file)) throw DataError("the .mat file is not a regular file");
+  if (!std::filesystem::is_regular_file(file))
+    throw DataError("the .mat file is not a regular file");
   check_file_bytes(std::filesystem::file_size(file), kMostMatBytes);
   check_whole(file);
   const MatFile mat(Mat_Open(file.c_str(), MAT_ACC_RDONLY));
@@ -233,7 +241,8 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
         throw DataError(damaged(name + " is implausibly large"));
       }
     }
-    if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0) throw DataError(damaged(name + " cannot be read"));
+    if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0)
+      throw DataError(damaged(name + " cannot be read"));
     if (!matio_message.empty()) throw DataError(damaged(name + " cannot be read"));
     result[name] = to_matrix(*variable);
   }
@@ -243,16 +252,18 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
 void write_mat(const std::filesystem::path& file, const Matrices& matrices) {
   const std::lock_guard guard(matio_lock);
   quiet_matio();
-  const char* header = "MATLAB 5.0 MAT-file, written by dtrain";  // no date, so that equal data gives equal files
+  const char* header =
+      "MATLAB 5.0 MAT-file, written by dtrain";  // no date, so that equal data gives equal files
   const MatFile mat(Mat_CreateVer(file.c_str(), header, MAT_FT_MAT5));
   if (!mat) throw OutputError(str("cannot write ", file.string(), ": ", std::strerror(errno)));
   for (const auto& [name, matrix] : matrices) {
     std::vector<float> values(matrix.values.begin(), matrix.values.end());
     size_t dimensions[2] = {matrix.rows, matrix.columns};
-    const Variable variable(
-        Mat_VarCreate(name.c_str(), MAT_C_SINGLE, MAT_T_SINGLE, 2, dimensions, values.data(), MAT_F_DONT_COPY_DATA));
+    const Variable variable(Mat_VarCreate(name.c_str(), MAT_C_SINGLE, MAT_T_SINGLE, 2, dimensions,
+                                          values.data(), MAT_F_DONT_COPY_DATA));
     if (!variable || Mat_VarWrite(mat.get(), variable.get(), MAT_COMPRESSION_ZLIB) != 0) {
-      throw OutputError(str("cannot write ", name, " to ", file.string(), ": ", std::strerror(errno)));
+      throw OutputError(
+          str("cannot write ", name, " to ", file.string(), ": ", std::strerror(errno)));
     }
   }
 }

@@ -16,7 +16,8 @@
 namespace dtrain::formats {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "arrays are written without byte swapping");
+static_assert(std::endian::native == std::endian::little,
+              "arrays are written without byte swapping");
 
 template <typename T>
 T load(const std::byte* at, bool swap) {
@@ -36,7 +37,9 @@ std::vector<To> elements_as(const NpyArray& array, Range range, Convert convert)
   const NpyHeader& header = array.header;
   const std::byte* data = array.file.data() + header.data_offset;
   std::vector<To> result(range.count);
-  const auto at = [&](size_t i) { return convert(load<T>(data + i * sizeof(T), header.big_endian)); };
+  const auto at = [&](size_t i) {
+    return convert(load<T>(data + i * sizeof(T), header.big_endian));
+  };
   if (!header.fortran || header.shape.size() < 2) {
     for (size_t i = 0; i < range.count; ++i) result[i] = at(range.first + i);
     return result;
@@ -44,7 +47,8 @@ std::vector<To> elements_as(const NpyArray& array, Range range, Convert convert)
   if (range.count == 0) return result;
   const size_t rank = header.shape.size();
   std::vector<size_t> stride(rank, 1), index(rank, 0);
-  for (size_t d = 1; d < rank; ++d) stride[d] = stride[d - 1] * static_cast<size_t>(header.shape[d - 1]);
+  for (size_t d = 1; d < rank; ++d)
+    stride[d] = stride[d - 1] * static_cast<size_t>(header.shape[d - 1]);
   size_t from = 0, rest = range.first;
   for (size_t d = rank; d-- > 0;) {  // the last index changes fastest
     index[d] = rest % static_cast<size_t>(header.shape[d]);
@@ -66,14 +70,15 @@ std::vector<To> elements_as(const NpyArray& array, Range range, Convert convert)
 template <typename To, typename Convert>
 std::vector<To> elements(const NpyArray& array, int64_t first, int64_t count, Convert convert) {
   using Kind = NpyHeader::Kind;
-  DTRAIN_CHECK(first >= 0 && count >= 0 && count <= array.header.elements() - first, first, " + ", count);
+  DTRAIN_CHECK(first >= 0 && count >= 0 && count <= array.header.elements() - first, first, " + ",
+               count);
   const Range range{static_cast<size_t>(first), static_cast<size_t>(count)};
   const auto of = [&]<typename T>(T /*one*/) { return elements_as<T, To>(array, range, convert); };
   const int size = array.header.item_bytes;
   switch (array.header.kind) {
     case Kind::kBool:
-      return elements_as<uint8_t, To>(array, range,
-                                      [&](uint8_t value) { return convert(static_cast<uint8_t>(value != 0)); });
+      return elements_as<uint8_t, To>(
+          array, range, [&](uint8_t value) { return convert(static_cast<uint8_t>(value != 0)); });
     case Kind::kInteger:
       if (size == 1) return of(int8_t{});
       if (size == 2) return of(int16_t{});
@@ -84,7 +89,8 @@ std::vector<To> elements(const NpyArray& array, int64_t first, int64_t count, Co
       return size == 4 ? of(uint32_t{}) : of(uint64_t{});
     case Kind::kFloat:
       if (size == 2) {
-        return elements_as<uint16_t, To>(array, range, [&](uint16_t bits) { return convert(half_to_float(bits)); });
+        return elements_as<uint16_t, To>(
+            array, range, [&](uint16_t bits) { return convert(half_to_float(bits)); });
       }
       return size == 4 ? of(float{}) : of(double{});
     case Kind::kUnicode:
@@ -97,7 +103,8 @@ std::vector<To> elements(const NpyArray& array, int64_t first, int64_t count, Co
 template <typename T>
 int64_t whole(T value) {
   if constexpr (std::is_floating_point_v<T>) {
-    constexpr double kLimit = 9007199254740992.0;  // 2^53: not every larger whole number is a double
+    constexpr double kLimit =
+        9007199254740992.0;  // 2^53: not every larger whole number is a double
     if (!(std::abs(static_cast<double>(value)) <= kLimit) || value != std::floor(value)) {
       throw DataError(str("whole numbers are expected, but it contains ", value));
     }
@@ -154,7 +161,8 @@ std::vector<std::string> parse_npy_text(std::span<const std::byte> file) {
   std::vector<std::string> result;
   for (size_t at = header.data_offset; at < file.size(); at += item) {
     result.push_back(text_of(file.subspan(at, item), header));
-    if (!is_utf8(result.back())) throw DataError(str("element ", result.size() - 1, " is not UTF-8"));
+    if (!is_utf8(result.back()))
+      throw DataError(str("element ", result.size() - 1, " is not UTF-8"));
   }
   return result;
 }
@@ -169,7 +177,8 @@ std::vector<int64_t> NpyArray::to_int64(int64_t first, int64_t count) const {
 
 std::vector<uint8_t> NpyArray::to_uint8(int64_t first, int64_t count) const {
   DTRAIN_CHECK(header.type() == "uint8", header.type());
-  return elements<uint8_t>(*this, first, count, [](auto value) { return static_cast<uint8_t>(value); });
+  return elements<uint8_t>(*this, first, count,
+                           [](auto value) { return static_cast<uint8_t>(value); });
 }
 
 std::vector<std::byte> to_npy(std::span<const float> values, const std::vector<int64_t>& shape) {

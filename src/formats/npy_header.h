@@ -1,9 +1,9 @@
 #pragma once
 
-// The header of a .npy file (versions 1, 2 and 3, as described in numpy.lib.format): element type, shape and data
-// offset. Headers are not trusted: one that declares more or less data than the file has is an error. Arrays of Python
-// objects are refused, because loading them can run code. Errors: DataError with the reason, without the file's name.
-// Thread-safety: pure functions.
+// The header of a .npy file (versions 1, 2 and 3, as described in numpy.lib.format): element type,
+// shape and data offset. Headers are not trusted: one that declares more or less data than the file
+// has is an error. Arrays of Python objects are refused, because loading them can run code. Errors:
+// DataError with the reason, without the file's name. Thread-safety: pure functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,14 @@
 namespace dtrain::formats {
 
 struct NpyHeader {
-  enum class Kind { kBool, kInteger, kUnsigned, kFloat, kUnicode, kBytes };  // the last two: strings of a fixed length
+  enum class Kind {
+    kBool,
+    kInteger,
+    kUnsigned,
+    kFloat,
+    kUnicode,
+    kBytes
+  };  // the last two: strings of a fixed length
   Kind kind = Kind::kFloat;
   int item_bytes = 4;
   bool big_endian = false, fortran = false;
@@ -28,17 +35,21 @@ struct NpyHeader {
   std::string shape_text() const;  // "[120, 6]"
 };
 
-// Parses the header of an array of numbers, or of one of strings; an array of the other kind is an error. Requires:
-// `begin` contains the whole header (kNpyHeaderBytes are always enough). The second form also throws if the file does
-// not have the size that the header declares.
+// Parses the header of an array of numbers, or of one of strings; an array of the other kind is an
+// error. Requires: `begin` contains the whole header (kNpyHeaderBytes are always enough). The
+// second form also throws if the file does not have the size that the header declares.
 enum class NpyElements { kNumbers, kText };
 NpyHeader parse_npy_header(std::span<const std::byte> begin, NpyElements = NpyElements::kNumbers);
-NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes, NpyElements = NpyElements::kNumbers);
-inline constexpr uint64_t kNpyHeaderBytes = 65536 + 12;  // a longer header is damaged: NumPy writes 128 bytes
+NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes,
+                           NpyElements = NpyElements::kNumbers);
+inline constexpr uint64_t kNpyHeaderBytes =
+    65536 + 12;  // a longer header is damaged: NumPy writes 128 bytes
 
-NpyHeader read_npy_header(const std::filesystem::path& file);  // reads only the beginning of the file
+NpyHeader read_npy_header(
+    const std::filesystem::path& file);  // reads only the beginning of the file
 
-// The bytes before the elements of a C-order array, version 1. `type` is NumPy's name, such as "<f4".
+// The bytes before the elements of a C-order array, version 1. `type` is NumPy's name, such
+// as "<f4".
 std::string npy_header(const char* type, const std::vector<int64_t>& shape);
 
 }  // namespace dtrain::formats

@@ -55,7 +55,8 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
   if (read_beginning(file, 4).bytes.empty()) throw DataError("the file is empty");
   int code = 0;
   archive_->zip = zip_open(file.c_str(), ZIP_RDONLY, &code);
-  if (!archive_->zip) throw DataError(str("not a .npz file (a zip archive of arrays): ", text_of(code)));
+  if (!archive_->zip)
+    throw DataError(str("not a .npz file (a zip archive of arrays): ", text_of(code)));
   const zip_int64_t entries = zip_get_num_entries(archive_->zip, 0);
   std::set<std::string> seen;
   for (zip_int64_t i = 0; i < entries; ++i) {
@@ -65,9 +66,10 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
     if (!text.ends_with(kSuffix)) continue;
     const std::string array(text.substr(0, text.size() - kSuffix.size()));
     if (!seen.insert(array).second) {
-      throw DataError(str("damaged archive: the array ", array,
-                          " is in it twice. NumPy reads the last one, libzip the first one. Write the "
-                          "file again with each array once"));
+      throw DataError(
+          str("damaged archive: the array ", array,
+              " is in it twice. NumPy reads the last one, libzip the first one. Write the "
+              "file again with each array once"));
     }
     names_.push_back(array);
   }
@@ -75,7 +77,9 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
 
 NpzFile::~NpzFile() = default;
 
-bool NpzFile::has(const std::string& name) const { return std::count(names_.begin(), names_.end(), name) > 0; }
+bool NpzFile::has(const std::string& name) const {
+  return std::count(names_.begin(), names_.end(), name) > 0;
+}
 
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   if (!has(name)) return std::nullopt;
@@ -92,7 +96,8 @@ struct NpzFile::Member::Open {
   bool is_stored = false;  // without compression
 };
 
-NpzFile::Member::Member(const NpzFile& archive, const std::string& name) : open_(std::make_unique<Open>()) {
+NpzFile::Member::Member(const NpzFile& archive, const std::string& name)
+    : open_(std::make_unique<Open>()) {
   const std::string entry = name + std::string(kSuffix);
   open_->file.reset(zip_fopen(archive.archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
   if (!open_->file) throw DataError(str("cannot be read: ", zip_strerror(archive.archive_->zip)));
@@ -107,7 +112,8 @@ size_t NpzFile::Member::read(std::span<std::byte> out) {
   size_t done = 0;
   while (done < out.size()) {
     const zip_int64_t got = zip_fread(open_->file.get(), out.data() + done, out.size() - done);
-    if (got < 0) throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(open_->file.get()))));
+    if (got < 0)
+      throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(open_->file.get()))));
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }
@@ -115,7 +121,8 @@ size_t NpzFile::Member::read(std::span<std::byte> out) {
 }
 
 bool NpzFile::Member::seek(uint64_t position) {
-  return open_->is_stored && zip_fseek(open_->file.get(), static_cast<zip_int64_t>(position), SEEK_SET) == 0;
+  return open_->is_stored &&
+         zip_fseek(open_->file.get(), static_cast<zip_int64_t>(position), SEEK_SET) == 0;
 }
 
 std::vector<std::byte> NpzFile::bytes_of(const std::string& name, NpyElements wanted) const {
@@ -135,13 +142,14 @@ std::vector<std::byte> NpzFile::bytes_of(const std::string& name, NpyElements wa
   const NpyHeader header = parse_npy_header(bytes, wanted);
   const uint64_t declared = header.file_bytes();
   if (bytes.size() > declared || decompress(declared + 1)) {
-    throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(), " (",
-                        declared - header.data_offset, " bytes), but more follow"));
+    throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(),
+                        " (", declared - header.data_offset, " bytes), but more follow"));
   }
   return bytes;
 }
 
-void write_npz(const std::filesystem::path& file, const std::map<std::string, std::vector<std::byte>>& arrays) {
+void write_npz(const std::filesystem::path& file,
+               const std::map<std::string, std::vector<std::byte>>& arrays) {
   int code = 0;
   zip_t* zip = zip_open(file.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
   if (!zip) throw OutputError(str("cannot create ", file.string(), ": ", text_of(code)));
@@ -153,7 +161,8 @@ void write_npz(const std::filesystem::path& file, const std::map<std::string, st
   for (const auto& [name, bytes] : arrays) {
     zip_source_t* source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);
     if (!source) fail();
-    const zip_int64_t entry = zip_file_add(zip, (name + std::string(kSuffix)).c_str(), source, ZIP_FL_ENC_UTF_8);
+    const zip_int64_t entry =
+        zip_file_add(zip, (name + std::string(kSuffix)).c_str(), source, ZIP_FL_ENC_UTF_8);
     if (entry < 0) {
       zip_source_free(source);
       fail();

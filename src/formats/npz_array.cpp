@@ -37,7 +37,10 @@ Identity identity_of(const std::filesystem::path& file) {
 class NpzArray::Reader {
  public:
   Reader(const std::filesystem::path& path, const std::string& name)
-      : path_(path), name_(name), identity_(identity_of(path)), file_(std::make_unique<NpzFile>(path)) {}
+      : path_(path),
+        name_(name),
+        identity_(identity_of(path)),
+        file_(std::make_unique<NpzFile>(path)) {}
 
   // Compares the array's size with its header, and libzip its checksum.
   void read_once() {
@@ -46,7 +49,8 @@ class NpzArray::Reader {
     beginning.resize(member_->read(beginning));
     header_ = parse_npy_header(beginning);
     const uint64_t declared = header_.file_bytes();
-    const bool whole = declared <= static_cast<uint64_t>(kMostBytes) || (header_.fortran && header_.shape.size() > 1);
+    const bool whole = declared <= static_cast<uint64_t>(kMostBytes) ||
+                       (header_.fortran && header_.shape.size() > 1);
     std::vector<std::byte> all, piece = beginning;
     RunningHash hash;
     uint64_t bytes = 0;
@@ -58,15 +62,18 @@ class NpzArray::Reader {
       piece.resize(member_->read(piece));
     }
     if (bytes > declared) {
-      throw DataError(str("damaged: the header declares ", header_.type(), " ", header_.shape_text(), " (",
-                          declared - header_.data_offset, " bytes), but more follow"));
+      throw DataError(str("damaged: the header declares ", header_.type(), " ",
+                          header_.shape_text(), " (", declared - header_.data_offset,
+                          " bytes), but more follow"));
     }
     static_cast<void>(parse_npy_header(beginning, bytes));
-    // Each thread uses the blocks of a sample; those of the others must not be gone before it has read them all.
+    // Each thread uses the blocks of a sample; those of the others must not be gone before it has
+    // read them all.
     const int64_t samples = header_.shape.empty() ? 1 : std::max<int64_t>(header_.shape[0], 1);
-    const size_t in_sample = static_cast<size_t>(header_.elements() / samples * header_.item_bytes) / kBlockBytes + 2;
-    most_blocks_ =
-        std::max(static_cast<size_t>(kMostBytes) / kBlockBytes, 2 * static_cast<size_t>(usable_cores()) * in_sample);
+    const size_t in_sample =
+        static_cast<size_t>(header_.elements() / samples * header_.item_bytes) / kBlockBytes + 2;
+    most_blocks_ = std::max(static_cast<size_t>(kMostBytes) / kBlockBytes,
+                            2 * static_cast<size_t>(usable_cores()) * in_sample);
     checksum_ = hash.value();
     if (whole) whole_.emplace(parse_npy(std::move(all)));
     member_.reset();
@@ -78,7 +85,8 @@ class NpzArray::Reader {
   template <typename Convert>
   auto elements(int64_t first, int64_t count, const Convert& convert) {
     if (whole_) return convert(*whole_, first, count);
-    DTRAIN_CHECK(first >= 0 && count >= 0 && count <= header_.elements() - first, first, " + ", count);
+    DTRAIN_CHECK(first >= 0 && count >= 0 && count <= header_.elements() - first, first, " + ",
+                 count);
     decltype(convert(*whole_, first, count)) result;
     const int64_t in_block = block_elements(), end = first + count;
     for (int64_t at = first; at < end;) {
@@ -125,7 +133,8 @@ class NpzArray::Reader {
     if (identity_of(path_) != identity_) fail("it was changed");
     ++blocks_read_;
     if (blocks_.size() >= most_blocks_) {
-      blocks_.erase(std::ranges::min_element(blocks_, {}, [](const auto& one) { return one.second.used; }));
+      blocks_.erase(
+          std::ranges::min_element(blocks_, {}, [](const auto& one) { return one.second.used; }));
     }
     Block& kept = blocks_[index] = {std::make_shared<const NpyArray>(std::move(block)), ++uses_};
     return kept.elements;
@@ -188,7 +197,8 @@ class NpzArray::Reader {
 NpzArray::NpzArray(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
 NpzArray::~NpzArray() = default;
 
-std::unique_ptr<NpzArray> NpzArray::open(const std::filesystem::path& file, const std::string& name) {
+std::unique_ptr<NpzArray> NpzArray::open(const std::filesystem::path& file,
+                                         const std::string& name) {
   if (!NpzFile(file).has(name)) return nullptr;
   auto reader = std::make_unique<Reader>(file, name);
   try {
@@ -206,18 +216,21 @@ uint64_t NpzArray::checksum() const { return reader_->checksum(); }
 int64_t NpzArray::blocks_read() const { return reader_->blocks_read(); }
 
 std::vector<float> NpzArray::to_float32(int64_t first, int64_t count) const {
-  return reader_->elements(first, count,
-                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_float32(at, n); });
+  return reader_->elements(first, count, [](const NpyArray& array, int64_t at, int64_t n) {
+    return array.to_float32(at, n);
+  });
 }
 
 std::vector<int64_t> NpzArray::to_int64(int64_t first, int64_t count) const {
-  return reader_->elements(first, count,
-                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_int64(at, n); });
+  return reader_->elements(first, count, [](const NpyArray& array, int64_t at, int64_t n) {
+    return array.to_int64(at, n);
+  });
 }
 
 std::vector<uint8_t> NpzArray::to_uint8(int64_t first, int64_t count) const {
-  return reader_->elements(first, count,
-                           [](const NpyArray& array, int64_t at, int64_t n) { return array.to_uint8(at, n); });
+  return reader_->elements(first, count, [](const NpyArray& array, int64_t at, int64_t n) {
+    return array.to_uint8(at, n);
+  });
 }
 
 }  // namespace dtrain::formats

@@ -1,13 +1,14 @@
 #pragma once
 
-// One array of an .npz file whose elements are read when they are asked for, so that memory does not grow with the
-// array: about kMostBytes, or two entries of the first dimension for each core if that is more. An array that is not
-// larger, or that has Fortran order, whose samples lie apart, is in memory as a whole. Asking for elements in about
-// their order is fast; going back in a compressed array is slow.
+// One array of an .npz file whose elements are read when they are asked for, so that memory does
+// not grow with the array: about kMostBytes, or two entries of the first dimension for each core if
+// that is more. An array that is not larger, or that has Fortran order, whose samples lie apart, is
+// in memory as a whole. Asking for elements in about their order is fast; going back in a
+// compressed array is slow.
 //
-// Errors: DataError from open(), without the file's name. Afterwards Error, with the file's name and the exit code of a
-// DataError, if the file was changed or cannot be read any more. Thread-safety: all const methods may be called from
-// any thread.
+// Errors: DataError from open(), without the file's name. Afterwards Error, with the file's name
+// and the exit code of a DataError, if the file was changed or cannot be read any more.
+// Thread-safety: all const methods may be called from any thread.
 
 #include <cstdint>
 #include <filesystem>
@@ -23,13 +24,15 @@ class NpzArray {
  public:
   static constexpr int64_t kMostBytes = int64_t{16} << 20;
 
-  // Reads the whole array once, so that damage is found before its elements are used. nullptr if there is none.
+  // Reads the whole array once, so that damage is found before its elements are used. nullptr if
+  // there is none.
   static std::unique_ptr<NpzArray> open(const std::filesystem::path& file, const std::string& name);
   ~NpzArray();
 
   const NpyHeader& header() const;
-  uint64_t checksum() const;    // of its .npy file
-  int64_t blocks_read() const;  // since open(), of those that are kept for a while; a measure of the time that it took
+  uint64_t checksum() const;  // of its .npy file
+  // since open(), of those that are kept for a while; a measure of the time that it took
+  int64_t blocks_read() const;
   // `count` elements from element `first`, as those of NpyArray.
   std::vector<float> to_float32(int64_t first, int64_t count) const;
   std::vector<int64_t> to_int64(int64_t first, int64_t count) const;

@@ -1,4 +1,5 @@
-// Reads and writes PNG. Reading uses libpng's low-level interface, because the simplified one always
+// Reads and writes PNG. Reading uses libpng's low-level interface, because the simplified
+// one always
 // applies the gamma value of a file.
 
 #include <png.h>
@@ -54,7 +55,8 @@ class PngReader {
       png_set_gray_to_rgb(png_.file);  // also gray with alpha
       png_set_interlace_handling(png_.file);
       png_read_update_info(png_.file, png_.header);
-      if (png_get_rowbytes(png_.file, png_.header) != row_bytes) give_up("its rows have another size");
+      if (png_get_rowbytes(png_.file, png_.header) != row_bytes)
+        give_up("its rows have another size");
       png_read_image(png_.file, rows.data());
     });
     return pixels;

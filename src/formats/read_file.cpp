@@ -25,7 +25,8 @@ class OpenFile {
 
   uint64_t size() const {
     struct stat info {};
-    if (::fstat(file_.get(), &info) != 0) throw DataError(str("cannot be opened: ", std::strerror(errno)));
+    if (::fstat(file_.get(), &info) != 0)
+      throw DataError(str("cannot be opened: ", std::strerror(errno)));
     if (!S_ISREG(info.st_mode)) throw DataError("not a regular file");
     return static_cast<uint64_t>(info.st_size);
   }
@@ -33,7 +34,8 @@ class OpenFile {
   std::vector<std::byte> read(uint64_t count) const {
     std::vector<std::byte> bytes(count);
     const int code = file_.read_all(bytes);
-    if (code == FileDescriptor::kEndOfFile) throw DataError("became shorter while it was being read");
+    if (code == FileDescriptor::kEndOfFile)
+      throw DataError("became shorter while it was being read");
     if (code != 0) throw DataError(str("cannot be read: ", std::strerror(code)));
     return bytes;
   }

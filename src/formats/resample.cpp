@@ -7,7 +7,8 @@
 namespace dtrain::formats {
 namespace {
 
-// The source pixels that contribute to each output pixel along one axis, and their weights (which sum to 1).
+// The source pixels that contribute to each output pixel along one axis, and their weights (which
+// sum to 1).
 struct Taps {
   std::vector<int> position;  // `count` positions per output pixel, clamped to the image
   std::vector<float> weight;
@@ -62,7 +63,8 @@ Image resample(const Image& image, const Box& box, int width, int height) {
     std::fill(row.begin(), row.end(), 0.0f);
     for (int k = y * down.count; k < (y + 1) * down.count; ++k) {
       if (down.weight[k] == 0) continue;
-      const float* in = narrow.data() + static_cast<size_t>(down.position[k] - first_row) * width * 3;
+      const float* in =
+          narrow.data() + static_cast<size_t>(down.position[k] - first_row) * width * 3;
       for (size_t i = 0; i < row.size(); ++i) row[i] += down.weight[k] * in[i];
     }
     uint8_t* out = result.at(0, y);

@@ -14,11 +14,13 @@
 namespace dtrain::formats {
 namespace {
 
-// Of Windows; of macOS and its archives; of file systems; of Synology's and QNAP's drives; of Python.
-constexpr std::array kNames{"thumbs.db",  "ehthumbs.db", "desktop.ini", "$recycle.bin", "system volume information",
-                            "__macosx",   "_ds_store",   "icon\r",      "lost+found",   "@eadir",
-                            "@tmp",       "#recycle",    "#snapshot",   "@recycle",     "@recently-snapshot",
-                            "__pycache__"};
+// Of Windows; of macOS and its archives; of file systems; of Synology's and QNAP's drives;
+// of Python.
+constexpr std::array kNames{
+    "thumbs.db",  "ehthumbs.db", "desktop.ini", "$recycle.bin", "system volume information",
+    "__macosx",   "_ds_store",   "icon\r",      "lost+found",   "@eadir",
+    "@tmp",       "#recycle",    "#snapshot",   "@recycle",     "@recently-snapshot",
+    "__pycache__"};
 // Before NAME: what macOS knows of the file NAME and other file systems cannot store.
 constexpr std::string_view kAppleDouble = "._";
 constexpr size_t kMostNames = 4;  // in the text
@@ -29,7 +31,8 @@ std::string name_of(const std::filesystem::path& path) { return path.filename().
 
 bool left_by_tool(const std::filesystem::path& path) {
   const std::string name = name_of(path);
-  return name.starts_with('.') || std::find(kNames.begin(), kNames.end(), lower_case(name)) != kNames.end();
+  return name.starts_with('.') ||
+         std::find(kNames.begin(), kNames.end(), lower_case(name)) != kNames.end();
 }
 
 bool ToolFiles::takes(const std::filesystem::path& path) {
@@ -56,7 +59,8 @@ std::string ToolFiles::text() const {
     }
     parts.push_back(negative == -1 ? name : str(human_count(-negative), " x ", name));
   }
-  return str(human_count(all), all == 1 ? " file or folder" : " files and folders", " of tools: ", join(parts, ", "));
+  return str(human_count(all), all == 1 ? " file or folder" : " files and folders",
+             " of tools: ", join(parts, ", "));
 }
 
 void log_left_out(const ToolFiles& files) {

@@ -34,9 +34,11 @@ void check(VP8StatusCode status) {
 Image decode_webp(std::span<const std::byte> bytes, uint8_t behind) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   WebPDecoderConfig config;
-  if (WebPInitDecoderConfig(&config) == 0) throw Error("libwebp has another version than its header");
+  if (WebPInitDecoderConfig(&config) == 0)
+    throw Error("libwebp has another version than its header");
   check(WebPGetFeatures(data, bytes.size(), &config.input));
-  if (config.input.has_animation != 0) throw DataError("an animated WebP; only still pictures can be read");
+  if (config.input.has_animation != 0)
+    throw DataError("an animated WebP; only still pictures can be read");
   const int width = config.input.width, height = config.input.height;
   check_size(width, height);
   const bool transparent = config.input.has_alpha != 0;

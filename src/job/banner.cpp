@@ -42,20 +42,24 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankPlace& p = ranks[rank];
-    line(str("rank ", rank),
-         str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ", p.cores,
-             p.cores == 1 ? " core, " : " cores, ", p.threads, p.threads == 1 ? " thread, " : " threads, ",
-             p.loader_threads, p.loader_threads == 1 ? " reader" : " readers",
-             p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
+    line(
+        str("rank ", rank),
+        str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
+            p.cores, p.cores == 1 ? " core, " : " cores, ", p.threads,
+            p.threads == 1 ? " thread, " : " threads, ", p.loader_threads,
+            p.loader_threads == 1 ? " reader" : " readers",
+            p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
   }
-  if (!ranks.front().metrics_address.empty()) line("live page", "http://" + ranks.front().metrics_address + "/");
+  if (!ranks.front().metrics_address.empty())
+    line("live page", "http://" + ranks.front().metrics_address + "/");
   line("config", f.config_source);
-  line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
+  line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters),
+                   " parameters, ", f.precision));
   if (!f.precision_advice.empty()) line("precision", f.precision_advice);
   if (ranks.size() > 1) line("gradients", f.communicator);
   line("data", str(f.data_file, ": ", human_count(f.train), " training",
-                   f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ", human_count(f.val),
-                   " validation, ", human_count(f.test), " test samples"));
+                   f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ",
+                   human_count(f.val), " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   line("decided by", f.batch_decided_by);
   if (!f.preset.empty()) line("preset", f.preset);
@@ -69,7 +73,8 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   if (!f.resumed.empty()) line("resumed", f.resumed);
   line("run folder", f.run_folder.empty() ? "none (--dry-run)" : f.run_folder);
   if (f.launcher_pid != 0)
-    line("stop", str("kill -USR1 ", f.launcher_pid, " saves at the next step and leaves with exit code 75"));
+    line("stop", str("kill -USR1 ", f.launcher_pid,
+                     " saves at the next step and leaves with exit code 75"));
   text.pop_back();
   return text;
 }
@@ -84,9 +89,11 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();
   json["ranks"] = nlohmann::ordered_json::array();
-  for (const RankPlace& rank : ranks) json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
+  for (const RankPlace& rank : ranks)
+    json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
   json["data"] = f.data_file;
-  json["absolute_paths"] = {{"data", absolute(f.data_file)}, {"module_file", absolute(f.module_file)}};
+  json["absolute_paths"] = {{"data", absolute(f.data_file)},
+                            {"module_file", absolute(f.module_file)}};
   json["parameters"] = f.parameters;
   json["global_batch"] = f.batches.global_batch;
   json["steps_per_epoch"] = f.batches.steps_per_epoch;
@@ -95,8 +102,9 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   json["metric"] = f.metric;
   json["metrics"] = nlohmann::ordered_json::array();
   for (const tasks::MetricSpec& metric : f.metrics) {
-    json["metrics"].push_back(
-        {{"name", metric.name}, {"unit", metric.unit}, {"higher_is_better", metric.higher_is_better}});
+    json["metrics"].push_back({{"name", metric.name},
+                               {"unit", metric.unit},
+                               {"higher_is_better", metric.higher_is_better}});
   }
   json["resumed"] = f.resumed;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -1,7 +1,7 @@
 #pragma once
 
-// What rank 0 prints before step 1 and writes to environment.json: versions, devices, precision, data, batch
-// arithmetic, addresses and folders.
+// What rank 0 prints before step 1 and writes to environment.json: versions, devices, precision,
+// data, batch arithmetic, addresses and folders.
 
 #include <string>
 #include <vector>
@@ -21,7 +21,8 @@ std::string to_json(const RankPlace&);
 RankPlace place_from_json(const std::string&);
 
 struct BannerFacts {
-  std::string precision, task, network, data_file, module_file, run_folder, config_source, config_hash, communicator;
+  std::string precision, task, network, data_file, module_file, run_folder, config_source,
+      config_hash, communicator;
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
@@ -33,8 +34,8 @@ struct BannerFacts {
   std::string precision_advice;            // of train::advise_bf16()
   std::string rate_advice;                 // "": the learning rate is for this global batch
   int64_t overfit_batches = 0;             // of train.overfit_batches
-  std::string resumed;                     // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
-  int launcher_pid = 0;                    // 0: not under mpirun
+  std::string resumed;   // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
+  int launcher_pid = 0;  // 0: not under mpirun
 };
 
 std::string banner(const BannerFacts&, const std::vector<RankPlace>&);

@@ -63,7 +63,8 @@ std::vector<std::string> classes_of(data::ProbeProcess& prober, const std::strin
   }
   std::set<std::string> seen;
   for (const std::string& name : names) {
-    if (!seen.insert(nfc(name)).second) throw DataError(str(source, " names the class ", name, " twice"));
+    if (!seen.insert(nfc(name)).second)
+      throw DataError(str(source, " names the class ", name, " twice"));
   }
   return names;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Measures the communicators that a training run would have, each with the operations that a run asks of it:
+// Measures the communicators that a training run would have, each with the operations that a run
+// asks of it:
 // `dtrain bench comm`. Collective; every rank gets the same result.
 
 #include <cstdint>
@@ -33,9 +34,11 @@ struct CommunicatorCost {
   std::vector<OperationCost> operations = {};  // none on one rank, where nothing travels
 };
 
-std::vector<CommunicatorCost> bench_communicators(ProcessContext&, const config::Config&, const CommBenchOptions&);
+std::vector<CommunicatorCost> bench_communicators(ProcessContext&, const config::Config&,
+                                                  const CommBenchOptions&);
 
-// From `smallest` to `largest`, each `factor` times the one before; the last one is `largest`. Pure.
+// From `smallest` to `largest`, each `factor` times the one before; the last one is
+// `largest`. Pure.
 std::vector<int64_t> sizes_between(int64_t smallest, int64_t largest, int64_t factor);
 
 bool has_wrong_values(const std::vector<CommunicatorCost>&);

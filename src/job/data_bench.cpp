@@ -29,7 +29,8 @@ double cpu_seconds() {
 struct Loaded {
   double seconds = 0, cpu_seconds = 0;
   int64_t samples = 0;
-  int64_t bytes = 0;  // of these samples, as stored; the reader threads' own count is of what they have read ahead
+  // of these samples, as stored; the reader threads' own count is of what they have read ahead
+  int64_t bytes = 0;
   data::LoaderStats loader;
 
   void add(const Loaded& more) {
@@ -41,14 +42,16 @@ struct Loaded {
   }
 };
 
-// Takes batches from the first one of the epoch on, until `seconds` are over, `most` batches are taken or the epoch
-// ends. The first batch is not timed: the threads start, and fill the read-ahead.
+// Takes batches from the first one of the epoch on, until `seconds` are over, `most` batches are
+// taken or the epoch ends. The first batch is not timed: the threads start, and fill
+// the read-ahead.
 struct Pass {
   Loaded loaded = {};
   int64_t batches = 0;
   std::vector<int64_t> ids = {};  // of the timed batches, in their order
 };
-Pass take_batches(data::Loader& loader, const data::Store& store, at::Device device, double seconds, int64_t most) {
+Pass take_batches(data::Loader& loader, const data::Store& store, at::Device device, double seconds,
+                  int64_t most) {
   loader.seek(0);
   loader.next();
   Pass pass{.batches = 1};
@@ -66,7 +69,8 @@ Pass take_batches(data::Loader& loader, const data::Store& store, at::Device dev
   pass.loaded.seconds = seconds_since(began);
   pass.loaded.cpu_seconds = cpu_seconds() - cpu;
   pass.loaded.loader = loader.stats() - stats;
-  for (const int64_t id : pass.ids) pass.loaded.bytes += store.input_bytes(id) + store.target_bytes(id);
+  for (const int64_t id : pass.ids)
+    pass.loaded.bytes += store.input_bytes(id) + store.target_bytes(id);
   return pass;
 }
 
@@ -112,24 +116,28 @@ LoadingRate rate_of(const Row& row) {
     }
     thread_seconds += together.seconds * row.threads;
     rates.push_back(samples_per_second);
-    cpu.push_back(together.samples > 0 ? together.cpu_seconds / static_cast<double>(together.samples)
-                                       : std::numeric_limits<double>::quiet_NaN());
+    cpu.push_back(together.samples > 0
+                      ? together.cpu_seconds / static_cast<double>(together.samples)
+                      : std::numeric_limits<double>::quiet_NaN());
     all.add(together);
   }
   rate.samples_per_second = spread_of(rates);
   rate.cpu_seconds_per_sample = spread_of(cpu);
-  rate.bytes_per_sample = static_cast<double>(all.bytes) / static_cast<double>(std::max<int64_t>(1, all.samples));
+  rate.bytes_per_sample =
+      static_cast<double>(all.bytes) / static_cast<double>(std::max<int64_t>(1, all.samples));
   const auto samples = static_cast<double>(std::max<int64_t>(1, all.loader.samples));
   rate.read_seconds = all.loader.read_seconds / samples;
   rate.decode_seconds = all.loader.decode_seconds / samples;
   rate.augment_seconds = all.loader.augment_seconds / samples;
-  if (thread_seconds > 0) rate.full_share = std::clamp(all.loader.full_seconds / thread_seconds, 0.0, 1.0);
+  if (thread_seconds > 0)
+    rate.full_share = std::clamp(all.loader.full_seconds / thread_seconds, 0.0, 1.0);
   return rate;
 }
 
 class Bench {
  public:
-  Bench(TrainingJob& job, const DataBenchOptions& options) : job_(job), options_(options), host_(job.process().host) {
+  Bench(TrainingJob& job, const DataBenchOptions& options)
+      : job_(job), options_(options), host_(job.process().host) {
     rows_.push_back({.threads = 0});
     for (const int threads : options.threads) {
       rows_.push_back({.threads = threads, .cold = true});
@@ -141,8 +149,9 @@ class Bench {
     for (int round = 0; round < options_.rounds; ++round) {
       for (size_t row = 1; row < rows_.size(); row += 2) measure(rows_[row], rows_[row + 1]);
       host_.barrier();
-      const Loaded read =
-          warm_ids_.empty() ? Loaded{} : read_samples(*job_.data().store, warm_ids_, options_.seconds / 2);
+      const Loaded read = warm_ids_.empty()
+                              ? Loaded{}
+                              : read_samples(*job_.data().store, warm_ids_, options_.seconds / 2);
       rows_[0].rounds.push_back(dist::all_gather_object(host_, read));
     }
     DataBench bench{.kept = kept_};
@@ -161,12 +170,14 @@ class Bench {
                         train::loader_options(job_.config(), job_.batches(), cold.threads, device),
                         {host_.rank(), host_.size()});
     host_.barrier();
-    const Pass first = take_batches(loader, store, device, options_.seconds, std::numeric_limits<int64_t>::max());
+    const Pass first =
+        take_batches(loader, store, device, options_.seconds, std::numeric_limits<int64_t>::max());
     cold.rounds.push_back(dist::all_gather_object(host_, first.loaded));
     warm_ids_ = first.ids;
     Loaded again;  // of exactly these samples, which are in memory now
     do {
-      again.add(take_batches(loader, store, device, options_.seconds - again.seconds, first.batches).loaded);
+      again.add(take_batches(loader, store, device, options_.seconds - again.seconds, first.batches)
+                    .loaded);
     } while (again.samples > 0 && again.seconds < options_.seconds);
     warm.rounds.push_back(dist::all_gather_object(host_, again));
   }
@@ -197,7 +208,8 @@ class Bench {
 }  // namespace
 
 DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) {
-  // Ranks may have other cores and other flags, but all make the same measurements: in each they wait for all others.
+  // Ranks may have other cores and other flags, but all make the same measurements: in each they
+  // wait for all others.
   dist::Communicator& host = job.process().host;
   DataBenchOptions same = options;
   same.threads = dist::broadcast_values(host, options.threads);
@@ -215,7 +227,8 @@ const LoadingRate& best_rate(const DataBench& bench) {
   const LoadingRate* best = nullptr;
   for (const LoadingRate& rate : bench.rates) {
     if (rate.threads == 0 || rate.cold) continue;
-    if (best == nullptr || rate.samples_per_second.median > best->samples_per_second.median) best = &rate;
+    if (best == nullptr || rate.samples_per_second.median > best->samples_per_second.median)
+      best = &rate;
   }
   return *best;
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Measures the loader of a run alone, without a network: `dtrain bench data`. Cold: the page cache was asked to drop
-// the file before, so that samples come from the disk; warm: the same samples again. Reader threads and both kinds are
-// measured alternately, several times.
+// Measures the loader of a run alone, without a network: `dtrain bench data`. Cold: the page cache
+// was asked to drop the file before, so that samples come from the disk; warm: the same samples
+// again. Reader threads and both kinds are measured alternately, several times.
 
 #include <cstdint>
 #include <optional>
@@ -21,25 +21,28 @@ struct DataBenchOptions {
 };
 
 struct LoadingRate {
-  int threads = 0;  // reader threads per rank; 0: no loader, but a loop of reads in the run's order on one thread
+  // reader threads per rank; 0: no loader, but a loop of reads in the run's order on one thread
+  int threads = 0;
   bool cold = false;
   Spread samples_per_second = {};      // of all ranks together
   Spread cpu_seconds_per_sample = {};  // of the whole processes
   double bytes_per_sample = 0;         // as stored
-  // One reader thread's time for one sample, and the share of all readers' time in which they had no room for more.
+  // One reader thread's time for one sample, and the share of all readers' time in which they had
+  // no room for more.
   double read_seconds = 0, decode_seconds = 0, augment_seconds = 0, full_share = 0;
 };
 
 struct DataBench {
   std::vector<LoadingRate> rates = {};  // first the loop of reads; by threads, cold before warm
-  // The largest share of the file that stayed in memory when it should have been dropped; nullopt: unknown. Then, or if
-  // it is more than kMostKept, there are no cold rates.
+  // The largest share of the file that stayed in memory when it should have been dropped; nullopt:
+  // unknown. Then, or if it is more than kMostKept, there are no cold rates.
   std::optional<double> kept = {};
   static constexpr double kMostKept = 0.05;
   bool has_cold() const { return kept && *kept <= kMostKept; }
 };
 
-// Requires: the job has done its verbs up to make_task(). Collective; every rank gets the same result.
+// Requires: the job has done its verbs up to make_task(). Collective; every rank gets the
+// same result.
 DataBench bench_data(TrainingJob&, const DataBenchOptions&);
 
 // 1, 2, 4, ... and all `cores`, and `own`, the number that the run would use; ascending. Pure.

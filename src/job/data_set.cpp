@@ -17,15 +17,17 @@ const std::vector<int64_t>& DataSet::ids(const std::string& split) const {
   return split == "train" ? splits.train : split == "val" ? splits.val : splits.test;
 }
 
-DataSet open_data(data::ProbeProcess& prober, const std::string& file, const config::Config& config) {
+DataSet open_data(data::ProbeProcess& prober, const std::string& file,
+                  const config::Config& config) {
   DataSet data;
   data.store = data::open_file(prober.probe(file));
-  data.splits = data::splits(*data.store, config.data.val_share, config.train.seed, config.data.share);
+  data.splits =
+      data::splits(*data.store, config.data.val_share, config.train.seed, config.data.share);
   return data;
 }
 
-DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places, uint64_t checksum,
-                         const config::Config& config) {
+DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places,
+                         uint64_t checksum, const config::Config& config) {
   std::vector<std::string> reasons;  // of the places where there is something
   std::string why_not_first = places.front() + " is not there";
   for (const std::string& place : places) {
@@ -34,18 +36,20 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
     try {
       DataSet data = open_data(prober, place, config);
       if (data.store->schema().checksum == checksum) {
-        if (place != places.front()) log::info(str("the data of the run is ", place, ": ", why_not_first));
+        if (place != places.front())
+          log::info(str("the data of the run is ", place, ": ", why_not_first));
         return data;
       }
-      reasons.push_back(str(place, " has another checksum than the data that the run was trained on"));
+      reasons.push_back(
+          str(place, " has another checksum than the data that the run was trained on"));
     } catch (const DataError& error) {
       reasons.emplace_back(error.what());
     }
     if (place == places.front()) why_not_first = reasons.back();
   }
   if (reasons.empty()) {
-    throw DataError(
-        str("the data of the run is not there. Looked for: ", join(places, ", "), ". Name the file with --dataset"));
+    throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
+                        ". Name the file with --dataset"));
   }
   throw DataError(str(join(reasons, "; "), ". Name the right file with --dataset"));
 }
@@ -56,8 +60,9 @@ std::string untrained_classes(const DataSet& data) {
   for (const int64_t label : data.splits.untrained_classes) {
     names.push_back(known.empty() ? std::to_string(label) : known[static_cast<size_t>(label)]);
   }
-  return printable(str("data.val_share takes all training samples of the ", names.size() == 1 ? "class " : "classes ",
-                       join(names, ", "), ": the network cannot learn ", names.size() == 1 ? "it" : "them",
+  return printable(str("data.val_share takes all training samples of the ",
+                       names.size() == 1 ? "class " : "classes ", join(names, ", "),
+                       ": the network cannot learn ", names.size() == 1 ? "it" : "them",
                        ". Add samples, or convert with splits that hold some of each class"));
 }
 

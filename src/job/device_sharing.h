@@ -19,8 +19,8 @@ struct Sharing {
 // `devices`: of each rank, a name that no other device of the job has. Pure.
 Sharing sharing_of(std::span<const std::string> devices, int rank);
 
-// That of this rank. Ranks on a CPU share the memory of their host. A GPU is known by its UUID, not by its number: each
-// rank may see its own alone. Collective.
+// That of this rank. Ranks on a CPU share the memory of their host. A GPU is known by its UUID, not
+// by its number: each rank may see its own alone. Collective.
 Sharing sharing_of_own_device(const ProcessContext&);
 
 }  // namespace dtrain::job

@@ -23,8 +23,9 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kPrefetch = 2;             // batches: one is used while the next ones are read
-constexpr int kUntimed = kPrefetch + 2;  // steps: what was read ahead, and the batch that was read meanwhile
+constexpr int kPrefetch = 2;  // batches: one is used while the next ones are read
+constexpr int kUntimed =
+    kPrefetch + 2;  // steps: what was read ahead, and the batch that was read meanwhile
 constexpr int kFewestSteps = 8;
 
 struct Fed {  // one accelerator
@@ -32,10 +33,11 @@ struct Fed {  // one accelerator
   int64_t samples = 0;
 };
 
-// Takes batches for at least `seconds` of its own time, but gives up on a loader that makes it wait for too long.
+// Takes batches for at least `seconds` of its own time, but gives up on a loader that makes it wait
+// for too long.
 Fed feed(data::Loader& loader, const Accelerator& accelerator, int64_t batch_size, double seconds) {
-  const double compute =
-      accelerator.compute_seconds * static_cast<double>(batch_size) / static_cast<double>(accelerator.batch_size);
+  const double compute = accelerator.compute_seconds * static_cast<double>(batch_size) /
+                         static_cast<double>(accelerator.batch_size);
   const auto steps = std::max<int64_t>(kFewestSteps, std::llround(std::ceil(seconds / compute)));
   const double deadline = 3 * compute * static_cast<double>(steps);
   Fed fed;
@@ -47,8 +49,8 @@ Fed feed(data::Loader& loader, const Accelerator& accelerator, int64_t batch_siz
     }
     const data::Batch batch = loader.next();
     const auto taken = SteadyClock::now();
-    std::this_thread::sleep_for(std::chrono::duration<double>(compute * static_cast<double>(batch.samples()) /
-                                                              static_cast<double>(batch_size)));
+    std::this_thread::sleep_for(std::chrono::duration<double>(
+        compute * static_cast<double>(batch.samples()) / static_cast<double>(batch_size)));
     fed.busy_seconds += seconds_since(taken);
     fed.samples += batch.samples();
     fed.seconds = seconds_since(began);
@@ -57,7 +59,8 @@ Fed feed(data::Loader& loader, const Accelerator& accelerator, int64_t batch_siz
 }
 
 // Runs `count` accelerators side by side.
-Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelerator, int count, double seconds) {
+Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelerator, int count,
+                             double seconds) {
   const std::vector<int64_t>& all = job.data().splits.train;
   const ProcessContext& process = job.process();
   std::vector<Fed> fed(static_cast<size_t>(count));
@@ -72,7 +75,8 @@ Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelera
       const std::vector<int64_t> ids(all.begin() + own.begin, all.begin() + own.end);
       const int64_t batch_size = std::min(accelerator.batch_size, own.size());
       data::LoaderOptions options = train::loader_options(
-          job.config(), job.batches(), reader_threads(job.config().data.workers, std::max(1, process.cores / count)),
+          job.config(), job.batches(),
+          reader_threads(job.config().data.workers, std::max(1, process.cores / count)),
           process.device);
       options.batch_size = options.global_batch = batch_size;
       options.prefetch = kPrefetch;
@@ -104,7 +108,8 @@ int most_in_memory(const TrainingJob& job, const Accelerator& accelerator) {
   data::LoaderOptions options = train::loader_options(job.config(), job.batches(), 1, at::kCPU);
   options.batch_size = options.global_batch = 1;
   options.prefetch = 1;
-  data::Loader loader(*job.data().store, job.data().splits.train, job.task().samples(), options, {});
+  data::Loader loader(*job.data().store, job.data().splits.train, job.task().samples(), options,
+                      {});
   const data::Batch sample = loader.next();
   const auto bytes = static_cast<double>(sample.inputs.nbytes() + sample.targets.nbytes()) *
                      static_cast<double>(accelerator.batch_size * (kPrefetch + 2));
@@ -131,22 +136,29 @@ const Accelerator& accelerator_named(const std::string& name) {
   }
   const std::string near = nearest(name, names);
   throw UsageError(str("--emulate '", name, "' is not an accelerator of MLPerf Storage",
-                       near.empty() ? "" : "; did you mean '" + near + "'?", " (known: ", join(names, ", "), ")"));
+                       near.empty() ? "" : "; did you mean '" + near + "'?",
+                       " (known: ", join(names, ", "), ")"));
 }
 
-Emulation emulate(TrainingJob& job, const Accelerator& accelerator, double samples_per_second, double seconds) {
+Emulation emulate(TrainingJob& job, const Accelerator& accelerator, double samples_per_second,
+                  double seconds) {
   DTRAIN_CHECK(job.process().world.size == 1, "accelerators are emulated by one process");
   Emulation result{.accelerator = accelerator};
   const int in_memory = most_in_memory(job, accelerator);
-  const auto samples = static_cast<int>(std::min<size_t>(job.data().splits.train.size(), kMostAccelerators));
+  const auto samples =
+      static_cast<int>(std::min<size_t>(job.data().splits.train.size(), kMostAccelerators));
   const int limit = std::min(in_memory, samples);
-  const double expected = samples_per_second / (accelerator.samples_per_second() * accelerator.least_utilization);
-  result.fed = largest_passing(static_cast<int>(std::clamp(expected, 1.0, 1e6)), limit, [&](int count) {
-    result.tried.push_back(run_accelerators(job, accelerator, count, seconds));
-    return result.tried.back().utilization >= accelerator.least_utilization;
-  });
+  const double expected =
+      samples_per_second / (accelerator.samples_per_second() * accelerator.least_utilization);
+  result.fed =
+      largest_passing(static_cast<int>(std::clamp(expected, 1.0, 1e6)), limit, [&](int count) {
+        result.tried.push_back(run_accelerators(job, accelerator, count, seconds));
+        return result.tried.back().utilization >= accelerator.least_utilization;
+      });
   if (result.fed == limit) {
-    result.limited_by = in_memory <= samples ? "memory" : samples < kMostAccelerators ? "samples" : "threads";
+    result.limited_by = in_memory <= samples          ? "memory"
+                        : samples < kMostAccelerators ? "samples"
+                                                      : "threads";
   }
   std::ranges::sort(result.tried, {}, &Utilization::accelerators);
   return result;

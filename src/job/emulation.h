@@ -1,12 +1,13 @@
 #pragma once
 
-// The emulated accelerators of MLPerf Storage: an accelerator takes a batch, sleeps for as long as the real one
-// computes on it, and takes the next one. Its utilization is the share of the time in which it sleeps, and the question
-// is how many of them a machine feeds before that falls below a limit. No accelerator is needed to find out.
+// The emulated accelerators of MLPerf Storage: an accelerator takes a batch, sleeps for as long as
+// the real one computes on it, and takes the next one. Its utilization is the share of the time in
+// which it sleeps, and the question is how many of them a machine feeds before that falls below a
+// limit. No accelerator is needed to find out.
 //
-// The table of compute times is that of github.com/mlcommons/storage (configs/dlio/workload/*.yaml at caa90c9c); the
-// utilization is that of Submission_guidelines.md there, but not only the first step is left out of it: all steps are
-// that the read-ahead may have served.
+// The table of compute times is that of github.com/mlcommons/storage (configs/dlio/workload/*.yaml
+// at caa90c9c); the utilization is that of Submission_guidelines.md there, but not only the first
+// step is left out of it: all steps are that the read-ahead may have served.
 
 #include <cstdint>
 #include <functional>
@@ -38,22 +39,24 @@ struct Utilization {
 
 struct Emulation {
   Accelerator accelerator;
-  int fed = 0;                  // the most that were fed
-  std::string limited_by = {};  // what more of them would lack: "memory", "samples", "threads"; "": the loader is slow
+  int fed = 0;  // the most that were fed
+  std::string limited_by =
+      {};  // what more of them would lack: "memory", "samples", "threads"; "": the loader is slow
   std::vector<Utilization> tried = {};  // by number of accelerators
 };
 
-// At most kMostAccelerators are tried, and no more than have a sample each and fit with their batches in a quarter of
-// this machine's memory.
+// At most kMostAccelerators are tried, and no more than have a sample each and fit with their
+// batches in a quarter of this machine's memory.
 inline constexpr int kMostAccelerators = 256;
 
-// Every accelerator has a loader of its own on a share of the training samples, with as many reader threads as a rank
-// would have if so many ranks ran here. `samples_per_second`: about what the loader gives, where the search begins;
-// `seconds`: about how long each number of accelerators is tried. Requires: one rank, whose job has done its verbs up
-// to make_task().
+// Every accelerator has a loader of its own on a share of the training samples, with as many reader
+// threads as a rank would have if so many ranks ran here. `samples_per_second`: about what the
+// loader gives, where the search begins; `seconds`: about how long each number of accelerators is
+// tried. Requires: one rank, whose job has done its verbs up to make_task().
 Emulation emulate(TrainingJob&, const Accelerator&, double samples_per_second, double seconds);
 
-// The largest number in [0, limit] that passes, if all smaller ones pass too; 0 always does. Begins at `start`. Pure.
+// The largest number in [0, limit] that passes, if all smaller ones pass too; 0 always does. Begins
+// at `start`. Pure.
 int largest_passing(int start, int limit, const std::function<bool(int)>& passes);
 
 }  // namespace dtrain::job

@@ -14,7 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-checkpoint::Store store_of(const fs::path& run) { return {run / "checkpoints", real_file_system(), 1}; }
+checkpoint::Store store_of(const fs::path& run) {
+  return {run / "checkpoints", real_file_system(), 1};
+}
 
 std::string steps_of(const fs::path& run) {
   std::vector<std::string> steps;
@@ -26,14 +28,16 @@ FoundCheckpoint best_of(const fs::path& run, const fs::path& newest) {
   const train::TrainingState state = read_state(newest);
   const int64_t step = state.watch.best_step;
   if (step < 0) {
-    throw CheckpointError(str(run.string(), " has no best checkpoint: by its newest one, ", newest.filename().string(),
-                              ", no evaluation has chosen one. --checkpoint newest takes that one"));
+    throw CheckpointError(str(
+        run.string(), " has no best checkpoint: by its newest one, ", newest.filename().string(),
+        ", no evaluation has chosen one. --checkpoint newest takes that one"));
   }
   const std::string value = str(state.metric, " ", fixed(state.watch.best, 4));
   const fs::path folder = store_of(run).folder_of(step);
   if (!fs::is_directory(folder)) {
-    throw CheckpointError(str("the best checkpoint of ", run.string(), ", of step ", step, " (", value,
-                              "), is not there: it was removed, or not saved (checkpoint.keep_best); ", steps_of(run)));
+    throw CheckpointError(str(
+        "the best checkpoint of ", run.string(), ", of step ", step, " (", value,
+        "), is not there: it was removed, or not saved (checkpoint.keep_best); ", steps_of(run)));
   }
   return {folder, "best: " + value};
 }
@@ -41,7 +45,8 @@ FoundCheckpoint best_of(const fs::path& run, const fs::path& newest) {
 FoundCheckpoint at_step(const fs::path& run, int64_t step) {
   const fs::path folder = store_of(run).folder_of(step);
   if (!fs::is_directory(folder)) {
-    throw CheckpointError(str(run.string(), " has no checkpoint of step ", step, "; ", steps_of(run)));
+    throw CheckpointError(
+        str(run.string(), " has no checkpoint of step ", step, "; ", steps_of(run)));
   }
   return {folder, str("step ", step)};
 }
@@ -58,7 +63,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged) {
   if (!fs::is_directory(run / "checkpoints", unknown)) return std::nullopt;
   std::vector<checkpoint::Skipped> skipped;
   const auto found = store_of(run).newest(&skipped);
-  for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
+  for (const auto& [folder, reason] : skipped)
+    log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
   if (damaged) *damaged = !skipped.empty();
   return found;
 }
@@ -72,17 +78,20 @@ FoundCheckpoint find_checkpoint(const CheckpointName& name) {
   const std::optional<int64_t> step = parse_number<int64_t>(name.choice);
   const bool newest = name.choice.empty() || name.choice == "newest", best = name.choice == "best";
   if (!newest && !best && (!step || *step < 0)) {
-    throw UsageError(str("--checkpoint '", name.choice, "' is neither best, newest, nor a step such as 1200"));
+    throw UsageError(
+        str("--checkpoint '", name.choice, "' is neither best, newest, nor a step such as 1200"));
   }
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) {
-    throw CheckpointError(str(name.path, fs::exists(path, unknown)
-                                             ? ": is a file; name the folder of the checkpoint or of the run"
-                                             : ": there is no such folder"));
+    throw CheckpointError(
+        str(name.path, fs::exists(path, unknown)
+                           ? ": is a file; name the folder of the checkpoint or of the run"
+                           : ": there is no such folder"));
   }
   if (is_checkpoint(path)) {
     if (!name.choice.empty()) {
-      throw UsageError(str("--checkpoint ", name.choice, " chooses among the checkpoints of a run, and ", name.path,
+      throw UsageError(str("--checkpoint ", name.choice,
+                           " chooses among the checkpoints of a run, and ", name.path,
                            " is one of them: leave it out, or name the folder of the run"));
     }
     return {path, ""};
@@ -90,7 +99,8 @@ FoundCheckpoint find_checkpoint(const CheckpointName& name) {
   if (step) return at_step(path, *step);
   const std::optional<fs::path> found = newest_checkpoint(path);
   if (!found) {
-    throw CheckpointError(str(name.path, ": neither a checkpoint nor a run folder with one that verifies"));
+    throw CheckpointError(
+        str(name.path, ": neither a checkpoint nor a run folder with one that verifies"));
   }
   return best ? best_of(path, *found) : FoundCheckpoint{*found, "newest"};
 }

@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the state says of its own step: "mae 2.6810"; "mae –" where nothing was measured at that step.
+// What the state says of its own step: "mae 2.6810"; "mae –" where nothing was measured at
+// that step.
 std::string measured(const train::TrainingState& state) {
   const auto found = std::find_if(state.evaluation.begin(), state.evaluation.end(),
                                   [&](const auto& metric) { return metric.first == state.metric; });
@@ -32,7 +33,8 @@ RunReport inspect_run(const fs::path& run, bool verify, const ReportProgress& re
   const train::TrainingState last = read_state(newest);
   RunReport report{.text = line("run", run.string()), .damaged = 0, .newest = newest};
   bool best_is_there = false;
-  for (const auto& [step, folder] : checkpoint::Store(run / "checkpoints", real_file_system(), 1).list()) {
+  for (const auto& [step, folder] :
+       checkpoint::Store(run / "checkpoints", real_file_system(), 1).list()) {
     std::string says;
     try {
       if (verify && folder != newest)
@@ -44,10 +46,12 @@ RunReport inspect_run(const fs::path& run, bool verify, const ReportProgress& re
     }
     const bool best = step == last.watch.best_step;
     best_is_there = best_is_there || best;
-    report.text += line(str("step ", step), str(says, folder == newest ? ", newest" : "", best ? ", best" : ""));
+    report.text += line(str("step ", step),
+                        str(says, folder == newest ? ", newest" : "", best ? ", best" : ""));
   }
   if (last.watch.best_step >= 0 && !best_is_there) {
-    report.text += str("the best, step ", last.watch.best_step, " (", last.metric, " ", fixed(last.watch.best, 4),
+    report.text += str("the best, step ", last.watch.best_step, " (", last.metric, " ",
+                       fixed(last.watch.best, 4),
                        "), is not there: it was removed, or not saved (checkpoint.keep_best)\n");
   }
   return report;

@@ -10,13 +10,15 @@
 namespace dtrain::job {
 
 struct RunReport {
-  std::string text;  // a line for each checkpoint, newest first: the watched metric; which is newest, and best
+  // a line for each checkpoint, newest first: the watched metric; which is newest, and best
+  std::string text;
   int damaged = 0;
   std::filesystem::path newest;  // the newest one that verifies
 };
 
-// With `verify`, all files of all checkpoints are read; without it, those of the newest one, and manifest and state of
-// the others. CheckpointError: no checkpoint that verifies.
-RunReport inspect_run(const std::filesystem::path& run, bool verify, const ReportProgress& report = {});
+// With `verify`, all files of all checkpoints are read; without it, those of the newest one, and
+// manifest and state of the others. CheckpointError: no checkpoint that verifies.
+RunReport inspect_run(const std::filesystem::path& run, bool verify,
+                      const ReportProgress& report = {});
 
 }  // namespace dtrain::job

@@ -27,14 +27,16 @@ namespace {
 using train::MemoryNeed;
 using train::Precision;
 
-// Two sizes, because a part of the memory does not depend on the batch. Where a batch norm has one value of each
-// channel in a sample, one sample is too few.
+// Two sizes, because a part of the memory does not depend on the batch. Where a batch norm has one
+// value of each channel in a sample, one sample is too few.
 constexpr int64_t kFewSamples[] = {1, 2};
 constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
-// How many times as long a CPU without instructions for bfloat16 multiplies in it: 60 s for a picture of 1024 pixels.
+// How many times as long a CPU without instructions for bfloat16 multiplies in it: 60 s for a
+// picture of 1024 pixels.
 constexpr double kSlowerInBf16 = 50;
 
-// One network as the configuration makes it, on the CPU; for another device its layers keep what they keep there.
+// One network as the configuration makes it, on the CPU; for another device its layers keep what
+// they keep there.
 class Trial {
  public:
   Trial(const config::Config& config, const DataSet& data, at::Device device)
@@ -92,7 +94,8 @@ class Trial {
   double difference_at(int64_t few, bool autocast) {
     const std::vector<int64_t> ids = largest(few + 1);
     const int64_t larger = peak_of(ids, autocast);
-    if (static_cast<int64_t>(ids.size()) <= few) return static_cast<double>(larger) / static_cast<double>(ids.size());
+    if (static_cast<int64_t>(ids.size()) <= few)
+      return static_cast<double>(larger) / static_cast<double>(ids.size());
     return static_cast<double>(larger - peak_of({ids.begin(), ids.end() - 1}, autocast));
   }
 
@@ -104,13 +107,16 @@ class Trial {
 
   int64_t peak_of(const std::vector<int64_t>& ids, bool autocast) {
     const data::Batch batch = load(ids);
-    for (const at::Tensor& parameter : task_->model().parameters()) parameter.mutable_grad() = at::Tensor();
-    const layers::RandomScope randomness(layers::random_context(seed_, /*step=*/0, batch.sample_ids));
+    for (const at::Tensor& parameter : task_->model().parameters())
+      parameter.mutable_grad() = at::Tensor();
+    const layers::RandomScope randomness(
+        layers::random_context(seed_, /*step=*/0, batch.sample_ids));
     std::optional<layers::LayersOneByOne> as_on_a_gpu;
     if (!device_.is_cpu()) as_on_a_gpu.emplace();
     const device::TensorMemory tensors;
     const tasks::Loss loss = [&] {
-      const layers::AutocastGuard guard = train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);
+      const layers::AutocastGuard guard =
+          train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);
       return task_->loss(batch);
     }();
     loss.sum.backward();
@@ -124,7 +130,8 @@ class Trial {
   std::vector<train::RunPhase> phases_;
 };
 
-double activations_with(const config::Config& config, const DataSet& data, at::Device device, bool autocast) {
+double activations_with(const config::Config& config, const DataSet& data, at::Device device,
+                        bool autocast) {
   try {
     return Trial(config, data, device).activations_per_sample(autocast);
   } catch (...) {  // a task without this change, or no memory: nothing is predicted
@@ -132,16 +139,21 @@ double activations_with(const config::Config& config, const DataSet& data, at::D
   }
 }
 
-bool is_low(Precision precision) { return precision == Precision::kBf16 || precision == Precision::kFp16; }
+bool is_low(Precision precision) {
+  return precision == Precision::kBf16 || precision == Precision::kFp16;
+}
 
 }  // namespace
 
-MemoryNeed memory_need(const config::Config& config, const DataSet& data, const train::BatchArithmetic& batches,
-                       Precision precision, const FullMemory& full) {
+MemoryNeed memory_need(const config::Config& config, const DataSet& data,
+                       const train::BatchArithmetic& batches, Precision precision,
+                       const FullMemory& full) {
   const log::Quiet quiet;
   MemoryNeed need{.step = {}, .batches = batches, .missing = full.requested};
   const auto samples = static_cast<double>(train::largest_micro_batch(batches));
-  const auto of_micro_batch = [&](double bytes) { return static_cast<int64_t>(std::max(0.0, bytes) * samples); };
+  const auto of_micro_batch = [&](double bytes) {
+    return static_cast<int64_t>(std::max(0.0, bytes) * samples);
+  };
   double seconds = 0;
   {
     Trial now(config, data, full.device);
@@ -166,10 +178,12 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
   if (!config.model.checkpointing) {
     config::Config changed = config;
     changed.model.checkpointing = true;
-    need.activations_checkpointed = samples * activations_with(changed, data, full.device, is_low(precision));
+    need.activations_checkpointed =
+        samples * activations_with(changed, data, full.device, is_low(precision));
   }
   // Such a CPU would not train faster for it, and is not asked for long what a GPU would save.
-  const bool quick = has_bfloat16_products() || (!full.device.is_cpu() && kSlowerInBf16 * seconds <= kPatience);
+  const bool quick =
+      has_bfloat16_products() || (!full.device.is_cpu() && kSlowerInBf16 * seconds <= kPatience);
   if (quick && !is_low(precision) && precision != Precision::kFp64) {
     need.amp = train::has_bf16(full.device.type(), full.capability) ? "bf16" : "fp16";
     need.activations_amp = samples * activations_with(config, data, full.device, /*autocast=*/true);
@@ -177,8 +191,9 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
   return need;
 }
 
-std::string memory_advice(const config::Config& config, const DataSet& data, const train::BatchArithmetic& batches,
-                          Precision precision, const FullMemory& full) noexcept {
+std::string memory_advice(const config::Config& config, const DataSet& data,
+                          const train::BatchArithmetic& batches, Precision precision,
+                          const FullMemory& full) noexcept {
   try {
     return train::describe(memory_need(config, data, batches, precision, full));
   } catch (...) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// What to tell a run whose memory is full: what its step needs, and what three changes would save. What activations
-// need is measured on the CPU with a few samples, with and without each change, so that it is known for a batch that
-// does not fit.
+// What to tell a run whose memory is full: what its step needs, and what three changes would save.
+// What activations need is measured on the CPU with a few samples, with and without each change, so
+// that it is known for a batch that does not fit.
 
 #include <string>
 
@@ -21,12 +21,14 @@ struct FullMemory {
   double requested = 0;  // bytes that could not be allocated; 0: not known
 };
 
-// Of a run whose task trains on `data`. `bfloat16` where autocast is to be tried. Errors as of a training.
-train::MemoryNeed memory_need(const config::Config&, const DataSet&, const train::BatchArithmetic&, train::Precision,
-                              const FullMemory&);
+// Of a run whose task trains on `data`. `bfloat16` where autocast is to be tried. Errors as of
+// a training.
+train::MemoryNeed memory_need(const config::Config&, const DataSet&, const train::BatchArithmetic&,
+                              train::Precision, const FullMemory&);
 
-// train::describe() of it; "" if it cannot be measured, for example because there is no memory for that either.
-std::string memory_advice(const config::Config&, const DataSet&, const train::BatchArithmetic&, train::Precision,
-                          const FullMemory&) noexcept;
+// train::describe() of it; "" if it cannot be measured, for example because there is no memory for
+// that either.
+std::string memory_advice(const config::Config&, const DataSet&, const train::BatchArithmetic&,
+                          train::Precision, const FullMemory&) noexcept;
 
 }  // namespace dtrain::job

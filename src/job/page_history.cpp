@@ -27,7 +27,8 @@ monitoring::StepStats stats_of(const report::StepWindow& window) {
   return s;
 }
 
-monitoring::EvalStats stats_of(const report::RunRecords& run, const report::Evaluation& evaluation) {
+monitoring::EvalStats stats_of(const report::RunRecords& run,
+                               const report::Evaluation& evaluation) {
   monitoring::EvalStats e;
   e.step = evaluation.step;
   e.epoch = evaluation.epoch;
@@ -47,7 +48,8 @@ monitoring::EvalStats stats_of(const report::RunRecords& run, const report::Eval
 void show_earlier(monitoring::LivePage& page, const std::filesystem::path& run) {
   try {
     const report::RunRecords records = report::read_run(run, /*own=*/true);
-    for (const report::StepWindow& window : records.steps) page.earlier(stats_of(window), window.time);
+    for (const report::StepWindow& window : records.steps)
+      page.earlier(stats_of(window), window.time);
     for (const report::Evaluation& evaluation : records.evaluations) {
       page.earlier(stats_of(records, evaluation), evaluation.time);
     }

@@ -12,11 +12,13 @@ train::Precision choose_precision(config::AmpMode amp, at::Device device) {
 
 void choose_algorithms(const config::Config& config, const data::SampleSpec& samples) {
   const bool equal_shapes = samples.kind == data::SampleSpec::Kind::kImage;
-  device::set_determinism(config.train.deterministic, config.device.cudnn_benchmark && equal_shapes);
+  device::set_determinism(config.train.deterministic,
+                          config.device.cudnn_benchmark && equal_shapes);
   layers::batch_norm::gpu::enable(config.device.fused_norm);
 }
 
-void place_on_device(tasks::Task& task, train::Precision precision, at::Device device, bool channels_last) {
+void place_on_device(tasks::Task& task, train::Precision precision, at::Device device,
+                     bool channels_last) {
   train::apply_precision(precision);
   models::convert_floating_point(task.model(), train::parameter_dtype(precision));
   task.model().to(device);

@@ -26,7 +26,8 @@ double mean_phase(const StepProbe& probe, monitoring::Phase phase) {
 
 plan::MeasuredBatch measured_batch(const StepProbe& probe, int threads) {
   using monitoring::Phase;
-  const auto micro_steps = static_cast<double>(probe.accumulate), size = static_cast<double>(probe.batch_size);
+  const auto micro_steps = static_cast<double>(probe.accumulate),
+             size = static_cast<double>(probe.batch_size);
   plan::MeasuredBatch batch{.samples = probe.batch_size,
                             .data = mean_phase(probe, Phase::kDataWait) / micro_steps,
                             .h2d = mean_phase(probe, Phase::kH2d) / micro_steps,
@@ -46,7 +47,8 @@ plan::MeasuredBatch measured_batch(const StepProbe& probe, int threads) {
   }
   batch.other = other / steps;
   if (loader.samples > 0) {
-    batch.load = loader.service_seconds() / static_cast<double>(loader.samples) * size / std::max(1, threads);
+    batch.load = loader.service_seconds() / static_cast<double>(loader.samples) * size /
+                 std::max(1, threads);
   }
   return batch;
 }
@@ -71,18 +73,21 @@ std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most) {
   return chosen;
 }
 
-plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, const StepProbeOptions& options) {
-  plan::MeasuredRun run{.source = "here",
-                        .network = str(job.config().model.name),
-                        .precision = train::to_string(job.precision()),
-                        .device = job.process().device.is_cpu() ? "cpu" : job.process().device.str(),
-                        .data = job.config().data.file,
-                        .ranks = job.process().world.size,
-                        .samples = job.batches().samples,
-                        .prefetch = job.config().data.prefetch,
-                        .micro_steps = 1,
-                        .statistics = statistics_bytes(job)};
-  const int64_t most = std::max<int64_t>(1, run.samples / run.ranks);  // all ranks have a whole micro-batch
+plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes,
+                              const StepProbeOptions& options) {
+  plan::MeasuredRun run{
+      .source = "here",
+      .network = str(job.config().model.name),
+      .precision = train::to_string(job.precision()),
+      .device = job.process().device.is_cpu() ? "cpu" : job.process().device.str(),
+      .data = job.config().data.file,
+      .ranks = job.process().world.size,
+      .samples = job.batches().samples,
+      .prefetch = job.config().data.prefetch,
+      .micro_steps = 1,
+      .statistics = statistics_bytes(job)};
+  const int64_t most =
+      std::max<int64_t>(1, run.samples / run.ranks);  // all ranks have a whole micro-batch
   for (const int64_t size : sizes) {
     if (size > most && size != sizes.front()) continue;
     StepProbeOptions one = options;
@@ -101,10 +106,10 @@ plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, 
   }
   if (run.batches.empty()) {
     const auto& [size, missing] = run.too_large.back();
-    throw DeviceError(
-        str("nothing could be measured here, a micro-batch of ", size, ": ", missing,
-            ". Measure the step where there is more memory (dtrain bench step --json FILE), and plan from "
-            "that (--measured FILE)"));
+    throw DeviceError(str("nothing could be measured here, a micro-batch of ", size, ": ", missing,
+                          ". Measure the step where there is more memory (dtrain bench step --json "
+                          "FILE), and plan from "
+                          "that (--measured FILE)"));
   }
   return run;
 }
@@ -112,7 +117,8 @@ plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, 
 std::optional<plan::Link> measure_link(TrainingJob& job) {
   const int ranks = job.process().world.size;
   if (ranks == 1) return std::nullopt;
-  return plan::link_of_fit(dist::probe_all_reduce(job.gradients(), job.process().device, kLinkSeconds), ranks);
+  return plan::link_of_fit(
+      dist::probe_all_reduce(job.gradients(), job.process().device, kLinkSeconds), ranks);
 }
 
 }  // namespace dtrain::job

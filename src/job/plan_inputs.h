@@ -1,7 +1,7 @@
 #pragma once
 
-// Measures what `dtrain plan` calculates from, with the run's own parts: its steps at the sizes that the plan needs,
-// its buckets, and the link between its ranks.
+// Measures what `dtrain plan` calculates from, with the run's own parts: its steps at the sizes
+// that the plan needs, its buckets, and the link between its ranks.
 
 #include <cstdint>
 #include <optional>
@@ -14,20 +14,22 @@
 
 namespace dtrain::job {
 
-// What a probe says of micro-steps of its size: means over ranks and steps. `threads`: loader threads of a rank. Pure.
+// What a probe says of micro-steps of its size: means over ranks and steps. `threads`: loader
+// threads of a rank. Pure.
 plan::MeasuredBatch measured_batch(const StepProbe&, int threads);
 
-// Bytes of each sum over ranks that the batch norm of the run asks for in a micro-step, in forward and in backward.
-// Empty without train.sync_batch_norm. Requires: make_task().
+// Bytes of each sum over ranks that the batch norm of the run asks for in a micro-step, in forward
+// and in backward. Empty without train.sync_batch_norm. Requires: make_task().
 std::vector<double> statistics_bytes(const TrainingJob&);
 
 // Of `sizes`, at most `most`, evenly chosen; the smallest and the largest are kept. Pure.
 std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most);
 
-// Measures micro-steps of these sizes, but those for which this machine has too little memory, which the result names;
-// DeviceError if that is all. Requires: the job has done all its verbs up to connect(). Collective, with the same
-// result on all ranks.
-plan::MeasuredRun measure_run(TrainingJob&, std::span<const int64_t> sizes, const StepProbeOptions&);
+// Measures micro-steps of these sizes, but those for which this machine has too little memory,
+// which the result names; DeviceError if that is all. Requires: the job has done all its verbs up
+// to connect(). Collective, with the same result on all ranks.
+plan::MeasuredRun measure_run(TrainingJob&, std::span<const int64_t> sizes,
+                              const StepProbeOptions&);
 
 // Between the ranks of this job, from its all-reduce; nullopt on one rank. As measure_run().
 std::optional<plan::Link> measure_link(TrainingJob&);

@@ -20,17 +20,19 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 constexpr double kContext = 700 * kMiB;  // of CUDA, cuBLAS and cuDNN, before the first tensor
-constexpr double kUsed = 0.8;            // of the rest: libraries' buffers, fragments, the longest samples
+constexpr double kUsed = 0.8;  // of the rest: libraries' buffers, fragments, the longest samples
 constexpr int64_t kMostPictures = 256, kMostRows = 512;  // a GPU gains little from more
 constexpr int64_t kTooFew = 8;                           // samples; then activations are recomputed
 
-// In MiB, with float32 weights and AdamW: memory_bytes of `dtrain bench step --task TASK --model.name NETWORK
-// --model.image_size 224 --batch-sizes 1,2 --json -` on a CPU, with --amp fp32, --amp bf16 and --model.checkpointing
-// true; a sample is the difference of both batches. Pictures have 224 pixels there, sets and rows the lengths of the
-// quick starts (--batch-sizes 32,64).
+// In MiB, with float32 weights and AdamW: memory_bytes of `dtrain bench step --task TASK
+// --model.name NETWORK --model.image_size 224 --batch-sizes 1,2 --json -` on a CPU, with --amp
+// fp32, --amp bf16 and --model.checkpointing true; a sample is the difference of both batches.
+// Pictures have 224 pixels there, sets and rows the lengths of the quick starts
+// (--batch-sizes 32,64).
 struct Measured {
   const char* network;
-  double fixed, sample, half_sample, checkpointed_sample;  // checkpointed: with 32 bits; 0: it has none
+  double fixed, sample, half_sample,
+      checkpointed_sample;  // checkpointed: with 32 bits; 0: it has none
 };
 constexpr std::array<Measured, 7> kMeasured = {{{"headpose_cnn", 26.0, 32.7, 21.0, 28.1},
                                                 {"mobilenet_v2", 34.3, 75.7, 37.8, 23.0},
@@ -41,7 +43,9 @@ constexpr std::array<Measured, 7> kMeasured = {{{"headpose_cnn", 26.0, 32.7, 21.
                                                 {"cnn_lstm", 14.8, 0.79, 0.55, 0}}};
 constexpr double kReferencePixels = 224;
 
-bool is_picture(const config::Config& config) { return catalog::row(config.task).sample == catalog::Sample::kPicture; }
+bool is_picture(const config::Config& config) {
+  return catalog::row(config.task).sample == catalog::Sample::kPicture;
+}
 
 // As much as fits of the rank's share of the global batch, in equal parts.
 int64_t share_that_fits(int64_t global_batch, int64_t ranks, int64_t most) {
@@ -93,12 +97,15 @@ RankCard card_of(at::Device device) {
 
 }  // namespace
 
-std::optional<BatchMemory> batch_memory(const config::Config& config, bool half, bool checkpointing) {
+std::optional<BatchMemory> batch_memory(const config::Config& config, bool half,
+                                        bool checkpointing) {
   const std::string_view network = name_of(config::network_of(config));
-  const auto found = std::ranges::find_if(kMeasured, [&](const Measured& one) { return one.network == network; });
+  const auto found =
+      std::ranges::find_if(kMeasured, [&](const Measured& one) { return one.network == network; });
   if (found == kMeasured.end()) return std::nullopt;
   double sample = half ? found->half_sample : found->sample;
-  if (checkpointing && found->checkpointed_sample > 0) sample *= found->checkpointed_sample / found->sample;
+  if (checkpointing && found->checkpointed_sample > 0)
+    sample *= found->checkpointed_sample / found->sample;
   if (is_picture(config)) {
     sample *= std::pow(static_cast<double>(config.model.image_size) / kReferencePixels, 2);
   } else {
@@ -107,7 +114,8 @@ std::optional<BatchMemory> batch_memory(const config::Config& config, bool half,
   return BatchMemory{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
 }
 
-int64_t measured_batch_of(const Card& card, const config::Config& config, bool half, bool checkpointing) {
+int64_t measured_batch_of(const Card& card, const config::Config& config, bool half,
+                          bool checkpointing) {
   if (!is_picture(config)) return 0;
   const std::string_view network = name_of(config::network_of(config));
   for (const catalog::MeasuredBatch& one : card.measured) {
@@ -124,7 +132,8 @@ int64_t fitting_batch(const BatchMemory& need, int64_t memory_bytes) {
   return room < need.sample ? 0 : static_cast<int64_t>(room / need.sample);
 }
 
-Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks, int device_capability) {
+Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
+                  int device_capability) {
   Preset preset;
   Setter setter(loaded, preset);
   const config::Config& config = loaded.config;
@@ -134,8 +143,10 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   if (can) setter.set("train.amp", amp);
 
   const int64_t memory = card.memory_bytes / card.ranks;
-  const bool half = can && (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||
-                            config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
+  const bool half =
+      can &&
+      (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||
+       config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
   bool recomputes = config.model.checkpointing;
   std::optional<BatchMemory> need = batch_memory(config, half, recomputes);
   const auto measured_alone = [&] {  // what was measured had the whole card
@@ -146,7 +157,8 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
     if (measured > 0) return measured;
     return need ? fitting_batch(*need, memory) : 0;
   };
-  if (need && most_that_fit() < kTooFew && !recomputes && is_picture(config) && !loaded.gives("model.checkpointing")) {
+  if (need && most_that_fit() < kTooFew && !recomputes && is_picture(config) &&
+      !loaded.gives("model.checkpointing")) {
     setter.set("model.checkpointing", "true");
     recomputes = true;
     need = batch_memory(config, half, recomputes);
@@ -164,20 +176,23 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
                               : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
     setter.set("train.batch_size", str(batch));
   }
-  preset.text = str(card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
-                    card.ranks > 1 ? str(", shared by ", card.ranks, " ranks") : "",
-                    measured > 0 ? "; measured on this card): " : "; estimated, `dtrain tune` measures): ",
-                    setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
-                    setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
-                    why_no_batch.empty() ? "" : "; no batch size: " + why_no_batch);
+  preset.text =
+      str(card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
+          card.ranks > 1 ? str(", shared by ", card.ranks, " ranks") : "",
+          measured > 0 ? "; measured on this card): " : "; estimated, `dtrain tune` measures): ",
+          setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
+          setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
+          why_no_batch.empty() ? "" : "; no batch size: " + why_no_batch);
   return preset;
 }
 
 Card card_of_ranks(const std::vector<device::Properties>& devices) {
   std::vector<std::string> uuids;
   for (const device::Properties& device : devices) uuids.push_back(device.uuid);
-  const int capability = std::ranges::min_element(devices, {}, &device::Properties::capability)->capability;
-  Card card{.name = "", .memory_bytes = std::numeric_limits<int64_t>::max(), .capability = capability};
+  const int capability =
+      std::ranges::min_element(devices, {}, &device::Properties::capability)->capability;
+  Card card{
+      .name = "", .memory_bytes = std::numeric_limits<int64_t>::max(), .capability = capability};
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     const device::Properties& device = devices[rank];
     const int64_t ranks = device.uuid.empty() ? 1 : sharing_of(uuids, static_cast<int>(rank)).ranks;
@@ -186,7 +201,8 @@ Card card_of_ranks(const std::vector<device::Properties>& devices) {
     card.memory_bytes = device.memory_bytes;
     card.ranks = ranks;
   }
-  const catalog::Gpu* known = capability == 0 ? nullptr : catalog::find_gpu(card.name, card.memory_bytes);
+  const catalog::Gpu* known =
+      capability == 0 ? nullptr : catalog::find_gpu(card.name, card.memory_bytes);
   if (known != nullptr) {
     card.name = known->name;
     card.measured = known->measured;

@@ -21,13 +21,15 @@ dist::CoreShare share_cores(const dist::World& world) {
   const dist::CoreShare share = dist::widen_affinity(world);
   const double quota = machine::read_cpu_quota().value_or(std::numeric_limits<double>::infinity());
   const dist::CoreShare within = dist::within_quota(share, quota, world.local_size);
-  const std::string limit = str("the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
-                                world.local_size, world.local_size == 1 ? " rank" : " ranks");
+  const std::string limit =
+      str("the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
+          world.local_size, world.local_size == 1 ? " rank" : " ranks");
   if (world.rank != 0) return within;
   if (quota < world.local_size) {
     log::warning(limit + ": they are stopped for a part of every 0.1 s");
   } else if (within.threads() < share.threads()) {
-    log::info(str("cores per rank: ", within.threads(), " of ", share.threads(), ", because ", limit));
+    log::info(
+        str("cores per rank: ", within.threads(), " of ", share.threads(), ", because ", limit));
   }
   return within;
 }
@@ -42,13 +44,15 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
   int exit_code = 0;
   try {
     const dist::CoreShare cores = share_cores(world);  // before any thread starts
-    // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later inherit the setting.
+    // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later
+    // inherit the setting.
     at::globalContext().setFlushDenormal(true);
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     int threads = 1;
     dist::agree(*host, [&] {
-      threads = dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores);
+      threads = dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"),
+                                        cores);
       device = device::choose(options, world.local_rank);
     });
     at::set_num_threads(threads);

@@ -12,7 +12,8 @@ namespace dtrain::job {
 std::filesystem::path quickstart_file(const config::Config& config) {
   std::string name = "quickstart";
   if (config.task != catalog::TaskId{}) name += str("-", config.task);
-  if (catalog::row(config.task).sample == catalog::Sample::kPicture) name += str("-", config.model.image_size);
+  if (catalog::row(config.task).sample == catalog::Sample::kPicture)
+    name += str("-", config.model.image_size);
   return std::filesystem::path("data") / (name + ".h5");
 }
 
@@ -24,12 +25,15 @@ void make_quickstart_data(const config::Config& config, int threads) {
   }
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
-  log::info(str("generating the quick-start set, ", file.string(), ": no data.file or --dataset was given"));
-  const synth::SynthSummary made = synth::synth(
-      str(config.task),
-      {.layout = "hdf5", .out = file, .size = static_cast<int>(config.model.image_size), .threads = threads});
-  log::info(str("generated ", human_count(made.samples), " ", catalog::row(config.task).sample, "s", " in ",
-                human_duration(made.seconds)));
+  log::info(str("generating the quick-start set, ", file.string(),
+                ": no data.file or --dataset was given"));
+  const synth::SynthSummary made =
+      synth::synth(str(config.task), {.layout = "hdf5",
+                                      .out = file,
+                                      .size = static_cast<int>(config.model.image_size),
+                                      .threads = threads});
+  log::info(str("generated ", human_count(made.samples), " ", catalog::row(config.task).sample, "s",
+                " in ", human_duration(made.seconds)));
 }
 
 }  // namespace dtrain::job

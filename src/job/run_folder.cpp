@@ -43,12 +43,14 @@ bool run_is_there(const fs::path& run) { return fs::exists(status_of(run)); }
 void check_name(const std::string& name) {
   if (name.size() > 200 || name.starts_with("-") || name.starts_with(".") ||
       name.find_first_of(std::string("/\\\n\r\t\0", 6)) != std::string::npos) {
-    throw ConfigError(str("run.name '", name, "' cannot be a folder's name: use letters, digits, '.', '_' and '-'"));
+    throw ConfigError(str("run.name '", name,
+                          "' cannot be a folder's name: use letters, digits, '.', '_' and '-'"));
   }
 }
 
-// A link in the folder of a run can lead to a file that is not the run's, or to the checkpoints of another run, which
-// this one would remove as its own older ones. Checkpoints on another disk are allowed.
+// A link in the folder of a run can lead to a file that is not the run's, or to the checkpoints of
+// another run, which this one would remove as its own older ones. Checkpoints on another disk
+// are allowed.
 void check_own_files(const fs::path& run) {
   for (const char* name : {"log.txt", "metrics.jsonl"}) check_own_file(run / name, Names::kMany);
   std::error_code unknown;
@@ -70,7 +72,8 @@ bool make_folder(RunPlan& plan, FileSystem& files) {
   if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
   std::error_code error;
   plan.made = fs::create_directory(plan.folder, error);
-  if (error && !run_is_there(plan.folder)) files.create_folders(plan.folder);  // throws with the reason
+  if (error && !run_is_there(plan.folder))
+    files.create_folders(plan.folder);  // throws with the reason
   if (plan.made) plan.lock = lock_run(plan.folder);
   return plan.made;
 }
@@ -81,12 +84,14 @@ fs::path resumed_path(const config::Config& config) {
   return given.has_filename() ? given : given.parent_path();
 }
 
-// --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of the run.
+// --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of
+// the run.
 ConfigError nothing_to_resume(const fs::path& run) {
   const bool there = is_folder(run);
   return ConfigError(str("--resume auto: ", fs::absolute(run).lexically_normal().string(),
-                         there ? " has no checkpoint yet" : " does not exist", ", and no task, data or config (",
-                         fs::absolute("dtrain.yaml").string(), " is not there) says what to start: ",
+                         there ? " has no checkpoint yet" : " does not exist",
+                         ", and no task, data or config (", fs::absolute("dtrain.yaml").string(),
+                         " is not there) says what to start: ",
                          there ? "" : "change to the folder of the run, give --run.folder, or ",
                          "name what to train with --task, --dataset or CONFIG.yaml"));
 }
@@ -96,12 +101,15 @@ ConfigError nothing_to_resume(const fs::path& run) {
 std::string run_name(const config::Config& config) {
   std::string name = config.run.name;
   if (name.empty() && config.run.resume == "auto") {
-    throw ConfigError("--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
+    throw ConfigError(
+        "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist "
+        "yet");
   }
   if (name.empty() && !config.run.resume.empty()) {
     const fs::path path = resumed_path(config);
-    name =
-        fs::absolute(is_checkpoint(path) ? fs::absolute(path).parent_path().parent_path() : path).filename().string();
+    name = fs::absolute(is_checkpoint(path) ? fs::absolute(path).parent_path().parent_path() : path)
+               .filename()
+               .string();
   }
   if (!name.empty()) check_name(name);
   return name;
@@ -116,32 +124,35 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
     bool damaged = false;
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
     if (!plan.checkpoint && damaged) {
-      throw CheckpointError(str("run ", (runs / plan.name).string(),
-                                " has checkpoints, but none that verifies: repair or remove them, or "
-                                "start a new run under another --name"));
+      throw CheckpointError(
+          str("run ", (runs / plan.name).string(),
+              " has checkpoints, but none that verifies: repair or remove them, or "
+              "start a new run under another --name"));
     }
     if (!plan.checkpoint && !may_start) throw nothing_to_resume(runs / plan.name);
   } else if (!config.run.resume.empty()) {
     const fs::path path = resumed_path(config);
     std::error_code code;
     if (!fs::is_directory(path, code)) {
-      const bool missing = code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
+      const bool missing =
+          code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
       throw CheckpointError(str("--resume ", path.string(), ": ",
                                 missing ? "there is no such folder"
                                 : code  ? code.message()
-                                        : "it is not a folder: give that of a run or a checkpoint"));
+                                       : "it is not a folder: give that of a run or a checkpoint"));
     }
     plan.name = run_name(config);
     if (is_folder(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
     plan.checkpoint = is_checkpoint(path) ? path : newest_checkpoint(path);
     if (!plan.checkpoint) {
-      throw CheckpointError(
-          str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
+      throw CheckpointError(str("--resume ", path.string(),
+                                ": neither a checkpoint nor a run folder with one that verifies"));
     }
     const auto newest = newest_checkpoint(runs / plan.name);
     if (newest && !fs::equivalent(*newest, *plan.checkpoint, code)) {
       throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(),
-                            ": give another --name to branch off from ", plan.checkpoint->string()));
+                            ": give another --name to branch off from ",
+                            plan.checkpoint->string()));
     }
   }
   if (plan.name.empty()) plan.name = run_name(config);
@@ -151,9 +162,10 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
   protect_other_runs(plan.folder);
   plan.existed = !plan.generated && run_is_there(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
-    throw OutputError(str("run ", plan.folder.string(),
-                          " exists and is never overwritten: --resume auto continues it, another --name "
-                          "starts a new one"));
+    throw OutputError(
+        str("run ", plan.folder.string(),
+            " exists and is never overwritten: --resume auto continues it, another --name "
+            "starts a new one"));
   }
   return plan;
 }
@@ -166,9 +178,11 @@ void claim_generated_name(RunPlan& plan, FileSystem& files) {
   }
 }
 
-void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json, FileSystem& files) {
+void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json,
+                FileSystem& files) {
   if (!plan.existed && !plan.made && !make_folder(plan, files)) {
-    throw OutputError(str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
+    throw OutputError(str("run ", plan.folder.string(),
+                          " was made by another process just now: give another --name"));
   }
   check_own_files(plan.folder);
   files.create_folders(plan.folder / kCheckpoints);
@@ -181,10 +195,11 @@ void check_run_folder(const RunPlan& plan) {
   if (plan.lock.is_at(plan.folder / kLock)) return;
   std::error_code unknown;
   const bool other = fs::exists(plan.folder, unknown);
-  throw OutputError(str("the run folder ", plan.folder.string(),
-                        other ? " is no longer the one of this job: it, or its .lock, was removed, moved or replaced"
-                              : " is gone: it was removed or moved while this job trained in it",
-                        ". Nothing more is saved: start the run again", other ? " under another --name" : ""));
+  throw OutputError(str(
+      "the run folder ", plan.folder.string(),
+      other ? " is no longer the one of this job: it, or its .lock, was removed, moved or replaced"
+            : " is gone: it was removed or moved while this job trained in it",
+      ". Nothing more is saved: start the run again", other ? " under another --name" : ""));
 }
 
 }  // namespace dtrain::job

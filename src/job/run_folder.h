@@ -1,7 +1,7 @@
 #pragma once
 
-// Which run this is, a new one or one that is resumed, and its folder. Only rank 0 reads and writes the folder; it
-// sends the other ranks what they need.
+// Which run this is, a new one or one that is resumed, and its folder. Only rank 0 reads and writes
+// the folder; it sends the other ranks what they need.
 
 #include <filesystem>
 #include <optional>
@@ -29,24 +29,29 @@ struct RunPlan {
 // name that cannot be a folder's.
 std::string run_name(const config::Config&);
 
-// Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to train, so that
-// --resume auto without a checkpoint starts a run. OutputError: the name is taken and --resume is not given, another
-// process trains the run, its log.txt, metrics.jsonl, .lock or checkpoints is a link, or its folder is among the files
-// of another run. ConfigError: --resume auto without a name, or with nothing to resume or to start.
-// CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped are logged.
+// Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to
+// train, so that --resume auto without a checkpoint starts a run. OutputError: the name is taken
+// and --resume is not given, another process trains the run, its log.txt, metrics.jsonl, .lock or
+// checkpoints is a link, or its folder is among the files of another run. ConfigError: --resume
+// auto without a name, or with nothing to resume or to start.
+// CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped
+// are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
-// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same second
+// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the
+// same second
 // generate the same name: whoever creates the folder has it, and the others get -2, -3, ... behind
 // it. OutputError.
 void claim_generated_name(RunPlan&, FileSystem&);
 
-// Rank 0 only: creates and locks the folder, unless that is done, opens log.txt, writes config.yaml and
-// environment.json. OutputError, also if another process has created the folder since plan_run().
+// Rank 0 only: creates and locks the folder, unless that is done, opens log.txt, writes config.yaml
+// and environment.json. OutputError, also if another process has created the folder
+// since plan_run().
 void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
 
-// Rank 0 only, once the run is created: OutputError if the folder of the run, or its lock, is no longer the one of this
-// job. A folder that was removed would be made again by the next save, and a second job could start in it.
+// Rank 0 only, once the run is created: OutputError if the folder of the run, or its lock, is no
+// longer the one of this job. A folder that was removed would be made again by the next save, and a
+// second job could start in it.
 void check_run_folder(const RunPlan&);
 
 }  // namespace dtrain::job

@@ -48,7 +48,8 @@ RunPaths run_paths_from(const std::string& text) {
 
 RunPaths run_paths_of(const fs::path& checkpoint, const fs::path& runs_folder) {
   const fs::path full = fs::absolute(checkpoint).lexically_normal();
-  const fs::path folder = full.has_filename() ? full.parent_path() : full.parent_path().parent_path();
+  const fs::path folder =
+      full.has_filename() ? full.parent_path() : full.parent_path().parent_path();
   if (folder.filename() != "checkpoints") return {};
   const fs::path run = folder.parent_path();
   const report::FileText file = report::read_small(run / "environment.json", kLargestEnvironment);
@@ -59,7 +60,8 @@ RunPaths run_paths_of(const fs::path& checkpoint, const fs::path& runs_folder) {
           .module_file = recorded(environment, "module_file")};
 }
 
-std::vector<std::string> places_of(const std::string& file, const RunPaths& paths, const std::string& where_it_was) {
+std::vector<std::string> places_of(const std::string& file, const RunPaths& paths,
+                                   const std::string& where_it_was) {
   std::vector<std::string> places;
   std::vector<fs::path> known;
   const auto add = [&](const fs::path& place) {

@@ -22,8 +22,9 @@ namespace dtrain::job {
 namespace {
 
 constexpr size_t kSamples = 12;
-constexpr int kSide = 112;                                // pixels of a picture in the report
-constexpr int64_t kLargestCheckpoint = int64_t{2} << 30;  // at the end of a run, where the other ranks wait
+constexpr int kSide = 112;  // pixels of a picture in the report
+constexpr int64_t kLargestCheckpoint = int64_t{2}
+                                       << 30;  // at the end of a run, where the other ranks wait
 
 std::string shortened(const std::string& text) {
   constexpr size_t kLongestText = 80;
@@ -46,7 +47,8 @@ struct ValueText {
 // "cat (0.98)"; "yaw 12.30, pitch -4.05, roll 1.17"; "3 0 2 1".
 std::string prediction_text(const std::vector<std::string>& columns, const tasks::Row& row) {
   if (!columns.empty() && columns[0] == "class" && row.size() >= 2) {
-    return shortened(str(std::visit(ValueText(), row[0]), " (", std::visit(ValueText(), row[1]), ")"));
+    return shortened(
+        str(std::visit(ValueText(), row[0]), " (", std::visit(ValueText(), row[1]), ")"));
   }
   std::string text;
   for (size_t i = 0; i < row.size() && i < columns.size(); ++i) {
@@ -56,7 +58,8 @@ std::string prediction_text(const std::vector<std::string>& columns, const tasks
   return shortened(text);
 }
 
-std::string target_text(const data::Store& store, int64_t id, const std::vector<std::string>& columns) {
+std::string target_text(const data::Store& store, int64_t id,
+                        const std::vector<std::string>& columns) {
   if (store.schema().target.element == data::Element::kInt64) {
     const std::vector<int64_t> values = data::read_target_as<int64_t>(store, id);
     const std::vector<std::string> classes = data::class_names(store);
@@ -75,7 +78,8 @@ std::string target_text(const data::Store& store, int64_t id, const std::vector<
 // The stored picture, smaller; "" for rows of numbers.
 std::string picture(const data::Store& store, int64_t id) {
   const data::Field& input = store.schema().input;
-  if (input.element != data::Element::kUint8 || input.shape.size() != 3 || input.shape[2] != 3) return "";
+  if (input.element != data::Element::kUint8 || input.shape.size() != 3 || input.shape[2] != 3)
+    return "";
   formats::Image image;
   image.height = static_cast<int>(input.shape[0]);
   image.width = static_cast<int>(input.shape[1]);
@@ -83,7 +87,8 @@ std::string picture(const data::Store& store, int64_t id) {
   const double scale = std::min(1.0, double{kSide} / std::max(image.width, image.height));
   const formats::Image small = formats::resample(
       image, {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)},
-      std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)));
+      std::max(1, static_cast<int>(image.width * scale)),
+      std::max(1, static_cast<int>(image.height * scale)));
   return report::data_uri("image/jpeg", formats::encode_jpeg(small, /*quality=*/80));
 }
 
@@ -107,20 +112,23 @@ report::Sample sample(const data::Store& store, int64_t id, const std::vector<st
 
 report::ContactSheet contact_sheet(data::ProbeProcess& prober, const std::filesystem::path& run,
                                    const std::string& code) {
-  const TrainedModel model =
-      load_model_alone({.path = run.string(), .choice = ""},
-                       {.module_file = code, .on_bad_sample = config::OnBadSample::kSkip, .looks_for_code = false});
+  const TrainedModel model = load_model_alone(
+      {.path = run.string(), .choice = ""},
+      {.module_file = code, .on_bad_sample = config::OnBadSample::kSkip, .looks_for_code = false});
   tasks::Task& task = *model.task;
   const DataSet data = open_data(prober, model, "");
   const data::Store& store = *data.store;
   task.check(store);
-  const char* split = !data.splits.val.empty() ? "val" : !data.splits.test.empty() ? "test" : "train";
+  const char* split = !data.splits.val.empty()    ? "val"
+                      : !data.splits.test.empty() ? "test"
+                                                  : "train";
   const std::vector<int64_t> ids = spread(data.ids(split), kSamples);
   if (ids.empty()) throw DataError(store.path().string() + " has no samples");
   place_on_device(task, choose_precision(config::AmpMode::kFp32, at::kCPU), at::kCPU);
   data::SampleSpec spec = task.samples();
   spec.length_window = 0;  // in the order of the ids
-  data::LoaderOptions pass = data::one_pass(static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids.size()));
+  data::LoaderOptions pass =
+      data::one_pass(static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids.size()));
   pass.skip_bad = true;
   data::Loader loader(store, ids, spec, pass, data::Shard{});
   const data::Batch batch = loader.next();
@@ -134,13 +142,15 @@ report::ContactSheet contact_sheet(data::ProbeProcess& prober, const std::filesy
   const std::vector<std::string> columns = task.columns();
   for (size_t i = 0; i < rows.size(); ++i) {
     sheet.samples.push_back(sample(store, batch.ids[i], columns, rows[i]));
-    if (errors.defined()) sheet.samples.back().error = errors[static_cast<int64_t>(i)].item<double>();
+    if (errors.defined())
+      sheet.samples.back().error = errors[static_cast<int64_t>(i)].item<double>();
   }
   return sheet;
 }
 
 std::vector<std::filesystem::path> data_files_of(const report::RunRecords& run) {
-  const RunPaths paths = run_paths_of(run.folder / "checkpoints" / "any", run.setting("run.folder"));
+  const RunPaths paths =
+      run_paths_of(run.folder / "checkpoints" / "any", run.setting("run.folder"));
   const std::string file = run.setting("data.file");
   const std::vector<std::string> places =
       file.empty() ? std::vector<std::string>{paths.data} : places_of(file, paths, paths.data);
@@ -152,24 +162,28 @@ report::ContactSheet contact_sheet_or_gap(data::ProbeProcess& prober, report::Ru
   try {
     return contact_sheet(prober, run.folder, code);
   } catch (...) {
-    run.gaps.push_back("samples with predictions: " + dist::describe(std::current_exception()).message);
+    run.gaps.push_back("samples with predictions: " +
+                       dist::describe(std::current_exception()).message);
     return {};
   }
 }
 
-void write_own_report(data::ProbeProcess& prober, const std::filesystem::path& folder, const std::string& code) {
+void write_own_report(data::ProbeProcess& prober, const std::filesystem::path& folder,
+                      const std::string& code) {
   const log::Quiet quiet;  // where the data were found has been said
   report::RunRecords run = report::read_run(folder, /*own=*/true);
   report::ContactSheet sheet;
   if (!run.checkpoints.empty() && run.checkpoints.front().bytes > kLargestCheckpoint) {
     run.gaps.push_back(
-        str("samples with predictions: the checkpoint is large, and a run does not wait for it; `dtrain report ",
+        str("samples with predictions: the checkpoint is large, and a run does not wait for it; "
+            "`dtrain report ",
             run.name, "` adds them"));
   } else {
     sheet = contact_sheet_or_gap(prober, run, code);
   }
   const report::Digest digest = report::digest(run);
-  write_atomically(real_file_system(), run.folder / kReportName, report::page(run, digest, sheet, unix_seconds()));
+  write_atomically(real_file_system(), run.folder / kReportName,
+                   report::page(run, digest, sheet, unix_seconds()));
 }
 
 }  // namespace dtrain::job

@@ -30,8 +30,9 @@ struct Hashes {
 };
 
 // "TEXT; rank 2 on node1 ..." of the first ranks for which `difference` is not "".
-std::string differing_ranks(std::span<const RankStart> ranks,
-                            const std::function<std::string(std::span<const RankStart>, size_t)>& difference) {
+std::string differing_ranks(
+    std::span<const RankStart> ranks,
+    const std::function<std::string(std::span<const RankStart>, size_t)>& difference) {
   std::vector<std::string> found;
   size_t more = 0;
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -48,8 +49,8 @@ std::string differing_ranks(std::span<const RankStart> ranks,
 
 void throw_if_different(std::span<const RankStart> ranks) {
   if (const std::string programs = differing_ranks(ranks, other_program); !programs.empty()) {
-    throw UsageError(
-        str("the ranks run different programs. ", programs, ". Start the same build of dtrain on all hosts"));
+    throw UsageError(str("the ranks run different programs. ", programs,
+                         ". Start the same build of dtrain on all hosts"));
   }
   if (const std::string keys = differing_ranks(ranks, other_config); !keys.empty()) {
     throw ConfigError(str("the ranks have different configurations. ", keys,
@@ -93,7 +94,8 @@ std::string other_program(std::span<const RankStart> ranks, size_t rank) {
 }
 
 std::string other_config(std::span<const RankStart> ranks, size_t rank) {
-  const std::vector<std::string> ours = split(ranks[0].keys, '\n'), theirs = split(ranks[rank].keys, '\n');
+  const std::vector<std::string> ours = split(ranks[0].keys, '\n'),
+                                 theirs = split(ranks[rank].keys, '\n');
   if (ours.size() != theirs.size()) return "it knows other keys";
   std::vector<std::string> found;
   size_t more = 0;
@@ -104,25 +106,28 @@ std::string other_config(std::span<const RankStart> ranks, size_t rank) {
       continue;
     }
     const size_t ours_at = ours[i].find('='), theirs_at = theirs[i].find('=');
-    if (theirs.at(i).substr(0, theirs_at) != ours.at(i).substr(0, ours_at)) return "it knows other keys";
+    if (theirs.at(i).substr(0, theirs_at) != ours.at(i).substr(0, ours_at))
+      return "it knows other keys";
     const auto value = [](const std::string& line, size_t at) {
       return at + 1 < line.size() ? line.substr(at + 1) : "''";
     };
-    found.push_back(
-        str(ours[i].substr(0, ours_at), " is ", value(theirs[i], theirs_at), ", not ", value(ours[i], ours_at)));
+    found.push_back(str(ours[i].substr(0, ours_at), " is ", value(theirs[i], theirs_at), ", not ",
+                        value(ours[i], ours_at)));
   }
   return join(found, ", ") + (more > 0 ? str(", and ", more, " more") : "");
 }
 
 std::string other_data(std::span<const RankStart> ranks, size_t rank) {
   if (ranks[0].data == ranks[rank].data) return "";
-  return str("its data have checksum ", hex(ranks[rank].data), ", those of rank 0 have ", hex(ranks[0].data));
+  return str("its data have checksum ", hex(ranks[rank].data), ", those of rank 0 have ",
+             hex(ranks[0].data));
 }
 
-void check_same_start(dist::Communicator& host, const dist::World& world, const config::Config& config, bool dry_run,
-                      bool reads_init) {
+void check_same_start(dist::Communicator& host, const dist::World& world,
+                      const config::Config& config, bool dry_run, bool reads_init) {
   if (host.size() == 1) return;
-  const std::string keys = keys_of_start(config, reads_init) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
+  const std::string keys =
+      keys_of_start(config, reads_init) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
   const Hashes mine{program_hash(), hash_of(keys)};
   const std::vector<Hashes> hashes = dist::all_gather_object(host, mine);
   bool same = true;
@@ -138,7 +143,8 @@ void check_same_start(dist::Communicator& host, const dist::World& world, const 
   dist::agree_on_rank0(host, [&] { throw_if_different(ranks); });
 }
 
-void check_same_data(dist::Communicator& host, const dist::World& world, const std::string& file, uint64_t checksum) {
+void check_same_data(dist::Communicator& host, const dist::World& world, const std::string& file,
+                     uint64_t checksum) {
   if (host.size() == 1) return;
   std::vector<RankStart> ranks(static_cast<size_t>(host.size()));
   const std::vector<uint64_t> checksums = dist::all_gather_object(host, checksum);
@@ -151,7 +157,8 @@ void check_same_data(dist::Communicator& host, const dist::World& world, const s
     ranks[rank].data = checksums[rank];
   }
   dist::agree_on_rank0(host, [&] {
-    throw DataError(str("the ranks have different data: rank 0 opened ", file, ". ", differing_ranks(ranks, other_data),
+    throw DataError(str("the ranks have different data: rank 0 opened ", file, ". ",
+                        differing_ranks(ranks, other_data),
                         ". Copy the same file to all hosts, or use one on a shared file system"));
   });
 }

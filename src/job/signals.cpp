@@ -12,7 +12,8 @@ namespace dtrain::job {
 namespace {
 
 std::atomic<bool> stop_requested{false}, verdict_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+static_assert(std::atomic<bool>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
 
 extern "C" void request_stop(int signal) {
   stop_requested.store(true);
@@ -20,7 +21,8 @@ extern "C" void request_stop(int signal) {
 }
 
 extern "C" void leave_before_training(int) {
-  constexpr std::string_view kText = "stopped on request before training began: there is nothing to save\n";
+  constexpr std::string_view kText =
+      "stopped on request before training began: there is nothing to save\n";
   static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
   ::_exit(kExitStoppedOnRequest);
 }

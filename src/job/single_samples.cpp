@@ -47,7 +47,8 @@ class Unchanged {
   Unchanged(const Unchanged&) = delete;
   Unchanged& operator=(const Unchanged&) = delete;
 
-  // The name of a buffer that is no longer finite, or "". The mask of an attention has -inf from the start.
+  // The name of a buffer that is no longer finite, or "". The mask of an attention has -inf from
+  // the start.
   std::string spoiled_buffer() const {
     for (const Buffer& buffer : buffers_) {
       const bool was_finite = checkpoint::not_finite(buffer.before).empty();
@@ -82,21 +83,25 @@ data::Batch load(const tasks::Task& task, const SingleSampleTraining& run, int64
   constexpr int64_t kTries = 8;
   const log::Quiet quiet;
   const std::vector<int64_t> ids = samples_to_try(run.data, count * kTries);
-  for (int64_t from = 0; from + count <= static_cast<int64_t>(ids.size()) && from < count * kTries; from += count) {
+  for (int64_t from = 0; from + count <= static_cast<int64_t>(ids.size()) && from < count * kTries;
+       from += count) {
     data::LoaderOptions options = data::one_pass(count, count);
     options.skip_bad = run.config.data.skips_bad_samples();
     options.device = run.device;
-    data::Loader loader(*run.data.store, {ids.begin() + from, ids.begin() + from + count}, task.samples(), options, {});
+    data::Loader loader(*run.data.store, {ids.begin() + from, ids.begin() + from + count},
+                        task.samples(), options, {});
     data::Batch batch = loader.next();
     if (batch.samples() == count) return batch;
   }
   return {};
 }
 
-std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const data::Batch& batch) {
+std::string defect_of(tasks::Task& task, const SingleSampleTraining& run,
+                      const data::Batch& batch) {
   torch::nn::Module& network = task.model();
   const Unchanged unchanged(network, run.device);
-  const layers::RandomScope randomness(layers::random_context(run.config.train.seed, /*step=*/0, batch.sample_ids));
+  const layers::RandomScope randomness(
+      layers::random_context(run.config.train.seed, /*step=*/0, batch.sample_ids));
   const tasks::Loss loss = [&] {
     const layers::AutocastGuard autocast = train::autocast_for(run.precision, run.device);
     return task.loss(batch);
@@ -107,27 +112,35 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run, const 
     if (parameter.requires_grad()) trained.push_back(parameter);
   }
   if (loss.sum.requires_grad()) {
-    for (const at::Tensor& gradient : torch::autograd::grad({loss.sum}, trained, {}, std::nullopt,
-                                                            /*create_graph=*/false, /*allow_unused=*/true)) {
-      if (gradient.defined() && !checkpoint::not_finite(gradient).empty()) return "its gradient is not finite";
+    for (const at::Tensor& gradient :
+         torch::autograd::grad({loss.sum}, trained, {}, std::nullopt,
+                               /*create_graph=*/false, /*allow_unused=*/true)) {
+      if (gradient.defined() && !checkpoint::not_finite(gradient).empty())
+        return "its gradient is not finite";
     }
   }
   const std::string spoiled = unchanged.spoiled_buffer();
   return spoiled.empty() ? "" : str("its buffer '", spoiled, "' is not finite afterwards");
 }
 
-// Forward of a TorchScript file may change all of it, its attributes too: another one like it is tried.
+// Forward of a TorchScript file may change all of it, its attributes too: another one like it
+// is tried.
 std::unique_ptr<tasks::Task> loaded_again(tasks::Task& task, const SingleSampleTraining& run) {
-  std::unique_ptr<tasks::Task> again = tasks::make_task(run.config, tasks::facts_of(task.metadata()));
+  std::unique_ptr<tasks::Task> again =
+      tasks::make_task(run.config, tasks::facts_of(task.metadata()));
   checkpoint::NamedTensors tensors;
-  for (const auto& item : task.model().named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
-  for (const auto& item : task.model().named_buffers()) tensors.emplace_back(item.key(), item.value());
+  for (const auto& item : task.model().named_parameters())
+    tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : task.model().named_buffers())
+    tensors.emplace_back(item.key(), item.value());
   models::load_all(again->model(), tensors);
   place_on_device(*again, run.precision, run.device, run.config.model.channels_last);
   return again;
 }
 
-bool is_of_ours(tasks::Task& task) { return dynamic_cast<models::Network*>(&task.model()) != nullptr; }
+bool is_of_ours(tasks::Task& task) {
+  return dynamic_cast<models::Network*>(&task.model()) != nullptr;
+}
 
 std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run, int64_t count) {
   data::Batch batch = load(task, run, count);
@@ -140,7 +153,8 @@ std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run
   try {
     return defect_of(tried, run, batch);
   } catch (const c10::Error& error) {
-    // No defect of the network. What passed through TorchScript has lost its type, so the device is asked too.
+    // No defect of the network. What passed through TorchScript has lost its type, so the device is
+    // asked too.
     if (dist::says_failed(error) || !device::works(run.device)) throw;
     return torch_message(error.what_without_backtrace());
   } catch (const Error& error) {
@@ -148,7 +162,8 @@ std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run
   }
 }
 
-// Our batch norm accepts one value per channel, unless it is the first that it gets, or the sums are
+// Our batch norm accepts one value per channel, unless it is the first that it gets, or the
+// sums are
 // those of all ranks.
 bool fails_late_or_never(const SingleSampleTraining& run) {
   const bool shared = run.config.train.sync_batch_norm && run.batches.ranks > 1;
@@ -165,21 +180,28 @@ std::string single_sample_defect(tasks::Task& task, const SingleSampleTraining& 
 std::string check_single_samples(tasks::Task& task, const SingleSampleTraining& run) {
   const train::BatchArithmetic& b = run.batches;
   const train::SingleSamples single = train::single_samples(b);
-  const bool may_leave_one = run.config.data.skips_bad_samples() && !is_of_ours(task) && train::has_pairs(b);
-  if ((!single.any() && !may_leave_one) || (is_of_ours(task) && fails_late_or_never(run))) return "";
+  const bool may_leave_one =
+      run.config.data.skips_bad_samples() && !is_of_ours(task) && train::has_pairs(b);
+  if ((!single.any() && !may_leave_one) || (is_of_ours(task) && fails_late_or_never(run)))
+    return "";
   const std::string defect = single_sample_defect(task, run);
   if (defect.empty()) return "";
   const std::string network = run.config.model.file.empty() ? "the network" : run.config.model.file;
   if (!single.any()) {
-    return str(network, " cannot train on one sample: ", defect, ". Some micro-batches have two (", train::describe(b),
+    return str(network, " cannot train on one sample: ", defect, ". Some micro-batches have two (",
+               train::describe(b),
                "): if data.on_bad_sample skip leaves one of them out, the run ends");
   }
-  const std::string flags = train::flags_without_single_samples(b, run.keeps_global_batch || run.resumed);
+  const std::string flags =
+      train::flags_without_single_samples(b, run.keeps_global_batch || run.resumed);
   throw ConfigError(
       str(network, " cannot train on a micro-batch of one sample: ", defect, ". ",
-          single.full ? "Each step" : "The last step of each epoch", " has one (", train::describe(b), "): ",
-          flags.empty() ? "train on more samples"
-                        : str(run.resumed && flags.starts_with("--train.") ? "start a new run with " : "use ", flags)));
+          single.full ? "Each step" : "The last step of each epoch", " has one (",
+          train::describe(b), "): ",
+          flags.empty()
+              ? "train on more samples"
+              : str(run.resumed && flags.starts_with("--train.") ? "start a new run with " : "use ",
+                    flags)));
 }
 
 }  // namespace dtrain::job

@@ -25,8 +25,8 @@ constexpr int64_t kBucketSteps = 3;
 constexpr double kLongestHold = 2;  // seconds
 constexpr int kHeldTrials = 3;
 
-// Runs `work` on all ranks, which may find its memory full but not wait for another rank after that. Returns what the
-// first such rank says, with advice; "" if there is none. Collective.
+// Runs `work` on all ranks, which may find its memory full but not wait for another rank after
+// that. Returns what the first such rank says, with advice; "" if there is none. Collective.
 template <typename Work>
 std::string out_of_memory(const TrainingJob& job, const Work& work) {
   dist::Communicator& host = job.process().host;
@@ -44,15 +44,18 @@ std::string out_of_memory(const TrainingJob& job, const Work& work) {
   }
   const std::vector<std::string> all = dist::all_gather_object(host, mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (!all[rank].empty()) return host.size() == 1 ? all[rank] : str("rank ", rank, ": ", all[rank]);
+    if (!all[rank].empty())
+      return host.size() == 1 ? all[rank] : str("rank ", rank, ": ", all[rank]);
   }
   return "";
 }
 
 double mean_rows_of(const DataSet& data) {
-  if (!data.store->schema().input.variable() || data.splits.train.empty()) return StepProbe::kUnknown;
+  if (!data.store->schema().input.variable() || data.splits.train.empty())
+    return StepProbe::kUnknown;
   double rows = 0;
-  for (const int64_t id : data.splits.train) rows += static_cast<double>(data.store->input_rows(id));
+  for (const int64_t id : data.splits.train)
+    rows += static_cast<double>(data.store->input_rows(id));
   return rows / static_cast<double>(data.splits.train.size());
 }
 
@@ -61,9 +64,10 @@ int64_t steps_within(double seconds, double step_seconds, int64_t most) {
   return std::max(kFewestSteps, static_cast<int64_t>(std::min(fitting, static_cast<double>(most))));
 }
 
-// One step whose kernels all wait for the device to be free, and then run without gaps: the phases of a GPU are timed
-// on the device. kUnknown if the device was free before the last of them was issued: the host was too slow, or it
-// waited in the step, because the step logs or has more launches than the queue of the GPU holds (about 1000).
+// One step whose kernels all wait for the device to be free, and then run without gaps: the phases
+// of a GPU are timed on the device. kUnknown if the device was free before the last of them was
+// issued: the host was too slow, or it waited in the step, because the step logs or has more
+// launches than the queue of the GPU holds (about 1000).
 double held_step(train::Trainer& trainer, at::Device device, double step_seconds) {
   device::hold(device, std::min(kLongestHold, 2 * step_seconds + 0.02));
   const dist::Mark free(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -73,7 +77,8 @@ double held_step(train::Trainer& trainer, at::Device device, double step_seconds
 }
 
 // Of the slowest rank. Collective.
-double time_of_kernels(dist::Communicator& host, train::Trainer& trainer, at::Device device, double step_seconds) {
+double time_of_kernels(dist::Communicator& host, train::Trainer& trainer, at::Device device,
+                       double step_seconds) {
   double slowest = StepProbe::kUnknown;
   for (int trial = 0; trial < kHeldTrials && std::isnan(slowest); ++trial) {
     slowest = slowest_of(dist::all_gather_object(host, held_step(trainer, device, step_seconds)));
@@ -85,7 +90,8 @@ std::vector<dist::BucketTime> of_first_rank_with_any(dist::Communicator& host,
                                                      const std::vector<dist::BucketTime>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
   std::vector<dist::BucketTime> found;
-  for (const dist::Bytes& theirs : dist::all_gather_object(host, dist::Bytes(bytes.begin(), bytes.end()))) {
+  for (const dist::Bytes& theirs :
+       dist::all_gather_object(host, dist::Bytes(bytes.begin(), bytes.end()))) {
     if (theirs.empty()) continue;
     found.resize(theirs.size() / sizeof(dist::BucketTime));
     std::memcpy(found.data(), theirs.data(), theirs.size());
@@ -101,25 +107,31 @@ struct PhaseProbe {
   std::vector<dist::BucketTime> buckets;
 
   int64_t bytes() const {
-    return std::accumulate(buckets.begin(), buckets.end(), int64_t{0},
-                           [](int64_t sum, const dist::BucketTime& bucket) { return sum + bucket.bytes; });
+    return std::accumulate(
+        buckets.begin(), buckets.end(), int64_t{0},
+        [](int64_t sum, const dist::BucketTime& bucket) { return sum + bucket.bytes; });
   }
 };
 
 // `share`: of the steps and seconds. Collective.
-PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, double share) {
+PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options,
+                         double share) {
   dist::Communicator& host = job.process().host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
   PhaseProbe probe;
-  trainer.measure(1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
+  trainer.measure(
+      1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
   if (options.steps == 0) return probe;
   const train::MeasuredSteps last_warm = trainer.measure(std::max<int64_t>(1, warm - 1));
-  const double expected = dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
-  const double seconds = share * options.seconds, most = std::ceil(share * static_cast<double>(options.steps));
+  const double expected =
+      dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
+  const double seconds = share * options.seconds,
+               most = std::ceil(share * static_cast<double>(options.steps));
   probe.steps = trainer.measure(steps_within(seconds, expected, static_cast<int64_t>(most)));
   if (options.cached) {
     const train::MeasuredSteps headroom = trainer.measure_headroom(seconds);
-    probe.cached_seconds = dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
+    probe.cached_seconds =
+        dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
   }
   if (!options.details) return probe;
   const at::Device device = job.process().device;
@@ -176,7 +188,8 @@ double StepProbe::length_ratio() const {
 
 double slowest_of(std::span<const double> seconds) {
   double slowest = seconds.empty() ? StepProbe::kUnknown : 0;
-  for (const double one : seconds) slowest = std::isnan(one) ? one : std::max(slowest, one);  // which is NaN once it is
+  for (const double one : seconds)
+    slowest = std::isnan(one) ? one : std::max(slowest, one);  // which is NaN once it is
   return slowest;
 }
 
@@ -209,14 +222,16 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   }
   probe.mean_rows = mean_rows_of(job.data());
   if (host.size() == 1) {
-    probe.out_of_memory = out_of_memory(job, [&] { measure(job, *trainer, phases, options, probe); });
+    probe.out_of_memory =
+        out_of_memory(job, [&] { measure(job, *trainer, phases, options, probe); });
     if (!probe.measured()) probe.ranks.clear();
   } else {
     measure(job, *trainer, phases, options, probe);
   }
   const std::vector<train::StepMemory> memory = dist::all_gather_object(host, mine);
-  probe.memory = *std::max_element(memory.begin(), memory.end(),
-                                   [](const auto& a, const auto& b) { return a.total() < b.total(); });
+  probe.memory = *std::max_element(memory.begin(), memory.end(), [](const auto& a, const auto& b) {
+    return a.total() < b.total();
+  });
   const auto used = static_cast<double>(device::memory_use(job.process().device).peak);
   probe.process_memory = static_cast<int64_t>(dist::largest_of_ranks(host, used));
   return probe;
@@ -224,7 +239,8 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
 
 std::vector<int64_t> batch_sizes_around(int64_t batch_size, int64_t most) {
   std::set<int64_t> sizes;
-  for (const int64_t size : {batch_size / 4, batch_size / 2, batch_size, 2 * batch_size, 4 * batch_size}) {
+  for (const int64_t size :
+       {batch_size / 4, batch_size / 2, batch_size, 2 * batch_size, 4 * batch_size}) {
     sizes.insert(std::clamp<int64_t>(size, 1, std::max<int64_t>(1, most)));
   }
   return {sizes.begin(), sizes.end()};

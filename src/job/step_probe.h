@@ -1,12 +1,14 @@
 #pragma once
 
-// Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind. Steps are whole: the
-// few samples that are left at the end of an epoch are not used. Where the task has several phases, the step is the
-// mean one of the run: each of them is measured, and counts by its epochs. The run needs no folder, and nothing is
-// written. `dtrain bench step` shows it, `dtrain tune` looks for its best and `dtrain plan` calculates from it.
+// Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind.
+// Steps are whole: the few samples that are left at the end of an epoch are not used. Where the
+// task has several phases, the step is the mean one of the run: each of them is measured, and
+// counts by its epochs. The run needs no folder, and nothing is written. `dtrain bench step` shows
+// it, `dtrain tune` looks for its best and `dtrain plan` calculates from it.
 //
-// A rank whose memory is full for a batch size ends that measurement on all ranks, not the job, unless it happens while
-// the other ranks wait for its gradients. Other errors are those of a training. Thread-safety: the training thread.
+// A rank whose memory is full for a batch size ends that measurement on all ranks, not the job,
+// unless it happens while the other ranks wait for its gradients. Other errors are those of a
+// training. Thread-safety: the training thread.
 
 #include <cstdint>
 #include <limits>
@@ -26,8 +28,9 @@ struct StepProbeOptions {
   int64_t prefetch = 0;    // micro-batches read ahead; 0: as many as the run has
   int loader_threads = 0;  // per rank; 0: as many as the run has
   int64_t warm_steps = 3;  // not timed; at least 1
-  // Timed steps; fewer where they would take longer than `seconds`, but two or more in each phase of the task. 0: only
-  // the memory is measured, and one step of each phase is made, for what a process allocates in it.
+  // Timed steps; fewer where they would take longer than `seconds`, but two or more in each phase
+  // of the task. 0: only the memory is measured, and one step of each phase is made, for what a
+  // process allocates in it.
   int64_t steps = 20;
   double seconds = 3;
   bool cached = false;  // also measures, for as long again, steps whose batches are in memory
@@ -38,34 +41,40 @@ struct StepProbe {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   int64_t batch_size = 0, accumulate = 0;
-  std::string out_of_memory;                // what could not be allocated, and where; "": it was measured
-  std::vector<train::MeasuredSteps> ranks;  // by rank; equal numbers of steps and samples. None without timed steps
-  train::StepMemory memory;                 // of the rank that needs the most
-  int64_t process_memory = 0;               // the most that one process used so far, of its device
-  // Of one step on the slowest GPU: its kernels without gaps between them. kUnknown on the CPU, and where the GPU had
-  // to wait for the host.
+  std::string out_of_memory;  // what could not be allocated, and where; "": it was measured
+  std::vector<train::MeasuredSteps>
+      ranks;  // by rank; equal numbers of steps and samples. None without timed steps
+  train::StepMemory memory;    // of the rank that needs the most
+  int64_t process_memory = 0;  // the most that one process used so far, of its device
+  // Of one step on the slowest GPU: its kernels without gaps between them. kUnknown on the CPU, and
+  // where the GPU had to wait for the host.
   double kernel_seconds = kUnknown;
-  // Of gradients, in the order of sending, on the first rank with samples; of the phase that sends most.
+  // Of gradients, in the order of sending, on the first rank with samples; of the phase that
+  // sends most.
   std::vector<dist::BucketTime> buckets;
   double cached_seconds = kUnknown;  // of one step of the slowest rank, if loading were free
   double mean_rows = kUnknown;       // of a training sample, where samples differ in length
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;  // mean of the slowest rank
-  // Of all ranks together. Where samples differ in length, of samples of the mean length: the few that were measured
-  // may be shorter or longer.
+  // Of all ranks together. Where samples differ in length, of samples of the mean length: the few
+  // that were measured may be shorter or longer.
   double samples_per_second() const;
-  double length_ratio() const;        // of the samples that were measured to the mean length; 1 where all have the same
-  double launch_gap_seconds() const;  // of one step: the GPU waits for the host to launch kernels; NaN: not measured
+  double length_ratio()
+      const;  // of the samples that were measured to the mean length; 1 where all have the same
+  double launch_gap_seconds()
+      const;  // of one step: the GPU waits for the host to launch kernels; NaN: not measured
 };
 
 // The largest; kUnknown if one is not known, or there is none. Pure.
 double slowest_of(std::span<const double> seconds);
 
-// Requires: the job has done all its verbs up to connect(). Collective; every rank gets the same result.
+// Requires: the job has done all its verbs up to connect(). Collective; every rank gets the
+// same result.
 StepProbe probe_step(TrainingJob&, const StepProbeOptions&);
 
-// The batch sizes to measure by default: 1/4, 1/2, 1, 2 and 4 times `batch_size`, at most `most`, each once. Pure.
+// The batch sizes to measure by default: 1/4, 1/2, 1, 2 and 4 times `batch_size`, at most `most`,
+// each once. Pure.
 std::vector<int64_t> batch_sizes_around(int64_t batch_size, int64_t most);
 
 }  // namespace dtrain::job

@@ -37,7 +37,8 @@ constexpr size_t kSpareRoom = 4096;  // events of a track
 // The operations of a communicator as a track, while this lives.
 class Recorded {
  public:
-  Recorded(trace::Recorder& recorder, dist::Communicator& communicator, const std::string& what, int place)
+  Recorded(trace::Recorder& recorder, dist::Communicator& communicator, const std::string& what,
+           int place)
       : communicator_(communicator), name_(str(what, " (", communicator.name(), ")")) {
     communicator_.record(recorder.track(name_, place));
   }
@@ -57,15 +58,22 @@ class AllocationLog {
   AllocationLog(trace::Recorder& recorder, const OperatorObserver& operators)
       : operators_(operators),
         counter_(recorder.track(trace::kCounters, 0)),
-        memory_([this](const void* address, int64_t bytes, int64_t held) { note(address, bytes, held); }) {}
+        memory_([this](const void* address, int64_t bytes, int64_t held) {
+          note(address, bytes, held);
+        }) {}
 
   const std::vector<trace::MemoryChange>& changes() const { return changes_; }
 
  private:
   void note(const void* address, int64_t bytes, int64_t held) {
     const trace::Time now = trace::now();
-    changes_.push_back({now, reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? operators_.current() : -1});
-    counter_->add({.name = "tensor memory", .begin = now, .end = now, .kind = trace::Kind::kCounter, .a = held});
+    changes_.push_back(
+        {now, reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? operators_.current() : -1});
+    counter_->add({.name = "tensor memory",
+                   .begin = now,
+                   .end = now,
+                   .kind = trace::Kind::kCounter,
+                   .a = held});
   }
 
   const OperatorObserver& operators_;
@@ -74,7 +82,8 @@ class AllocationLog {
   const device::TensorMemory memory_;  // last, because it calls note()
 };
 
-std::vector<trace::Interval> times_of(const std::vector<trace::TrackEvents>& tracks, const char* phase) {
+std::vector<trace::Interval> times_of(const std::vector<trace::TrackEvents>& tracks,
+                                      const char* phase) {
   std::vector<trace::Interval> times;
   for (const trace::TrackEvents& track : tracks) {
     if (track.name != trace::kTrainingThread) continue;
@@ -98,7 +107,8 @@ PassPeak peak_of(const AllocationLog& log, const OperatorObserver& operators,
       pass.others += held.bytes;
       continue;
     }
-    HeldMemory& one = pass.held.emplace_back(HeldMemory{.bytes = held.bytes, .tensors = held.tensors});
+    HeldMemory& one =
+        pass.held.emplace_back(HeldMemory{.bytes = held.bytes, .tensors = held.tensors});
     if (held.owner < 0) continue;
     const OperatorObserver::Owner& owner = owners[static_cast<size_t>(held.owner)];
     one.name = owner.name;
@@ -110,8 +120,8 @@ PassPeak peak_of(const AllocationLog& log, const OperatorObserver& operators,
 
 double seconds_now() { return 1e-9 * static_cast<double>(trace::now()); }
 
-// The offset of this rank's clock from rank 0's. Ranks of one host have one clock: theirs is that of the host's first
-// rank, unless the measurement says that it is not.
+// The offset of this rank's clock from rank 0's. Ranks of one host have one clock: theirs is that
+// of the host's first rank, unless the measurement says that it is not.
 dist::ClockOffset own_offset(const ProcessContext& process) {
   const std::vector<dist::ClockOffset> all = dist::clock_offsets(process.host, seconds_now);
   const dist::ClockOffset own = all[static_cast<size_t>(process.world.rank)];
@@ -127,15 +137,17 @@ std::string process_name(const ProcessContext& process) {
 
 // `events`: of one step of the rank that has most of them.
 void check_size(const TraceOptions& options, double events, int ranks) {
-  const double step = events * ranks * trace::kBytesPerEvent, size = step * static_cast<double>(options.steps);
+  const double step = events * ranks * trace::kBytesPerEvent,
+               size = step * static_cast<double>(options.steps);
   if (size <= options.most_bytes) return;
   const auto fitting = static_cast<int64_t>(options.most_bytes / step);
   std::string ways = fitting >= 1 ? str("use --steps ", fitting, ", ") : "";
   if (options.operators) ways += "leave out --operators, ";
-  throw UsageError(str("a trace of ", options.steps, options.steps == 1 ? " step" : " steps", " would have about ",
-                       human_bytes(size), " (a step of a rank has ", human_count(static_cast<int64_t>(events)),
-                       " events), and the limit is ", human_bytes(options.most_bytes), ": ", ways,
-                       ways.empty() ? "" : "or ", "raise --max-mib"));
+  throw UsageError(str("a trace of ", options.steps, options.steps == 1 ? " step" : " steps",
+                       " would have about ", human_bytes(size), " (a step of a rank has ",
+                       human_count(static_cast<int64_t>(events)), " events), and the limit is ",
+                       human_bytes(options.most_bytes), ": ", ways, ways.empty() ? "" : "or ",
+                       "raise --max-mib"));
 }
 
 std::string to_json(const RankSummary& rank) {
@@ -144,7 +156,10 @@ std::string to_json(const RankSummary& rank) {
     Json held = Json::array();
     for (const HeldMemory& one : pass.held)
       held.push_back({one.name, one.module, one.backward, one.bytes, one.tensors});
-    peaks.push_back({{"pass", pass.pass}, {"bytes", pass.bytes}, {"held", std::move(held)}, {"others", pass.others}});
+    peaks.push_back({{"pass", pass.pass},
+                     {"bytes", pass.bytes},
+                     {"held", std::move(held)},
+                     {"others", pass.others}});
   }
   return Json{{"events", rank.events},
               {"left_out", rank.left_out},
@@ -155,12 +170,18 @@ std::string to_json(const RankSummary& rank) {
 
 RankSummary rank_from_json(const std::string& text) {
   const Json json = Json::parse(text);
-  RankSummary rank{.events = json["events"], .left_out = json["left_out"], .clock_error = json["clock_error"]};
+  RankSummary rank{
+      .events = json["events"], .left_out = json["left_out"], .clock_error = json["clock_error"]};
   for (const Json& pass : json["peaks"]) {
-    PassPeak& peak = rank.peaks.emplace_back(PassPeak{.pass = pass["pass"], .bytes = pass["bytes"]});
+    PassPeak& peak =
+        rank.peaks.emplace_back(PassPeak{.pass = pass["pass"], .bytes = pass["bytes"]});
     peak.others = pass["others"];
     for (const Json& one : pass["held"]) {
-      peak.held.push_back({.name = one[0], .module = one[1], .backward = one[2], .bytes = one[3], .tensors = one[4]});
+      peak.held.push_back({.name = one[0],
+                           .module = one[1],
+                           .backward = one[2],
+                           .bytes = one[3],
+                           .tensors = one[4]});
     }
   }
   return rank;
@@ -171,7 +192,8 @@ bool traces_kernels(const ProcessContext& process, const TraceOptions& options) 
 }
 
 // `kernels`: some were seen.
-std::vector<std::string> not_measured(const ProcessContext& process, const TraceOptions& options, bool kernels) {
+std::vector<std::string> not_measured(const ProcessContext& process, const TraceOptions& options,
+                                      bool kernels) {
   std::vector<std::string> parts;
   if (process.device.is_cpu()) {
     parts.emplace_back("GPU: there is none");
@@ -186,7 +208,8 @@ std::vector<std::string> not_measured(const ProcessContext& process, const Trace
   return parts;
 }
 
-trace::Facts facts_of(const TrainingJob& job, const TraceOptions& options, const std::vector<std::string>& missing) {
+trace::Facts facts_of(const TrainingJob& job, const TraceOptions& options,
+                      const std::vector<std::string>& missing) {
   const config::Config& config = job.config();
   return {{"program", version_text()},
           {"network", printable(str(config.model.name))},
@@ -204,15 +227,20 @@ class TraceRun {
 
   void measure() {
     ProcessContext& process = job_.process();
-    trainer_ = job_.make_trainer(
-        {.batch_size = job_.batches().batch_size, .accumulate = job_.batches().accumulate, .recorder = &recorder_});
-    summary_.memory = trainer_->measure_memory();  // a rank whose memory is full fails before others wait for it
-    trainer_->measure(std::max<int64_t>(1, options_.warm_steps - 2));  // the first step lays buckets out again
+    trainer_ = job_.make_trainer({.batch_size = job_.batches().batch_size,
+                                  .accumulate = job_.batches().accumulate,
+                                  .recorder = &recorder_});
+    summary_.memory =
+        trainer_->measure_memory();  // a rank whose memory is full fails before others wait for it
+    trainer_->measure(
+        std::max<int64_t>(1, options_.warm_steps - 2));  // the first step lays buckets out again
     observe();
-    trainer_->measure(1);  // makes the tracks of autograd's threads, so that the next step counts them
+    trainer_->measure(
+        1);  // makes the tracks of autograd's threads, so that the next step counts them
     recorder_.start(0, 0);
     trainer_->measure(1);
-    const double events = dist::largest_of_ranks(process.host, static_cast<double>(recorder_.counted()));
+    const double events =
+        dist::largest_of_ranks(process.host, static_cast<double>(recorder_.counted()));
     dist::agree(process.host, [&] { check_size(options_, events, process.world.size); });
 
     trace_.clock.before = trace::now();
@@ -245,15 +273,20 @@ class TraceRun {
     return all;
   }
 
-  void write(const std::vector<std::string>& missing, const std::function<void(std::string_view)>& write) const {
+  void write(const std::vector<std::string>& missing,
+             const std::function<void(std::string_view)>& write) const {
     dist::Communicator& host = job_.process().host;
-    const std::vector<trace::Time> began = dist::all_gather_object(host, trace_.clock.common(trace_.began));
+    const std::vector<trace::Time> began =
+        dist::all_gather_object(host, trace_.clock.common(trace_.began));
     const trace::Time origin = *std::min_element(began.begin(), began.end());
     if (host.rank() == 0) write(trace::trace_header(facts_of(job_, options_, missing)));
     for (int rank = 0; rank < host.size(); ++rank) {
       dist::stream_to_rank0(
           host, rank,
-          [&](const dist::TakePiece& send) { trace::write_rank(trace_, origin, /*first=*/rank == 0, send); }, write);
+          [&](const dist::TakePiece& send) {
+            trace::write_rank(trace_, origin, /*first=*/rank == 0, send);
+          },
+          write);
     }
     if (host.rank() == 0) write(trace::trace_footer());
   }
@@ -262,8 +295,9 @@ class TraceRun {
   // From here on operators, allocations and communicators are seen; nothing is recorded yet.
   void observe() {
     if (options_.operators || options_.memory) {
-      operators_.emplace(recorder_, job_.task().model(),
-                         OperatorObserver::Options{.events = options_.operators, .owners = options_.memory});
+      operators_.emplace(
+          recorder_, job_.task().model(),
+          OperatorObserver::Options{.events = options_.operators, .owners = options_.memory});
     }
     if (options_.memory) allocations_ = std::make_unique<AllocationLog>(recorder_, *operators_);
     int place = trace::kCommPlace;
@@ -294,7 +328,8 @@ class TraceRun {
       summary_.left_out += static_cast<int64_t>(track.left_out);
     }
     if (!allocations_) return;
-    for (const monitoring::Phase phase : {monitoring::Phase::kForward, monitoring::Phase::kBackward}) {
+    for (const monitoring::Phase phase :
+         {monitoring::Phase::kForward, monitoring::Phase::kBackward}) {
       summary_.peaks.push_back(peak_of(*allocations_, *operators_, trace_.tracks, phase));
     }
   }

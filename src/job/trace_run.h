@@ -1,8 +1,8 @@
 #pragma once
 
-// Records optimizer steps of a run on all ranks, on one clock, as a Chrome trace; with `memory` also which operators
-// hold the memory at the peaks of forward and backward. `dtrain trace` shows it. The run needs no folder, and nothing
-// is written. Thread-safety: the training thread.
+// Records optimizer steps of a run on all ranks, on one clock, as a Chrome trace; with `memory`
+// also which operators hold the memory at the peaks of forward and backward. `dtrain trace` shows
+// it. The run needs no folder, and nothing is written. Thread-safety: the training thread.
 
 #include <cstdint>
 #include <functional>
@@ -25,8 +25,10 @@ struct TraceOptions {
 
 // What the operators of one name and one module hold at a peak.
 struct HeldMemory {
-  std::string name = {}, module = {};  // as of device::OperatorObserver::Owner; "" for what no operator has allocated
-  bool backward = false;               // they run in the backward pass
+  std::string
+      name = {},
+      module = {};  // as of device::OperatorObserver::Owner; "" for what no operator has allocated
+  bool backward = false;  // they run in the backward pass
   int64_t bytes = 0, tensors = 0;
 };
 
@@ -40,7 +42,7 @@ inline constexpr size_t kMostHolders = 20;
 
 struct RankSummary {
   int64_t events = 0, left_out = 0;
-  double clock_error = 0;            // seconds by which the rank's times may be wrong beside rank 0's
+  double clock_error = 0;  // seconds by which the rank's times may be wrong beside rank 0's
   std::vector<PassPeak> peaks = {};  // with `memory`: forward, backward
   train::StepMemory memory = {};     // what a step needs, by kind
 };
@@ -51,9 +53,10 @@ struct TraceSummary {
   std::vector<std::string> not_measured;       // "GPU kernels: ..."
 };
 
-// `write` receives the text of the trace on rank 0, in pieces. UsageError: it would be too large. Running out of memory
-// is a DeviceError of the rank. Requires: the job has done all its verbs up to connect(). Ends the job's watch before
-// it writes. Collective; every rank gets the same result.
-TraceSummary trace_steps(TrainingJob&, const TraceOptions&, const std::function<void(std::string_view)>& write);
+// `write` receives the text of the trace on rank 0, in pieces. UsageError: it would be too large.
+// Running out of memory is a DeviceError of the rank. Requires: the job has done all its verbs up
+// to connect(). Ends the job's watch before it writes. Collective; every rank gets the same result.
+TraceSummary trace_steps(TrainingJob&, const TraceOptions&,
+                         const std::function<void(std::string_view)>& write);
 
 }  // namespace dtrain::job

@@ -50,17 +50,19 @@ bool has_sha256(const std::string& file, const std::string& sha256) {
 // The weights belong to the code in exactly that file. Checked before any of the code runs.
 void check_module_file(const std::string& file, const std::string& sha256) {
   if (!is_file(file)) {
-    throw CheckpointError(
-        str("the network is the TorchScript file ", file, ", which is not there: name it with --module"));
+    throw CheckpointError(str("the network is the TorchScript file ", file,
+                              ", which is not there: name it with --module"));
   }
   const std::string found = sha256_hex_of_file(file);
   if (found != sha256) {
-    throw CheckpointError(str(file, " is another file (SHA-256 ", found, ") than the one that was trained (", sha256,
+    throw CheckpointError(str(file, " is another file (SHA-256 ", found,
+                              ") than the one that was trained (", sha256,
                               "): name that one with --module"));
   }
 }
 
-// The TorchScript file of the network: the one that is given, or the one that the run names, wherever it is now.
+// The TorchScript file of the network: the one that is given, or the one that the run names,
+// wherever it is now.
 std::string module_file(const std::string& given, const TrainedModel& model) {
   const std::string& named = model.config.model.file;
   const auto expected = model.metadata.find("module_sha256");
@@ -86,20 +88,25 @@ checkpoint::Snapshot read_checkpoint(const CheckpointName& name, TrainedModel& l
 }
 
 // The task with the weights of the snapshot.
-void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot, const Changes& changes) {
+void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot,
+                const Changes& changes) {
   loaded.metadata = snapshot.model_metadata;
   loaded.config = config_of(snapshot);
   loaded.data_checksum = train::from_json(snapshot.state_json).data_checksum;
   check_module_option(changes.module_file, loaded.metadata);
-  if (!changes.looks_for_code && changes.module_file.empty() && catalog::row(loaded.config.task).network_from_file) {
-    throw CheckpointError("the network is a TorchScript file, which is code: name the file with --module to run it");
+  if (!changes.looks_for_code && changes.module_file.empty() &&
+      catalog::row(loaded.config.task).network_from_file) {
+    throw CheckpointError(
+        "the network is a TorchScript file, which is code: name the file with --module to run it");
   }
   loaded.config.model.file = module_file(changes.module_file, loaded);
-  loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
+  loaded.config.device.type =
+      changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
   if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
   loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
   if (!loaded.checkpoint.empty()) {  // rank 0
-    const std::filesystem::path file = std::filesystem::path(loaded.checkpoint) / "model.safetensors";
+    const std::filesystem::path file =
+        std::filesystem::path(loaded.checkpoint) / "model.safetensors";
     models::check_finite(loaded.task->model(), snapshot.model, file);
   }
   models::load_all(loaded.task->model(), snapshot.model);
@@ -111,10 +118,12 @@ void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot, cons
 void check_module_option(const std::string& module_file, const checkpoint::Metadata& metadata) {
   const auto network = metadata.find("network");
   if (module_file.empty() || network == metadata.end() || network->second == "torchscript") return;
-  throw UsageError(str("--module names the TorchScript file of task module; ", network->second, " is dtrain's"));
+  throw UsageError(
+      str("--module names the TorchScript file of task module; ", network->second, " is dtrain's"));
 }
 
-TrainedModel load_model(dist::Communicator& host, const CheckpointName& name, const Changes& changes) {
+TrainedModel load_model(dist::Communicator& host, const CheckpointName& name,
+                        const Changes& changes) {
   TrainedModel loaded;
   std::optional<checkpoint::Snapshot> snapshot;
   dist::agree_on_rank0(host, [&] { snapshot = read_checkpoint(name, loaded); });
@@ -133,7 +142,8 @@ TrainedModel load_model_alone(const CheckpointName& name, const Changes& changes
 
 DataSet open_data(data::ProbeProcess& prober, const TrainedModel& model, const std::string& file) {
   if (!file.empty()) return open_data(prober, file, model.config);
-  const std::vector<std::string> places = places_of(model.config.data.file, model.paths, model.paths.data);
+  const std::vector<std::string> places =
+      places_of(model.config.data.file, model.paths, model.paths.data);
   return open_data_of_run(prober, places, model.data_checksum, model.config);
 }
 

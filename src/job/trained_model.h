@@ -1,7 +1,7 @@
 #pragma once
 
-// A checkpoint made ready for inference: what eval, predict and export start from. The checkpoint holds the task, the
-// network and the input size; no configuration is needed.
+// A checkpoint made ready for inference: what eval, predict and export start from. The checkpoint
+// holds the task, the network and the input size; no configuration is needed.
 
 #include <torch/types.h>
 
@@ -22,9 +22,11 @@ namespace dtrain::job {
 
 struct TrainedModel {
   std::string checkpoint;  // rank 0: its folder
-  std::string chosen;      // rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
+  std::string
+      chosen;  // rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
   checkpoint::Metadata metadata;
-  config::Config config;              // of the run that saved it, with the task and network that the metadata name
+  config::Config
+      config;  // of the run that saved it, with the task and network that the metadata name
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
   RunPaths paths;                     // of the run that it is from
   uint64_t data_checksum = 0;         // of the data that it was trained on
@@ -34,22 +36,26 @@ struct TrainedModel {
 struct Changes {
   std::string module_file;  // where the TorchScript file of a task `module` is now; "": look for it
   std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
-  at::Device device = at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
-  bool looks_for_code = true;    // false: CheckpointError for a TorchScript network unless module_file names its file
+  at::Device device =
+      at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
+  bool looks_for_code =
+      true;  // false: CheckpointError for a TorchScript network unless module_file names its file
 };
 
-// UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.
+// UsageError where --module is given for one of dtrain's own networks, by the metadata of
+// its checkpoint.
 void check_module_option(const std::string& module_file, const checkpoint::Metadata&);
 
-// Collective: rank 0 alone reads the folder, and an error of any rank is agreed on. Errors: those of find_checkpoint();
-// CheckpointError for one of another network, and where the TorchScript file is not found.
+// Collective: rank 0 alone reads the folder, and an error of any rank is agreed on. Errors: those
+// of find_checkpoint(); CheckpointError for one of another network, and where the TorchScript file
+// is not found.
 TrainedModel load_model(dist::Communicator& host, const CheckpointName&, const Changes& = {});
 
 // The same for a process without other ranks, which prints nothing.
 TrainedModel load_model_alone(const CheckpointName&, const Changes& = {});
 
-// The data set `file` or, if that is "", the one that the model was trained on, wherever it is now. An explicit file is
-// never replaced. Not collective. DataError.
+// The data set `file` or, if that is "", the one that the model was trained on, wherever it is now.
+// An explicit file is never replaced. Not collective. DataError.
 DataSet open_data(data::ProbeProcess&, const TrainedModel&, const std::string& file);
 
 }  // namespace dtrain::job

@@ -18,10 +18,12 @@ std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
   if (trial.prefetch > 0) trial_config_.data.prefetch = trial.prefetch;
   const std::vector<int64_t>& ids = data_.splits.train;
   const int64_t rest = batches_.samples % trial_config_.train.global_batch;
-  const int64_t samples = trial.whole_steps && rest < batches_.samples ? batches_.samples - rest : batches_.samples;
+  const int64_t samples =
+      trial.whole_steps && rest < batches_.samples ? batches_.samples - rest : batches_.samples;
   trial_splits_.train.assign(ids.begin(), ids.begin() + samples);
   trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, samples);
-  train::TrainContext context = train_context(trial_config_, trial_batches_, trial_splits_, nullptr, never_stops);
+  train::TrainContext context =
+      train_context(trial_config_, trial_batches_, trial_splits_, nullptr, never_stops);
   if (trial.loader_threads > 0) context.loader_threads = trial.loader_threads;
   context.recorder = trial.recorder;
   return std::make_unique<train::Trainer>(std::move(context));

@@ -1,5 +1,5 @@
-// What shows a run while it trains: its endpoint and page, the sensors of its GPU, and the files by which Prometheus
-// finds it.
+// What shows a run while it trains: its endpoint and page, the sensors of its GPU, and the files by
+// which Prometheus finds it.
 
 #include <filesystem>
 #include <memory>
@@ -23,7 +23,8 @@ namespace dtrain::job {
 namespace {
 
 bool is_loopback(std::string_view address) {
-  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
 }
 
 }  // namespace
@@ -35,11 +36,12 @@ std::vector<monitoring::Page> TrainingJob::make_page() {
     return {signpost_->page()};
   }
   auto page = std::make_unique<monitoring::LivePage>(
-      plan_.name, monitoring::LivePage::Facts{{"task", str(config_.task)},
-                                              {"network", str(config_.model.name)},
-                                              {"data", std::filesystem::path(config_.data.file).filename().string()},
-                                              {"precision", train::to_string(precision_)},
-                                              {"batch", describe(batches_)}});
+      plan_.name, monitoring::LivePage::Facts{
+                      {"task", str(config_.task)},
+                      {"network", str(config_.model.name)},
+                      {"data", std::filesystem::path(config_.data.file).filename().string()},
+                      {"precision", train::to_string(precision_)},
+                      {"batch", describe(batches_)}});
   live_page_ = page.get();
   page_log_.emplace([this](std::string_view line) { live_page_->log_line(line); });
   sinks_.push_back(std::move(page));
@@ -62,8 +64,8 @@ void TrainingJob::read_gpu_for_verdict() {
     log::info(str("the verdict has no readings of the GPU: ", opened.problem));
     return;
   }
-  gpu_poller_ =
-      std::make_unique<monitoring::GpuPoller>(std::move(opened.reader), nullptr, config_.metrics.gpu_interval);
+  gpu_poller_ = std::make_unique<monitoring::GpuPoller>(std::move(opened.reader), nullptr,
+                                                        config_.metrics.gpu_interval);
   take_gpu_use_ = [this] { return gpu_poller_->take(); };
 }
 
@@ -118,8 +120,8 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
     addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
   }
   if (!unreachable.empty()) {
-    log::info(str("the metrics of ", dist::rank_numbers(unreachable), " are served on ", config_.metrics.bind,
-                  " of other hosts, where Prometheus on ", places[0].node,
+    log::info(str("the metrics of ", dist::rank_numbers(unreachable), " are served on ",
+                  config_.metrics.bind, " of other hosts, where Prometheus on ", places[0].node,
                   " does not find them: --metrics.bind 0.0.0.0 serves them to the network"));
   }
   if (addresses.empty()) return;

@@ -19,9 +19,9 @@ std::map<std::string, std::string> build_labels() {
 
 std::string version_text() {
   const auto labels = build_labels();
-  return str("dtrain ", labels.at("version"), " (", labels.at("git_commit"), ") | LibTorch ", labels.at("torch"),
-             " | CUDA ", labels.at("cuda"), " | NCCL ", labels.at("nccl"), " | ", labels.at("mpi"), " | HDF5 ",
-             labels.at("hdf5"));
+  return str("dtrain ", labels.at("version"), " (", labels.at("git_commit"), ") | LibTorch ",
+             labels.at("torch"), " | CUDA ", labels.at("cuda"), " | NCCL ", labels.at("nccl"),
+             " | ", labels.at("mpi"), " | HDF5 ", labels.at("hdf5"));
 }
 
 }  // namespace dtrain::job

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which versions of dtrain and of its libraries this process runs: for --version, the banner, environment.json and the
-// labels of dtrain_build_info. May be called before MPI starts.
+// Which versions of dtrain and of its libraries this process runs: for --version, the banner,
+// environment.json and the labels of dtrain_build_info. May be called before MPI starts.
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-// The activations that may follow a convolution or a normalization in the same pass over memory. Their arithmetic, for
-// numbers and for vectors, is in batch_norm_body.inc.
+// The activations that may follow a convolution or a normalization in the same pass over memory.
+// Their arithmetic, for numbers and for vectors, is in batch_norm_body.inc.
 
 #include <cstdint>
 

@@ -15,7 +15,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::ScalarType precision_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType precision_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 // Rows as additive_attention_body.inc expects them.
 at::Tensor prepared(const at::Tensor& rows) {
@@ -53,14 +55,15 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
     const c10::DeviceGuard guard(of.keys.device());
     check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
     const at::Tensor nll = at::empty({p.samples, p.steps}, of.keys.options());
-    check_launch(
-        attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
+    check_launch(attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(),
+                                          current_stream(of.keys.device())));
     return {nll.sum(1), residual};
   }
   const at::Tensor nll = at::empty({p.samples}, of.keys.options());
   auto* nll_data = nll.mutable_data_ptr<Number>();
-  intra_op_for(0, p.samples, 1,
-               [&](int64_t begin, int64_t end) { attention_forward_on_cpu(p, begin, end, residual_data, nll_data); });
+  intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
+    attention_forward_on_cpu(p, begin, end, residual_data, nll_data);
+  });
   return {nll, residual};
 }
 
@@ -72,27 +75,30 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
   if (of.keys.is_cuda()) {
     const c10::DeviceGuard guard(of.keys.device());
     const at::Tensor v = at::empty_like(queries);
-    check_launch(attention_backward_on_gpu(p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
-                                           keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
-                                           v.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
+    check_launch(attention_backward_on_gpu(
+        p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
+        keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
+        v.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
     return {keys, queries, v.sum(at::IntArrayRef{0, 1})};
   }
   const at::Tensor v = at::empty({p.samples, p.hidden}, of.keys.options());
   intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
-    attention_backward_on_cpu(p, begin, end, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
-                              keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
-                              v.mutable_data_ptr<Number>());
+    attention_backward_on_cpu(p, begin, end, residual.const_data_ptr<Number>(),
+                              scale.const_data_ptr<Number>(), keys.mutable_data_ptr<Number>(),
+                              queries.mutable_data_ptr<Number>(), v.mutable_data_ptr<Number>());
   });
   return {keys, queries, v.sum(0)};  // in the order of the samples, regardless of threads
 }
 
 class PointerLosses : public torch::autograd::Function<PointerLosses> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& keys, const at::Tensor& queries,
-                            const at::Tensor& v, const at::Tensor& order, const at::Tensor& lengths) {
-    const Tensors of{prepared(keys), prepared(queries), v.contiguous(), order.contiguous(), lengths.contiguous()};
-    const auto [nll, residual] =
-        keys.scalar_type() == at::kDouble ? layers::forward<double>(of) : layers::forward<float>(of);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& keys,
+                            const at::Tensor& queries, const at::Tensor& v, const at::Tensor& order,
+                            const at::Tensor& lengths) {
+    const Tensors of{prepared(keys), prepared(queries), v.contiguous(), order.contiguous(),
+                     lengths.contiguous()};
+    const auto [nll, residual] = keys.scalar_type() == at::kDouble ? layers::forward<double>(of)
+                                                                   : layers::forward<float>(of);
     context->save_for_backward({of.keys, of.queries, of.v, of.order, of.lengths, residual});
     return nll;
   }
@@ -101,8 +107,9 @@ class PointerLosses : public torch::autograd::Function<PointerLosses> {
     const variable_list saved = context->get_saved_variables();
     const Tensors of{saved[0], saved[1], saved[2], saved[3], saved[4]};
     const at::Tensor scale = gradients[0].contiguous();
-    variable_list result = of.keys.scalar_type() == at::kDouble ? layers::backward<double>(of, saved[5], scale)
-                                                                : layers::backward<float>(of, saved[5], scale);
+    variable_list result = of.keys.scalar_type() == at::kDouble
+                               ? layers::backward<double>(of, saved[5], scale)
+                               : layers::backward<float>(of, saved[5], scale);
     result.insert(result.end(), 2, at::Tensor());
     return result;
   }
@@ -111,27 +118,31 @@ class PointerLosses : public torch::autograd::Function<PointerLosses> {
 }  // namespace
 
 void check_fits_gpu(int64_t samples, int64_t steps, int64_t shared_bytes) {
-  constexpr int64_t kMostSamples = 65535, kMostShared = 48 << 10;  // of a grid's second dimension; of a block
+  constexpr int64_t kMostSamples = 65535,
+                    kMostShared = 48 << 10;  // of a grid's second dimension; of a block
   if (samples > kMostSamples) {
-    throw DeviceError(dtrain::str("additive attention: a batch of ", samples, " sets is more than the ", kMostSamples,
+    throw DeviceError(dtrain::str("additive attention: a batch of ", samples,
+                                  " sets is more than the ", kMostSamples,
                                   " of a GPU; use a smaller --batch-size"));
   }
   if (shared_bytes > kMostShared) {
-    throw DeviceError(
-        dtrain::str("additive attention: sets of ", steps, " elements do not fit the GPU's shared memory"));
+    throw DeviceError(dtrain::str("additive attention: sets of ", steps,
+                                  " elements do not fit the GPU's shared memory"));
   }
 }
 
 at::Tensor pointer_losses(const at::Tensor& keys, const at::Tensor& queries, const at::Tensor& v,
                           const at::Tensor& order, const at::Tensor& lengths) {
-  DTRAIN_CHECK(keys.dim() == 3 && keys.sizes() == queries.sizes() && v.dim() == 1 && v.size(0) == keys.size(2) &&
-                   order.dim() == 2 && order.size(0) == keys.size(1) && order.size(1) == keys.size(0) &&
-                   lengths.dim() == 1 && lengths.size(0) == keys.size(1) && order.scalar_type() == at::kLong &&
+  DTRAIN_CHECK(keys.dim() == 3 && keys.sizes() == queries.sizes() && v.dim() == 1 &&
+                   v.size(0) == keys.size(2) && order.dim() == 2 && order.size(0) == keys.size(1) &&
+                   order.size(1) == keys.size(0) && lengths.dim() == 1 &&
+                   lengths.size(0) == keys.size(1) && order.scalar_type() == at::kLong &&
                    lengths.scalar_type() == at::kLong,
-               "keys ", keys.sizes(), ", queries ", queries.sizes(), ", v ", v.sizes(), ", order ", order.sizes(),
-               ", lengths ", lengths.sizes());
+               "keys ", keys.sizes(), ", queries ", queries.sizes(), ", v ", v.sizes(), ", order ",
+               order.sizes(), ", lengths ", lengths.sizes());
   const at::ScalarType precision = precision_of(keys);
-  return PointerLosses::apply(keys.to(precision), queries.to(precision), v.to(precision), order, lengths);
+  return PointerLosses::apply(keys.to(precision), queries.to(precision), v.to(precision), order,
+                              lengths);
 }
 
 at::Tensor attention_scores(const at::Tensor& keys, const at::Tensor& query, const at::Tensor& v) {

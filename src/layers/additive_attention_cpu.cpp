@@ -1,6 +1,7 @@
-// The same loops for each instruction set; which one is used is decided at each call. GCC lowers vector types
-// before it inlines, so a function and all its callees must be compiled for one target. Therefore the same code is
-// included several times.
+// The same loops for each instruction set; which one is used is decided at each call. GCC lowers
+// vector types
+// before it inlines, so a function and all its callees must be compiled for one target. Therefore
+// the same code is included several times.
 
 #include <algorithm>
 #include <cmath>
@@ -35,8 +36,8 @@ std::vector<Number>& scratch_numbers(Scratch& scratch) {
   }
 }
 
-// The pairs (step, element) that have a gradient, by step. They are about half of all pairs, because chosen elements
-// are not scored again.
+// The pairs (step, element) that have a gradient, by step. They are about half of all pairs,
+// because chosen elements are not scored again.
 template <typename Number>
 struct Pairs {
   std::vector<int32_t> element;
@@ -145,8 +146,10 @@ struct FloatLoops {
 FloatLoops float_loops() {
 #ifdef DTRAIN_X86_VECTORS
   const VectorSet vectors = widest_vectors();
-  if (vectors == VectorSet::kAvx512) return {avx512_float::forward_samples, avx512_float::backward_samples};
-  if (vectors == VectorSet::kAvx2) return {avx2_float::forward_samples, avx2_float::backward_samples};
+  if (vectors == VectorSet::kAvx512)
+    return {avx512_float::forward_samples, avx512_float::backward_samples};
+  if (vectors == VectorSet::kAvx2)
+    return {avx2_float::forward_samples, avx2_float::backward_samples};
 #endif
   return {any_float::forward_samples, any_float::backward_samples};
 }
@@ -154,23 +157,25 @@ FloatLoops float_loops() {
 }  // namespace
 
 template <>
-void attention_forward_on_cpu(const AttentionProblem<float>& p, int64_t begin, int64_t end, float* residual,
-                              float* nll) {
+void attention_forward_on_cpu(const AttentionProblem<float>& p, int64_t begin, int64_t end,
+                              float* residual, float* nll) {
   float_loops().forward(p, begin, end, residual, nll);
 }
 template <>
-void attention_forward_on_cpu(const AttentionProblem<double>& p, int64_t begin, int64_t end, double* residual,
-                              double* nll) {
+void attention_forward_on_cpu(const AttentionProblem<double>& p, int64_t begin, int64_t end,
+                              double* residual, double* nll) {
   one_double::forward_samples(p, begin, end, residual, nll);
 }
 template <>
-void attention_backward_on_cpu(const AttentionProblem<float>& p, int64_t begin, int64_t end, const float* residual,
-                               const float* scale, float* keys, float* queries, float* v) {
+void attention_backward_on_cpu(const AttentionProblem<float>& p, int64_t begin, int64_t end,
+                               const float* residual, const float* scale, float* keys,
+                               float* queries, float* v) {
   float_loops().backward(p, begin, end, residual, scale, keys, queries, v);
 }
 template <>
-void attention_backward_on_cpu(const AttentionProblem<double>& p, int64_t begin, int64_t end, const double* residual,
-                               const double* scale, double* keys, double* queries, double* v) {
+void attention_backward_on_cpu(const AttentionProblem<double>& p, int64_t begin, int64_t end,
+                               const double* residual, const double* scale, double* keys,
+                               double* queries, double* v) {
   one_double::backward_samples(p, begin, end, residual, scale, keys, queries, v);
 }
 

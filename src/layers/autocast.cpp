@@ -13,10 +13,12 @@ void apply(const AutocastState& state) {
 }  // namespace
 
 AutocastState current_autocast(at::DeviceType device) {
-  return {device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
+  return {device, at::autocast::is_autocast_enabled(device),
+          at::autocast::get_autocast_dtype(device)};
 }
 
-AutocastGuard::AutocastGuard(const AutocastState& state) : previous_(current_autocast(state.device)) {
+AutocastGuard::AutocastGuard(const AutocastState& state)
+    : previous_(current_autocast(state.device)) {
   apply(state);
   at::autocast::increment_nesting();
 }

@@ -30,20 +30,22 @@ using Statistics = BatchNormStatistics;
 
 using batch_norm::is_fused;
 
-// Normalizes by the given statistics. If they are of the batch, the gradient flows through them too.
+// Normalizes by the given statistics. If they are of the batch, the gradient flows through
+// them too.
 class Normalize : public torch::autograd::Function<Normalize> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, const std::optional<at::Tensor>& residual,
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                            const at::Tensor& weight, const at::Tensor& bias,
+                            const std::optional<at::Tensor>& residual,
                             const std::optional<at::Tensor>& lengths, const Statistics& statistics,
                             const c10::intrusive_ptr<Use>& use) {
     const at::Tensor valid = lengths.value_or(at::Tensor());
     const batch_norm::Affine affine = {weight, bias, statistics.mean, statistics.invstd};
-    const batch_norm::Output out =
-        batch_norm::normalize(x, valid, affine, {use->activation, residual.value_or(at::Tensor()), use->max_pool});
+    const batch_norm::Output out = batch_norm::normalize(
+        x, valid, affine, {use->activation, residual.value_or(at::Tensor()), use->max_pool});
     const bool keeps_output = residual && use->activation != Activation::kNone;
-    ctx->save_for_backward({x, weight, bias, statistics.mean, statistics.invstd, statistics.count, valid,
-                            keeps_output ? out.y : at::Tensor(), out.chosen});
+    ctx->save_for_backward({x, weight, bias, statistics.mean, statistics.invstd, statistics.count,
+                            valid, keeps_output ? out.y : at::Tensor(), out.chosen});
     ctx->saved_data["use"] = c10::IValue::make_capsule(use);
     return out.y;
   }
@@ -52,22 +54,25 @@ class Normalize : public torch::autograd::Function<Normalize> {
                                                  const torch::autograd::variable_list& gradients) {
     const auto tensors = ctx->get_saved_variables();
     const auto use = c10::static_intrusive_pointer_cast<Use>(ctx->saved_data["use"].toCapsule());
-    const batch_norm::Saved saved = {tensors[0], tensors[6], {tensors[1], tensors[2], tensors[3], tensors[4]},
-                                     tensors[7], tensors[8], use->activation};
+    const batch_norm::Saved saved = {
+        tensors[0], tensors[6], {tensors[1], tensors[2], tensors[3], tensors[4]},
+        tensors[7], tensors[8], use->activation};
     const at::Tensor &x = saved.x, &count = tensors[5];
     const int64_t channels = x.size(1);
     at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
 
-    const bool unused = use->fixed && !ctx->needs_input_grad(1) && !ctx->needs_input_grad(2) && !saved.y.defined();
-    at::Tensor sums =
-        use->has_samples && !unused ? batch_norm::gradient_sums(saved, dy) : at::zeros({2 * channels}, count.options());
+    const bool unused =
+        use->fixed && !ctx->needs_input_grad(1) && !ctx->needs_input_grad(2) && !saved.y.defined();
+    at::Tensor sums = use->has_samples && !unused ? batch_norm::gradient_sums(saved, dy)
+                                                  : at::zeros({2 * channels}, count.options());
     // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
     const batch_norm::ParameterGradients parameters = batch_norm::parameter_gradients(saved, sums);
     if (use->reduce) use->reduce(sums);
     if (use->fixed) sums.zero_();
     const at::Tensor input_gradient = !ctx->needs_input_grad(0) ? at::Tensor()
-                                      : use->has_samples        ? batch_norm::input_gradient(saved, dy, sums, count)
-                                                                : at::zeros_like(x);
+                                      : use->has_samples
+                                          ? batch_norm::input_gradient(saved, dy, sums, count)
+                                          : at::zeros_like(x);
     const at::Tensor residual_gradient = use->has_samples ? dy : at::zeros_like(dy);
     return {input_gradient,
             parameters.weight,
@@ -79,17 +84,19 @@ class Normalize : public torch::autograd::Function<Normalize> {
   }
 };
 
-// The last micro-batch of an epoch may be one sample whose feature map has a single position. If the first one is like
-// that, no batch of the run will be different.
+// The last micro-batch of an epoch may be one sample whose feature map has a single position. If
+// the first one is like that, no batch of the run will be different.
 void accept_one_value(const at::Tensor& input, bool first) {
   if (first) {
-    throw ConfigError(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
-                                  "): use a larger batch or image, or train.freeze_batch_norm"));
+    throw ConfigError(
+        dtrain::str("batch norm cannot train on one value per channel (input of shape ",
+                    input.sizes(), "): use a larger batch or image, or train.freeze_batch_norm"));
   }
   static std::once_flag said;
   std::call_once(said, [] {
     log::warning(
-        "batch norm got one value per channel from a micro-batch: its statistics do not change, and the layers before "
+        "batch norm got one value per channel from a micro-batch: its statistics do not change, "
+        "and the layers before "
         "it learn nothing from that sample. A larger batch or image avoids this");
   });
 }
@@ -101,7 +108,8 @@ at::Tensor readable(const at::Tensor& input) {
 }
 
 at::Tensor normalize(const at::Tensor& x, const BatchNormImpl& layer, const at::Tensor& lengths,
-                     const Statistics& statistics, const c10::intrusive_ptr<Use>& use, const Epilogue& epilogue) {
+                     const Statistics& statistics, const c10::intrusive_ptr<Use>& use,
+                     const Epilogue& epilogue) {
   Epilogue inside, after = epilogue;
   if (is_fused(x)) {
     inside = epilogue;
@@ -121,8 +129,8 @@ at::Tensor normalize(const at::Tensor& x, const BatchNormImpl& layer, const at::
   const auto given = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   };
-  return apply_epilogue(
-      after, Normalize::apply(x, layer.weight, layer.bias, given(inside.residual), given(lengths), statistics, use));
+  return apply_epilogue(after, Normalize::apply(x, layer.weight, layer.bias, given(inside.residual),
+                                                given(lengths), statistics, use));
 }
 
 }  // namespace
@@ -135,10 +143,13 @@ SyncScope::~SyncScope() { sync_scope = outer_; }
 
 const SyncScope* current_sync_scope() { return sync_scope; }
 
-BatchNormRecordScope::BatchNormRecordScope(BatchNormRecord* inner) : outer_(record) { record = inner; }
+BatchNormRecordScope::BatchNormRecordScope(BatchNormRecord* inner) : outer_(record) {
+  record = inner;
+}
 BatchNormRecordScope::~BatchNormRecordScope() { record = outer_; }
 
-BatchNormImpl::BatchNormImpl(int64_t channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+BatchNormImpl::BatchNormImpl(int64_t channels, double eps, double momentum)
+    : eps_(eps), momentum_(momentum) {
   weight = register_parameter("weight", at::ones({channels}));
   bias = register_parameter("bias", at::zeros({channels}));
   running_mean = register_buffer("running_mean", at::zeros({channels}));
@@ -165,31 +176,36 @@ void BatchNormImpl::freeze() {
 at::Tensor BatchNormImpl::forward(const at::Tensor& input) { return forward_with(input, {}); }
 
 at::Tensor BatchNormImpl::forward_with(const at::Tensor& input, const Epilogue& epilogue) {
-  DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
-               " channels got an input of shape ", input.sizes());
+  DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ",
+               weight.size(0), " channels got an input of shape ", input.sizes());
   if (!is_training() && is_fused(input)) return normalize_by_running(input, {}, epilogue);
   if (is_training() && input.numel() == input.size(1) && sync_scope == nullptr) {
     accept_one_value(input, /*first=*/num_batches_tracked.item<int64_t>() == 0);
     return normalize_by_batch(input, {}, epilogue);
   }
-  if (is_training() && (sync_scope != nullptr || is_fused(input))) return normalize_by_batch(input, {}, epilogue);
-  const bool again = record != nullptr && record->replay;  // the same kernel, on copies of the statistics
+  if (is_training() && (sync_scope != nullptr || is_fused(input)))
+    return normalize_by_batch(input, {}, epilogue);
+  const bool again =
+      record != nullptr && record->replay;  // the same kernel, on copies of the statistics
   if (is_training() && !again) num_batches_tracked += 1;
-  return apply_epilogue(epilogue, at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
-                                                 again ? running_var.clone() : running_var, is_training(), momentum_,
-                                                 eps_, at::globalContext().userEnabledCuDNN()));
+  return apply_epilogue(
+      epilogue, at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
+                               again ? running_var.clone() : running_var, is_training(), momentum_,
+                               eps_, at::globalContext().userEnabledCuDNN()));
 }
 
-at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tensor& lengths, Activation activation) {
-  DTRAIN_CHECK(input.dim() == 3 && input.size(1) == weight.size(0) && lengths.scalar_type() == at::kLong &&
-                   lengths.sizes() == at::IntArrayRef({input.size(0)}) && lengths.device() == input.device(),
-               "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(), " and lengths of ",
-               lengths.sizes());
+at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tensor& lengths,
+                                        Activation activation) {
+  DTRAIN_CHECK(
+      input.dim() == 3 && input.size(1) == weight.size(0) && lengths.scalar_type() == at::kLong &&
+          lengths.sizes() == at::IntArrayRef({input.size(0)}) && lengths.device() == input.device(),
+      "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(),
+      " and lengths of ", lengths.sizes());
   const Epilogue epilogue = {.activation = activation};
   if (is_training()) return normalize_by_batch(input, lengths.contiguous(), epilogue);
   if (is_fused(input)) return normalize_by_running(input, lengths.contiguous(), epilogue);
-  const at::Tensor y = at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
-                                      at::globalContext().userEnabledCuDNN());
+  const at::Tensor y = at::batch_norm(input, weight, bias, running_mean, running_var, false,
+                                      momentum_, eps_, at::globalContext().userEnabledCuDNN());
   return apply_epilogue(epilogue, y * valid_positions(lengths, input.size(2)).unsqueeze(1));
 }
 
@@ -209,13 +225,14 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
   return normalize(x, *this, lengths, statistics, use, epilogue).to(input.scalar_type());
 }
 
-BatchNormStatistics BatchNormImpl::batch_statistics(const at::Tensor& input, const std::function<at::Tensor()>& sums) {
+BatchNormStatistics BatchNormImpl::batch_statistics(const at::Tensor& input,
+                                                    const std::function<at::Tensor()>& sums) {
   if (record != nullptr && record->replay) return record->shared.at(record->next++);
   const at::NoGradGuard no_grad;
   at::Tensor all = sums();
   if (sync_scope != nullptr) sync_scope->reduce()(all);
-  const auto [mean, invstd, count] =
-      batch_norm::statistics(input, all, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
+  const auto [mean, invstd, count] = batch_norm::statistics(
+      input, all, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
   const Statistics found = {mean, invstd, count};
   if (record != nullptr) record->shared.push_back(found);
   return found;
@@ -226,8 +243,8 @@ at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at
   const auto use = c10::make_intrusive<Use>();
   use->fixed = true;
   const at::Tensor x = readable(input);
-  const auto [mean, invstd, count] =
-      batch_norm::fixed_statistics(x, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
+  const auto [mean, invstd, count] = batch_norm::fixed_statistics(
+      x, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
   return normalize(x, *this, lengths, {mean, invstd, count}, use, epilogue).to(input.scalar_type());
 }
 

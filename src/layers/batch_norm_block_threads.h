@@ -1,7 +1,8 @@
 #pragma once
 
-// How the threads of a block of batch_norm_blocks_body.h go over a tensor: which elements they visit, the values per
-// channel that they need there, the windows of max-pooling, and how their sums become one.
+// How the threads of a block of batch_norm_blocks_body.h go over a tensor: which elements they
+// visit, the values per channel that they need there, the windows of max-pooling, and how their
+// sums become one.
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -108,7 +109,7 @@ DTRAIN_HD inline bool is_valid(const Table& table, int64_t row, int64_t column) 
   return table.lengths == nullptr || column < valid_length(table.lengths[row], table.columns);
 }
 
-// ---- values per channel ---------------------------------------------------------------------------------------------
+// ---- values per channel -------------------------------------------------------------------------
 
 template <typename Number, int width>
 struct PerColumn {
@@ -118,7 +119,8 @@ struct PerColumn {
 template <int width, typename Number>
 DTRAIN_HD inline PerColumn<Number, width> of_channels(const Number* values, const Visits& v) {
   PerColumn<Number, width> result;
-  DTRAIN_UNROLL for (int w = 0; w < width; ++w) result.at[w] = values[v.channel + w * v.channel_step];
+  DTRAIN_UNROLL for (int w = 0; w < width; ++w) result.at[w] =
+      values[v.channel + w * v.channel_step];
   return result;
 }
 
@@ -140,17 +142,19 @@ struct Normalization {
   }
 };
 
-// The first value of a channel in memory: sums of deviations from it lose no precision to a large mean.
+// The first value of a channel in memory: sums of deviations from it lose no precision to a
+// large mean.
 template <typename Store>
 DTRAIN_HD inline NumberOf<Store> origin_of(const Table& table, const void* x, int64_t channel) {
   int64_t row = 0;
   while (row < table.rows && !is_valid(table, row, 0)) ++row;
   if (row == table.rows) return 0;
-  const int64_t index = table.channels_last ? channel : (row * table.channels + channel) * table.columns;
+  const int64_t index =
+      table.channels_last ? channel : (row * table.channels + channel) * table.columns;
   return static_cast<NumberOf<Store>>(static_cast<const Store*>(x)[index]);
 }
 
-// ---- windows of max-pooling -----------------------------------------------------------------------------------------
+// ---- windows of max-pooling ---------------------------------------------------------------------
 
 struct Window {
   int64_t x;       // the position of its upper left value
@@ -163,9 +167,11 @@ struct Window {
 
 // Windows are fewer than 2^32, and division of 32 bits is several times faster.
 DTRAIN_HD inline Window window_of(const TensorJob& job, int64_t row) {
-  const auto number = static_cast<uint32_t>(row), across = static_cast<uint32_t>(job.windows_across),
+  const auto number = static_cast<uint32_t>(row),
+             across = static_cast<uint32_t>(job.windows_across),
              down = static_cast<uint32_t>(job.windows_down);
-  const int64_t column = number % across, line = number / across % down, image = number / across / down;
+  const int64_t column = number % across, line = number / across % down,
+                image = number / across / down;
   return {.x = (image * job.image_height + 2 * line) * job.image_width + 2 * column,
           .output = (image * (job.image_height / 2) + line) * (job.image_width / 2) + column,
           .right = 2 * column + 1 < job.image_width,
@@ -177,7 +183,7 @@ DTRAIN_HD inline int64_t offset_of(const TensorJob& job, int k) {
   return (k / 2 * job.image_width + k % 2) * job.table.channels;
 }
 
-// ---- sums -----------------------------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------
 
 // a b + c, rounded once. The compiler does not join them on its own (cmake/Modules.cmake).
 DTRAIN_HD inline float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
@@ -187,7 +193,9 @@ DTRAIN_HD inline double multiply_add(double a, double b, double c) { return ::fm
 template <typename Number, int width>
 class ThreadSums {
  public:
-  DTRAIN_HD ThreadSums() { DTRAIN_UNROLL for (int k = 0; k < 2 * width; ++k) near_[k] = far_[k] = 0; }
+  DTRAIN_HD ThreadSums() {
+    DTRAIN_UNROLL for (int k = 0; k < 2 * width; ++k) near_[k] = far_[k] = 0;
+  }
   DTRAIN_HD void add(int w, Number value, Number factor) {
     near_[w] += value;
     near_[width + w] = multiply_add(value, factor, near_[width + w]);
@@ -214,14 +222,17 @@ DTRAIN_HD inline int halvings(int from, int to) {
   return n;
 }
 
-// Adds up the sums of a block's threads, in memory [2 * width][kThreads], and writes those of its channels.
+// Adds up the sums of a block's threads, in memory [2 * width][kThreads], and writes those of
+// its channels.
 template <typename Number, int width>
 struct BlockSums {
   const Table& table;
   const Grid& grid;
   Number* memory;
 
-  DTRAIN_HD int kept() const { return table.channels_last ? width : 1; }  // columns that have a sum of their own
+  DTRAIN_HD int kept() const {
+    return table.channels_last ? width : 1;
+  }  // columns that have a sum of their own
   DTRAIN_HD static int last_threads(const Table& table, const Grid& grid) {
     return table.channels_last ? grid.across : 1;
   }

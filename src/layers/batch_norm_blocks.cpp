@@ -10,8 +10,8 @@ namespace dtrain::layers::batch_norm::blocks {
 namespace {
 
 constexpr int64_t kBlocks = 2048;  // enough to keep any GPU busy to the end
-// Rows per thread. Fewer would make the partial sums, which are written and read again, a large part of the traffic;
-// more would make long chains of additions.
+// Rows per thread. Fewer would make the partial sums, which are written and read again, a large
+// part of the traffic; more would make long chains of additions.
 constexpr int64_t kFewestRows = 4, kMostRows = 256;
 
 // The largest power of two up to `most` that leaves at most a quarter of the threads without work.
@@ -26,7 +26,8 @@ void run_blocks(const Kernel& kernel) {
   std::vector<typename Kernel::Memory> memory(Kernel::kMemory);
   for (int64_t block = 0; block < kernel.blocks(); ++block) {
     for (int phase = 0; phase < kernel.phases(); ++phase) {
-      for (int thread = 0; thread < kThreads; ++thread) kernel.run(phase, block, thread, memory.data());
+      for (int thread = 0; thread < kThreads; ++thread)
+        kernel.run(phase, block, thread, memory.data());
     }
   }
 }
@@ -36,11 +37,14 @@ void run_blocks(const Kernel& kernel) {
 Grid grid_of(const Table& table, int width) {
   const int64_t groups = divide_up(table.columns, width);
   Grid grid;
-  // With lengths it does not depend on the columns, so that padding does not change the order of additions.
-  grid.across = table.lengths != nullptr ? 32 : threads_across(groups, table.channels_last ? 32 : kThreads);
+  // With lengths it does not depend on the columns, so that padding does not change the order
+  // of additions.
+  grid.across =
+      table.lengths != nullptr ? 32 : threads_across(groups, table.channels_last ? 32 : kThreads);
   grid.tiles = table.channels_last ? divide_up(groups, grid.across) : table.channels;
   const int64_t down = kThreads / grid.across, fewest = table.channels_last ? kFewestRows : 1;
-  grid.rows_per_part = down * std::clamp(table.rows * grid.tiles / (down * kBlocks), fewest, kMostRows);
+  grid.rows_per_part =
+      down * std::clamp(table.rows * grid.tiles / (down * kBlocks), fewest, kMostRows);
   grid.parts = divide_up(table.rows, grid.rows_per_part);
   return grid;
 }

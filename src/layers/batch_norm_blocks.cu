@@ -3,7 +3,8 @@
 namespace dtrain::layers::batch_norm::blocks {
 namespace {
 
-// Shared memory is static, at most 16 KiB per block, so that it does not limit how many blocks a multiprocessor runs.
+// Shared memory is static, at most 16 KiB per block, so that it does not limit how many blocks a
+// multiprocessor runs.
 template <typename Kernel>
 __global__ void __launch_bounds__(kThreads) run_block(const __grid_constant__ Kernel kernel) {
   __shared__ typename Kernel::Memory memory[Kernel::kMemory];
@@ -17,7 +18,8 @@ __global__ void __launch_bounds__(kThreads) run_block(const __grid_constant__ Ke
 template <typename Kernel>
 LaunchResult launch(const Kernel& kernel, void* stream) {
   if (kernel.blocks() == 0) return cudaSuccess;
-  run_block<<<static_cast<unsigned>(kernel.blocks()), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(kernel);
+  run_block<<<static_cast<unsigned>(kernel.blocks()), kThreads, 0,
+              static_cast<cudaStream_t>(stream)>>>(kernel);
   return cudaGetLastError();
 }
 
@@ -35,7 +37,8 @@ LaunchResult run_on_gpu(const TensorJob& job, void* stream) {
 
 LaunchResult run_on_gpu(const ChannelJob& job, void* stream) {
   LaunchResult result = cudaErrorInvalidValue;
-  if (!job.wide) with_kernel<float>(job, [&](const auto& kernel) { result = launch(kernel, stream); });
+  if (!job.wide)
+    with_kernel<float>(job, [&](const auto& kernel) { result = launch(kernel, stream); });
   return result;
 }
 

@@ -6,15 +6,15 @@
 //   phases()     how many phases a block has
 //   run(phase, block, thread, memory)
 //
-// Sums are in the precision of the arithmetic within a block, where a value goes through a few dozen additions, and in
-// double from there on.
+// Sums are in the precision of the arithmetic within a block, where a value goes through a few
+// dozen additions, and in double from there on.
 
 #include "layers/batch_norm_block_threads.h"
 #include "layers/batch_norm_blocks.h"
 
 namespace dtrain::layers::batch_norm::blocks {
 
-// ---- passes over tensors --------------------------------------------------------------------------------------------
+// ---- passes over tensors ------------------------------------------------------------------------
 
 template <typename StoreType, int width, bool pooled, TensorPass pass>
 struct TensorKernel {
@@ -57,14 +57,16 @@ struct TensorKernel {
  private:
   DTRAIN_HD ThreadSums<Number, width> sums_of(const Visits& v) const {
     if constexpr (pass == TensorPass::kSums) return sums_of_values(v);
-    if constexpr (pass == TensorPass::kGradientSums) return pooled ? pooled_gradient_sums(v) : gradient_sums(v);
+    if constexpr (pass == TensorPass::kGradientSums)
+      return pooled ? pooled_gradient_sums(v) : gradient_sums(v);
     return {};
   }
 
   DTRAIN_HD void write_origin(const Visits& v, int thread) const {
     if (thread >= BlockSums<Number, width>::last_threads(job.table, job.grid)) return;
     for (int w = 0; w < (job.table.channels_last ? width : 1); ++w) {
-      static_cast<Number*>(job.origin)[v.channel + w] = origin_of<Store>(job.table, job.x, v.channel + w);
+      static_cast<Number*>(job.origin)[v.channel + w] =
+          origin_of<Store>(job.table, job.x, v.channel + w);
     }
   }
 
@@ -133,9 +135,11 @@ struct TensorKernel {
       const auto x = load<width>(job.x, i, kStore), dy = load<width>(job.dy, i, kStore);
       Pack<Store, width> out;
       DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
-        const Number gradient = passed_by(job.activation, static_cast<Number>(dy.at[w]), normal(x.at[w], w));
-        const Number result = input_gradient_of(gradient, static_cast<Number>(x.at[w]), normal.mean.at[w],
-                                                normal.scale.at[w], slope.at[w], shift.at[w]);
+        const Number gradient =
+            passed_by(job.activation, static_cast<Number>(dy.at[w]), normal(x.at[w], w));
+        const Number result =
+            input_gradient_of(gradient, static_cast<Number>(x.at[w]), normal.mean.at[w],
+                              normal.scale.at[w], slope.at[w], shift.at[w]);
         out.at[w] = static_cast<Store>(valid ? result : Number(0));
       }
       store(job.out, i, out);
@@ -148,7 +152,8 @@ struct TensorKernel {
       const int64_t first = window_of(job, row).x * job.table.channels + column;
       Pack<Store, width> x[4], out;
       Pack<uint8_t, width> chosen;
-      DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] = load<width>(job.x, first + offset_of(job, k), kStore);
+      DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] =
+          load<width>(job.x, first + offset_of(job, k), kStore);
       DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
         Number most = normal(x[0].at[w], w);
         int which = 0;
@@ -159,7 +164,8 @@ struct TensorKernel {
           which = wins ? k : which;
         }
         out.at[w] = static_cast<Store>(activated_by(job.activation, most));
-        chosen.at[w] = static_cast<uint8_t>(passed_by(job.activation, Number(1), most) == 1 ? which : 4);
+        chosen.at[w] =
+            static_cast<uint8_t>(passed_by(job.activation, Number(1), most) == 1 ? which : 4);
       }
       store(job.out, output, out);
       store(job.chosen, output, chosen);
@@ -176,10 +182,12 @@ struct TensorKernel {
       const auto chosen = load<width>(job.chosen, output, kByte);
       Pack<Store, width> x[4];
       if constexpr (width == 1) {
-        // A choice between four loaded values would become an index, for which they go through memory.
+        // A choice between four loaded values would become an index, for which they go
+        // through memory.
         x[3] = load<1>(job.x, first + offset_of(job, chosen.at[0] < 3 ? chosen.at[0] : 3), kStore);
       } else {
-        DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] = load<width>(job.x, first + offset_of(job, k), kStore);
+        DTRAIN_UNROLL for (int k = 0; k < 4; ++k) x[k] =
+            load<width>(job.x, first + offset_of(job, k), kStore);
       }
       DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
         Store value = x[3].at[w];
@@ -213,8 +221,9 @@ struct TensorKernel {
         Pack<Store, width> out;
         DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
           const Number gradient = chosen.at[w] == k ? static_cast<Number>(dy.at[w]) : Number(0);
-          out.at[w] = static_cast<Store>(input_gradient_of(gradient, static_cast<Number>(x.at[w]), normal.mean.at[w],
-                                                           normal.scale.at[w], slope.at[w], shift.at[w]));
+          out.at[w] = static_cast<Store>(input_gradient_of(gradient, static_cast<Number>(x.at[w]),
+                                                           normal.mean.at[w], normal.scale.at[w],
+                                                           slope.at[w], shift.at[w]));
         }
         store(job.out, i, out);
       }
@@ -222,7 +231,7 @@ struct TensorKernel {
   }
 };
 
-// ---- values per channel ---------------------------------------------------------------------------------------------
+// ---- values per channel -------------------------------------------------------------------------
 
 // A block adds up the parts of kAcross channels.
 template <typename Number>
@@ -249,7 +258,8 @@ struct Totals {
       *second += second[half];
       *values += values[half];
     }
-    if (phase == phases() - 1 && thread < kAcross && channel < job.channels) write(channel, *first, *second, *values);
+    if (phase == phases() - 1 && thread < kAcross && channel < job.channels)
+      write(channel, *first, *second, *values);
   }
 
  private:
@@ -267,7 +277,8 @@ struct Totals {
   DTRAIN_HD double valid_values(int first_row) const {
     if (job.table.lengths == nullptr) {
       if (first_row > 0) return 0;
-      return static_cast<double>(job.table.channels_last ? job.table.rows : job.table.rows * job.table.columns);
+      return static_cast<double>(job.table.channels_last ? job.table.rows
+                                                         : job.table.rows * job.table.columns);
     }
     int64_t count = 0;
     for (int64_t row = first_row; row < job.table.rows; row += kDown) {
@@ -282,11 +293,13 @@ struct Totals {
       job.sums[job.channels + channel] = second;
       return;
     }
-    const double mean = values == 0 ? 0 : static_cast<const Number*>(job.origin)[channel] + first / values;
+    const double mean =
+        values == 0 ? 0 : static_cast<const Number*>(job.origin)[channel] + first / values;
     if (channel == 0) job.sums[0] = values;
     job.sums[1 + channel] = mean * values;
     // From squares of deviations from the origin to squares.
-    job.sums[1 + job.channels + channel] = values == 0 ? 0 : second + mean * mean * values - first * first / values;
+    job.sums[1 + job.channels + channel] =
+        values == 0 ? 0 : second + mean * mean * values - first * first / values;
   }
 };
 
@@ -311,7 +324,9 @@ struct PerChannel {
   }
 
  private:
-  DTRAIN_HD static Number& at(void* values, int64_t channel) { return static_cast<Number*>(values)[channel]; }
+  DTRAIN_HD static Number& at(void* values, int64_t channel) {
+    return static_cast<Number*>(values)[channel];
+  }
 
   DTRAIN_HD void statistics(int64_t c) const {
     const double count = job.sums[0] > 1 ? job.sums[0] : 1, mean = job.sums[1 + c] / count;
@@ -332,12 +347,14 @@ struct PerChannel {
 
   DTRAIN_HD void fixed_statistics(int64_t c) const {
     at(job.mean, c) = at(job.running_mean, c);
-    at(job.invstd, c) = static_cast<Number>(1 / ::sqrt(static_cast<double>(at(job.running_var, c)) + job.eps));
+    at(job.invstd, c) =
+        static_cast<Number>(1 / ::sqrt(static_cast<double>(at(job.running_var, c)) + job.eps));
     if (c == 0) *job.count = 1;
   }
 
   DTRAIN_HD void parameter_gradients(int64_t c) const {
-    at(job.weight_gradient, c) = static_cast<Number>(job.sums[job.channels + c] * at(job.invstd, c));
+    at(job.weight_gradient, c) =
+        static_cast<Number>(job.sums[job.channels + c] * at(job.invstd, c));
     at(job.bias_gradient, c) = static_cast<Number>(job.sums[c]);
   }
 
@@ -348,7 +365,7 @@ struct PerChannel {
   }
 };
 
-// ---- which kernel a job needs ---------------------------------------------------------------------------------------
+// ---- which kernel a job needs -------------------------------------------------------------------
 
 template <typename Store, int width, bool pooled, typename Use>
 void with_pass(const TensorJob& job, Use use) {
@@ -375,7 +392,8 @@ void with_kernel(const TensorJob& job, Use use) {
   if (job.width == 1) {
     job.pooled ? with_pass<Store, 1, true>(job, use) : with_pass<Store, 1, false>(job, use);
   } else {
-    job.pooled ? with_pass<Store, kWidest, true>(job, use) : with_pass<Store, kWidest, false>(job, use);
+    job.pooled ? with_pass<Store, kWidest, true>(job, use)
+               : with_pass<Store, kWidest, false>(job, use);
   }
 }
 

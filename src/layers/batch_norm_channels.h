@@ -1,7 +1,7 @@
 #pragma once
 
-// What the loops of batch norm on the CPU (batch_norm_loops.h) need of each channel, from tensors [C], and what becomes
-// of their sums. Thread-safe.
+// What the loops of batch norm on the CPU (batch_norm_loops.h) need of each channel, from tensors
+// [C], and what becomes of their sums. Thread-safe.
 
 #include <c10/core/ScalarType.h>
 #include <torch/types.h>
@@ -49,13 +49,15 @@ struct ChannelValues {
   std::vector<Number> mean, scale, bias, slope, shift;
 };
 
-// From sums [1 + 2 C] of which the second part is about an origin per channel, as Loops::sums adds them up, to those
-// that batch_norm::sums() gives. sums[0]: the number of values, more than 0.
+// From sums [1 + 2 C] of which the second part is about an origin per channel, as Loops::sums adds
+// them up, to those that batch_norm::sums() gives. sums[0]: the number of values, more than 0.
 template <typename Number>
 void move_sums_to_zero(const Number* origin, int64_t channels, double* sums) {
   for (int64_t c = 0; c < channels; ++c) {
-    const double n = sums[0], offset = sums[1 + c], mean = static_cast<double>(origin[c]) + offset / n;
-    sums[1 + channels + c] += mean * mean * n - offset * offset / n;  // of squares of deviations to squares
+    const double n = sums[0], offset = sums[1 + c],
+                 mean = static_cast<double>(origin[c]) + offset / n;
+    sums[1 + channels + c] +=
+        mean * mean * n - offset * offset / n;  // of squares of deviations to squares
     sums[1 + c] = mean * n;
   }
 }

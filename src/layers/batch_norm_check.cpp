@@ -22,18 +22,37 @@ struct Case {
   bool residual = false, max_pool = false, lengths = false;
 };
 
-// Groups of 16 bytes and single elements, several blocks, channels last and not; odd images; sequences with lengths.
-// After a residual no ReLU6: an output may be rounded to 6 in half precision, and then has no gradient.
+// Groups of 16 bytes and single elements, several blocks, channels last and not; odd images;
+// sequences with lengths. After a residual no ReLU6: an output may be rounded to 6 in half
+// precision, and then has no gradient.
 std::vector<Case> cases() {
   return {
-      {.sizes = {4, 16, 40, 26}, .channels_last = true, .activation = Activation::kReLU, .max_pool = true},
-      {.sizes = {3, 10, 7, 9}, .channels_last = true, .activation = Activation::kReLU6, .max_pool = true},
-      {.sizes = {3, 72, 19, 17}, .channels_last = true, .activation = Activation::kReLU, .residual = true},
-      {.sizes = {3, 10, 7, 9}, .channels_last = true, .activation = Activation::kNone, .residual = true},
+      {.sizes = {4, 16, 40, 26},
+       .channels_last = true,
+       .activation = Activation::kReLU,
+       .max_pool = true},
+      {.sizes = {3, 10, 7, 9},
+       .channels_last = true,
+       .activation = Activation::kReLU6,
+       .max_pool = true},
+      {.sizes = {3, 72, 19, 17},
+       .channels_last = true,
+       .activation = Activation::kReLU,
+       .residual = true},
+      {.sizes = {3, 10, 7, 9},
+       .channels_last = true,
+       .activation = Activation::kNone,
+       .residual = true},
       {.sizes = {64, 24}, .channels_last = true, .activation = Activation::kNone},
-      {.sizes = {5, 6, 8, 16}, .channels_last = false, .activation = Activation::kReLU, .residual = true},
+      {.sizes = {5, 6, 8, 16},
+       .channels_last = false,
+       .activation = Activation::kReLU,
+       .residual = true},
       {.sizes = {5, 6, 7, 9}, .channels_last = false, .activation = Activation::kReLU},
-      {.sizes = {6, 12, 33}, .channels_last = false, .activation = Activation::kReLU, .lengths = true},
+      {.sizes = {6, 12, 33},
+       .channels_last = false,
+       .activation = Activation::kReLU,
+       .lengths = true},
   };
 }
 
@@ -63,7 +82,8 @@ constexpr Part kParts[] = {{"the output", &Result::y},
 
 constexpr double kMomentum = 0.25, kEps = 1e-5;
 
-// Values in [-2, 3) that look random and are the same everywhere. Generators of random numbers belong to the run.
+// Values in [-2, 3) that look random and are the same everywhere. Generators of random numbers
+// belong to the run.
 at::Tensor scattered(at::IntArrayRef sizes, double seed) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
@@ -78,7 +98,8 @@ Given made(const Case& c, at::Device device, at::ScalarType dtype) {
         .to(device, dtype)
         .contiguous(images ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
   };
-  const auto numbers = at::TensorOptions(device).dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);
+  const auto numbers =
+      at::TensorOptions(device).dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);
   std::vector<int64_t> output = c.sizes;
   for (size_t d = 2; d < output.size() && c.max_pool; ++d) output[d] /= 2;
   Given given;
@@ -104,9 +125,11 @@ Result own(const Case& c, const Given& given) {
   result.fixed_invstd = fixed.invstd;
   result.fixed_count = fixed.count;
   const Affine affine = {given.weight, given.bias, of_batch.mean, of_batch.invstd};
-  const Output out = gpu::normalize(given.x, given.lengths, affine, {c.activation, given.residual, c.max_pool});
+  const Output out =
+      gpu::normalize(given.x, given.lengths, affine, {c.activation, given.residual, c.max_pool});
   result.y = out.y;
-  const Saved saved = {given.x, given.lengths, affine, c.residual ? out.y : at::Tensor(), out.chosen, c.activation};
+  const Saved saved = {given.x,    given.lengths, affine, c.residual ? out.y : at::Tensor(),
+                       out.chosen, c.activation};
   at::Tensor dy = given.dy;
   const at::Tensor sums = gpu::gradient_sums(saved, dy);
   const ParameterGradients parameters = gpu::parameter_gradients(saved, sums);
@@ -117,10 +140,11 @@ Result own(const Case& c, const Given& given) {
   return result;
 }
 
-// Batch norm by its definition, over all dimensions but the second, and what it makes of the running statistics. Made
-// of basic operators: at::batch_norm() takes cuDNN on a GPU, in float64 and channels last a configuration of it that
-// nothing else uses.
-at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Result& result) {
+// Batch norm by its definition, over all dimensions but the second, and what it makes of the
+// running statistics. Made of basic operators: at::batch_norm() takes cuDNN on a GPU, in float64
+// and channels last a configuration of it that nothing else uses.
+at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      Result& result) {
   std::vector<int64_t> others, per_channel(static_cast<size_t>(x.dim()), 1);
   for (int64_t d = 0; d < x.dim(); ++d) {
     if (d != 1) others.push_back(d);
@@ -130,7 +154,8 @@ at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::T
   const at::Tensor variance = offset.square().mean(others, /*keepdim=*/true);
   const auto values = static_cast<double>(x.numel() / x.size(1));
   result.mean = kMomentum * mean.detach().flatten();
-  result.variance = (1 - kMomentum) + kMomentum * values / (values - 1) * variance.detach().flatten();
+  result.variance =
+      (1 - kMomentum) + kMomentum * values / (values - 1) * variance.detach().flatten();
   result.fixed_mean = result.mean;
   result.fixed_invstd = (result.variance + kEps).rsqrt();
   result.fixed_count = at::ones_like(result.mean[0]);
@@ -140,7 +165,8 @@ at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::T
 Result by_definition(const Case& c, const Given& given) {
   const at::AutoGradMode with_gradients(true);
   const auto leaf = [](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.detach().to(at::kDouble, false, /*copy=*/true).requires_grad_() : tensor;
+    return tensor.defined() ? tensor.detach().to(at::kDouble, false, /*copy=*/true).requires_grad_()
+                            : tensor;
   };
   const at::Tensor x = leaf(given.x), residual = leaf(given.residual), weight = leaf(given.weight),
                    bias = leaf(given.bias);
@@ -152,7 +178,8 @@ Result by_definition(const Case& c, const Given& given) {
   };
   if (c.lengths) {  // batch norm of the valid positions [N, C], which are then put in their places
     const at::Tensor valid = valid_positions(given.lengths, given.x.size(2));
-    const at::Tensor rows = activated(normalized(x.transpose(1, 2).index({valid}), weight, bias, result));
+    const at::Tensor rows =
+        activated(normalized(x.transpose(1, 2).index({valid}), weight, bias, result));
     result.y = at::zeros_like(x).transpose(1, 2).index_put({valid}, rows).transpose(1, 2);
   } else {
     at::Tensor y = normalized(x, weight, bias, result);
@@ -196,8 +223,9 @@ std::optional<std::string> disagreement_in(const Case& c, at::Device device, at:
     if (!(expected.*part).defined()) continue;
     const double by = difference(here.*part, expected.*part);
     if (by <= tolerance(dtype)) continue;
-    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes), c.channels_last ? " with channels last" : "",
-                       " differs by ", by, " of its largest value");
+    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
+                       c.channels_last ? " with channels last" : "", " differs by ", by,
+                       " of its largest value");
   }
   return std::nullopt;
 }
@@ -219,9 +247,10 @@ constexpr int kCudaErrorMemoryAllocation = 2;
 
 bool prevents_comparison(const c10::Error& error, bool device_works) {
   const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
-  const bool no_memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                         (of_device != nullptr && of_device->get_error_code() == kCudaErrorMemoryAllocation) ||
-                         says_out_of_memory(error.what_without_backtrace());
+  const bool no_memory =
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      (of_device != nullptr && of_device->get_error_code() == kCudaErrorMemoryAllocation) ||
+      says_out_of_memory(error.what_without_backtrace());
   return device_works && !no_memory;
 }
 
@@ -233,8 +262,8 @@ std::optional<std::string> disagreement(at::Device device, at::ScalarType dtype)
       if (std::optional<std::string> found = disagreement_in(c, device, dtype)) return found;
     } catch (const c10::Error& e) {
       if (!prevents_comparison(e, still_works(device))) throw;
-      return "they cannot be compared with the definition of batch norm (" + torch_message(e.what_without_backtrace()) +
-             ")";
+      return "they cannot be compared with the definition of batch norm (" +
+             torch_message(e.what_without_backtrace()) + ")";
     }
   }
   return std::nullopt;

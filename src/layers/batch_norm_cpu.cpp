@@ -21,8 +21,8 @@ constexpr int64_t kMostParts = 256;
 
 bool is_channels_last(const at::Tensor& x) { return x.dim() == 2 || !x.is_contiguous(); }
 
-// A tensor in parts, each of which has a fixed set of channels: if channels are last, some successive positions of all
-// channels, else all positions of one channel.
+// A tensor in parts, each of which has a fixed set of channels: if channels are last, some
+// successive positions of all channels, else all positions of one channel.
 class Parts {
  public:
   Parts(const at::Tensor& x, const at::Tensor& lengths)
@@ -64,7 +64,8 @@ class Parts {
   int64_t first_value(int64_t channel) const {
     int64_t b = 0;
     while (valid_of(b) == 0) ++b;
-    return channels_last_ ? b * positions_ * channels_ + channel : (b * channels_ + channel) * positions_;
+    return channels_last_ ? b * positions_ * channels_ + channel
+                          : (b * channels_ + channel) * positions_;
   }
 
   // Calls body(run) for the valid elements of a part.
@@ -72,8 +73,9 @@ class Parts {
   void for_runs(int64_t part, const Body& body) const {
     if (channels_last_) {
       const int64_t begin = lengths_ != nullptr ? part * positions_ : part * rows_per_part_;
-      const int64_t rows =
-          lengths_ != nullptr ? valid_of(part) : std::min(rows_per_part_, samples_ * positions_ - begin);
+      const int64_t rows = lengths_ != nullptr
+                               ? valid_of(part)
+                               : std::min(rows_per_part_, samples_ * positions_ - begin);
       if (rows > 0) body(Run{begin * channels_, rows * channels_, period_});
       return;
     }
@@ -83,9 +85,11 @@ class Parts {
     }
   }
 
-  // The coefficients of a part, from values per channel. `memory` [period] is used if they do not lie ready.
+  // The coefficients of a part, from values per channel. `memory` [period] is used if they do not
+  // lie ready.
   template <typename Number>
-  const Number* coefficients(int64_t part, const Number* by_channel, std::vector<Number>& memory) const {
+  const Number* coefficients(int64_t part, const Number* by_channel,
+                             std::vector<Number>& memory) const {
     if (by_channel == nullptr || (channels_last_ && rows_per_period_ == 1)) return by_channel;
     memory.resize(static_cast<size_t>(period_));
     if (!channels_last_) {
@@ -143,13 +147,15 @@ template <typename Use>
 auto by_type(const at::Tensor& x, Use use) {
   if (x.scalar_type() == at::kDouble) return use(double());
   if (x.scalar_type() == at::kBFloat16) return use(uint16_t());
-  DTRAIN_CHECK(x.scalar_type() == at::kFloat, "batch norm on the CPU of ", c10::toString(x.scalar_type()));
+  DTRAIN_CHECK(x.scalar_type() == at::kFloat, "batch norm on the CPU of ",
+               c10::toString(x.scalar_type()));
   return use(float());
 }
 
 // Calls body(run, coefficients) for the valid elements of a part.
 template <typename Number, typename Body>
-void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& values, const Body& body) {
+void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& values,
+                 const Body& body) {
   const Coefficients<Number> all = values.all();
   std::array<std::vector<Number>, 5> memory;
   const Coefficients<Number> of_part = {
@@ -159,7 +165,8 @@ void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& 
   parts.for_runs(part, [&](const Run& run) { body(run, of_part); });
 }
 
-// Adds up in the order of the parts: add(part, double* [width]) fills the zeroed sums of a part, and
+// Adds up in the order of the parts: add(part, double* [width]) fills the zeroed sums of a
+// part, and
 // collect(part, const double* [width]) takes them.
 template <typename Add, typename Collect>
 void total(int64_t parts, int64_t width, const Add& add, const Collect& collect) {
@@ -175,13 +182,15 @@ void total(const Parts& parts, double* result, const Add& add) {
         [&](int64_t part, const double* of_part) { parts.add_part(part, of_part, result); });
 }
 
-// ---- max-pooling ----------------------------------------------------------------------------------------------------
+// ---- max-pooling --------------------------------------------------------------------------------
 
 // Rows of outputs in parts.
 class PooledRows {
  public:
-  explicit PooledRows(at::IntArrayRef x) : channels_(x[1]), height_(x[2]), width_(x[3]), rows_(x[0] * (x[2] / 2)) {
-    const int64_t parts = std::clamp<int64_t>(rows_ * 2 * width_ * channels_ / kPartElements, 1, kMostParts);
+  explicit PooledRows(at::IntArrayRef x)
+      : channels_(x[1]), height_(x[2]), width_(x[3]), rows_(x[0] * (x[2] / 2)) {
+    const int64_t parts =
+        std::clamp<int64_t>(rows_ * 2 * width_ * channels_ / kPartElements, 1, kMostParts);
     rows_per_part_ = std::max<int64_t>(divide_up(rows_, parts), 1);
   }
 
@@ -204,7 +213,8 @@ class PooledRows {
     for (int64_t b = 0; b < samples; ++b) {
       const int64_t begin = b * height_ * line;
       if (width_ % 2 == 1) {
-        for (int64_t y = 0; y < height_; ++y) body(Run{begin + (y + 1) * line - channels_, channels_, channels_});
+        for (int64_t y = 0; y < height_; ++y)
+          body(Run{begin + (y + 1) * line - channels_, channels_, channels_});
       }
       if (height_ % 2 == 0) continue;
       for (int64_t column = 0; column < width_ - width_ % 2; ++column) {
@@ -218,24 +228,29 @@ class PooledRows {
 };
 
 at::Tensor empty_pooled(at::IntArrayRef x, const at::TensorOptions& options) {
-  return at::empty({x[0], x[1], x[2] / 2, x[3] / 2}, options.memory_format(at::MemoryFormat::ChannelsLast));
+  return at::empty({x[0], x[1], x[2] / 2, x[3] / 2},
+                   options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
 template <typename Store>
-Output pooled(const at::Tensor& x, const Coefficients<NumberOf<Store>>& coefficients, Activation activation) {
+Output pooled(const at::Tensor& x, const Coefficients<NumberOf<Store>>& coefficients,
+              Activation activation) {
   const PooledRows rows(x.sizes());
-  const Output out = {empty_pooled(x.sizes(), x.options()), empty_pooled(x.sizes(), x.options().dtype(at::kByte))};
+  const Output out = {empty_pooled(x.sizes(), x.options()),
+                      empty_pooled(x.sizes(), x.options().dtype(at::kByte))};
   const Data<Store> data{.x = data_of<Store>(x), .out = mutable_data_of<Store>(out.y)};
   auto* chosen = mutable_data_of<uint8_t>(out.chosen);
   in_parallel(rows.count(), [&](int64_t part) {
-    rows.for_rows(part,
-                  [&](const PooledRow& row) { loops<Store>().pool(row, coefficients, data, activation, chosen); });
+    rows.for_rows(part, [&](const PooledRow& row) {
+      loops<Store>().pool(row, coefficients, data, activation, chosen);
+    });
   });
   return out;
 }
 
 template <typename Store>
-at::Tensor pooled_sums(const Saved& saved, const at::Tensor& dy, const Coefficients<NumberOf<Store>>& coefficients) {
+at::Tensor pooled_sums(const Saved& saved, const at::Tensor& dy,
+                       const Coefficients<NumberOf<Store>>& coefficients) {
   const PooledRows rows(saved.x.sizes());
   const int64_t width = 2 * saved.x.size(1);
   const Data<Store> data{.x = data_of<Store>(saved.x), .dy = data_of<Store>(dy)};
@@ -257,7 +272,8 @@ at::Tensor pooled_sums(const Saved& saved, const at::Tensor& dy, const Coefficie
 
 // Fills `out`, the gradient of x.
 template <typename Store>
-void pooled_input_gradient(const at::Tensor& out, const at::Tensor& x, const at::Tensor& dy, const at::Tensor& chosen,
+void pooled_input_gradient(const at::Tensor& out, const at::Tensor& x, const at::Tensor& dy,
+                           const at::Tensor& chosen,
                            const Coefficients<NumberOf<Store>>& coefficients) {
   const PooledRows rows(out.sizes());
   const Data<Store> data{.x = data_of<Store>(x),
@@ -275,8 +291,10 @@ void pooled_input_gradient(const at::Tensor& out, const at::Tensor& x, const at:
       std::fill_n(data.out + run.begin, run.count, Store());
       return;
     }
-    const Data<Store> part{.x = data.x + run.begin, .dy = zeros.data(), .out = data.out + run.begin};
-    loops<Store>().input_gradient({0, run.count, run.period}, coefficients, part, Activation::kNone);
+    const Data<Store> part{
+        .x = data.x + run.begin, .dy = zeros.data(), .out = data.out + run.begin};
+    loops<Store>().input_gradient({0, run.count, run.period}, coefficients, part,
+                                  Activation::kNone);
   });
 }
 
@@ -293,10 +311,12 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
     using Store = decltype(store);
     using Number = NumberOf<Store>;
     const auto* from = data_of<Store>(x);
-    std::vector<Number> origin;  // of each channel its first value, so that a large mean costs no precision
+    std::vector<Number>
+        origin;  // of each channel its first value, so that a large mean costs no precision
     for (int64_t c = 0; c < channels; ++c) {
       if constexpr (std::is_same_v<Store, uint16_t>) {
-        origin.push_back(static_cast<float>(c10::BFloat16(from[parts.first_value(c)], c10::BFloat16::from_bits())));
+        origin.push_back(static_cast<float>(
+            c10::BFloat16(from[parts.first_value(c)], c10::BFloat16::from_bits())));
       } else {
         origin.push_back(from[parts.first_value(c)]);
       }
@@ -311,7 +331,8 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   return result;
 }
 
-Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
+Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine,
+                 const Epilogue& epilogue) {
   return by_type(x, [&](auto store) {
     using Store = decltype(store);
     using Number = NumberOf<Store>;
@@ -357,7 +378,8 @@ at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
 
 at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Tensor& gradient_sums,
                           const at::Tensor& count) {
-  const at::Tensor out = saved.lengths.defined() ? at::zeros_like(saved.x) : at::empty_like(saved.x);
+  const at::Tensor out =
+      saved.lengths.defined() ? at::zeros_like(saved.x) : at::empty_like(saved.x);
   by_type(saved.x, [&](auto store) {
     using Store = decltype(store);
     using Number = NumberOf<Store>;
@@ -383,8 +405,8 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
 }
 
 bool can_pool(const at::Tensor& x) {
-  const bool known =
-      x.scalar_type() == at::kDouble || x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+  const bool known = x.scalar_type() == at::kDouble || x.scalar_type() == at::kFloat ||
+                     x.scalar_type() == at::kBFloat16;
   return known && x.dim() == 4 && x.size(2) >= 2 && x.size(3) >= 2 && !x.is_contiguous() &&
          x.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
@@ -394,7 +416,8 @@ Output pool(const at::Tensor& x, Activation activation) {
 }
 
 at::Tensor pool_gradient(const at::Tensor& dy, const at::Tensor& chosen, at::IntArrayRef x_sizes) {
-  const at::Tensor out = at::empty(x_sizes, dy.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const at::Tensor out =
+      at::empty(x_sizes, dy.options().memory_format(at::MemoryFormat::ChannelsLast));
   by_type(dy, [&](auto store) { pooled_input_gradient<decltype(store)>(out, {}, dy, chosen, {}); });
   return out;
 }

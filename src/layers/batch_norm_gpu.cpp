@@ -60,11 +60,11 @@ bool are_right(const at::Tensor& x, blocks::Type type) {
     const std::optional<std::string> found = disagreement(x.device(), x.scalar_type());
     these.right[index] = !found;
     if (!found) return;
-    log::warning(
-        dtrain::str("dtrain's own kernels of batch norm cannot be used on ", x.device(), " for ",
-                    c10::toString(x.scalar_type()), ": ", *found,
-                    ". LibTorch's operators take their place, and training is slower. Please report this with the name "
-                    "of the GPU; --device.fused_norm false avoids this message"));
+    log::warning(dtrain::str("dtrain's own kernels of batch norm cannot be used on ", x.device(),
+                             " for ", c10::toString(x.scalar_type()), ": ", *found,
+                             ". LibTorch's operators take their place, and training is slower. "
+                             "Please report this with the name "
+                             "of the GPU; --device.fused_norm false avoids this message"));
   });
   return these.right[index];
 }
@@ -73,26 +73,31 @@ template <typename Job>
 void run(LaunchResult (*runner)(const Job&, void*), const Job& job, at::Device device) {
   if (device.is_cpu()) return check_launch(runner(job, nullptr));
   const c10::DeviceGuard guard(device);
-  check_launch(runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()));
+  check_launch(
+      runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()));
 }
 void run(const TensorJob& job, at::Device device) { run(kernels()->runner.tensor, job, device); }
 void run(const ChannelJob& job, at::Device device) { run(kernels()->runner.channel, job, device); }
 
 // The kernels see addresses alone, so what these are is checked here.
 void check_place(const at::Tensor& tensor, at::ScalarType dtype, at::Device device) {
-  DTRAIN_CHECK(tensor.scalar_type() == dtype && tensor.device() == device, "batch norm got ", tensor.scalar_type(),
-               " on ", tensor.device(), ", not ", dtype, " on ", device);
+  DTRAIN_CHECK(tensor.scalar_type() == dtype && tensor.device() == device, "batch norm got ",
+               tensor.scalar_type(), " on ", tensor.device(), ", not ", dtype, " on ", device);
 }
 
 // Whether channels are the innermost dimension in memory; so they are if there is one position.
-bool is_channels_last(const at::Tensor& x) { return x.numel() == x.size(0) * x.size(1) || !x.is_contiguous(); }
+bool is_channels_last(const at::Tensor& x) {
+  return x.numel() == x.size(0) * x.size(1) || !x.is_contiguous();
+}
 
 Table table_of(const at::Tensor& x, const at::Tensor& lengths) {
-  const int64_t samples = x.size(0), channels = x.size(1), positions = x.numel() / (samples * channels);
+  const int64_t samples = x.size(0), channels = x.size(1),
+                positions = x.numel() / (samples * channels);
   if (lengths.defined()) {
     check_place(lengths, at::kLong, x.device());
-    DTRAIN_CHECK(lengths.numel() == samples && lengths.is_contiguous() && x.dim() == 3 && x.is_contiguous(),
-                 "batch norm of ", x.sizes(), " got lengths ", lengths.sizes());
+    DTRAIN_CHECK(
+        lengths.numel() == samples && lengths.is_contiguous() && x.dim() == 3 && x.is_contiguous(),
+        "batch norm of ", x.sizes(), " got lengths ", lengths.sizes());
     return {samples, positions, channels, false, lengths.const_data_ptr<int64_t>()};
   }
   if (is_channels_last(x)) return {samples * positions, channels, channels, true, nullptr};
@@ -103,26 +108,33 @@ Table table_of(const at::Tensor& x, const at::Tensor& lengths) {
 const void* elements_of(const at::Tensor& tensor, const at::Tensor& x) {
   if (!tensor.defined()) return nullptr;
   check_place(tensor, x.scalar_type(), x.device());
-  DTRAIN_CHECK(tensor.is_contiguous(x.suggest_memory_format()), "batch norm got strides ", tensor.strides());
+  DTRAIN_CHECK(tensor.is_contiguous(x.suggest_memory_format()), "batch norm got strides ",
+               tensor.strides());
   return tensor.const_data_ptr();
 }
 const void* elements_of(const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& x) {
-  DTRAIN_CHECK(!tensor.defined() || tensor.sizes() == sizes, "batch norm got ", tensor.sizes(), ", not ", sizes);
+  DTRAIN_CHECK(!tensor.defined() || tensor.sizes() == sizes, "batch norm got ", tensor.sizes(),
+               ", not ", sizes);
   return elements_of(tensor, x);
 }
 
 // Values per channel [C] in the precision of the arithmetic.
-at::ScalarType number_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType number_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 const void* channels_of(const at::Tensor& values, const at::Tensor& x) {
   check_place(values, number_of(x), x.device());
-  DTRAIN_CHECK(values.numel() == x.size(1) && values.is_contiguous(), "batch norm of ", x.sizes(), " got ",
-               values.sizes(), " values per channel");
+  DTRAIN_CHECK(values.numel() == x.size(1) && values.is_contiguous(), "batch norm of ", x.sizes(),
+               " got ", values.sizes(), " values per channel");
   return values.const_data_ptr();
 }
-at::Tensor new_channels(const at::Tensor& x) { return at::empty({x.size(1)}, x.options().dtype(number_of(x))); }
+at::Tensor new_channels(const at::Tensor& x) {
+  return at::empty({x.size(1)}, x.options().dtype(number_of(x)));
+}
 
 // Jobs are made in this order: the tensors, then the windows, then the grid, which depends on both.
-TensorJob job_of(TensorPass pass, const at::Tensor& x, const at::Tensor& lengths, const Affine* affine) {
+TensorJob job_of(TensorPass pass, const at::Tensor& x, const at::Tensor& lengths,
+                 const Affine* affine) {
   TensorJob job;
   job.pass = pass;
   job.type = *type_of(x);
@@ -136,13 +148,16 @@ TensorJob job_of(TensorPass pass, const at::Tensor& x, const at::Tensor& lengths
   return job;
 }
 
-at::DimVector pooled_sizes(const at::Tensor& x) { return {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2}; }
+at::DimVector pooled_sizes(const at::Tensor& x) {
+  return {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
+}
 
 // With `all`, windows that reach beyond x too.
 void use_windows(TensorJob& job, const at::Tensor& x, const at::Tensor& chosen, bool all) {
   check_place(chosen, at::kByte, x.device());
-  DTRAIN_CHECK(chosen.sizes() == pooled_sizes(x) && chosen.is_contiguous(at::MemoryFormat::ChannelsLast),
-               "max-pooling of ", x.sizes(), " chose ", chosen.sizes());
+  DTRAIN_CHECK(
+      chosen.sizes() == pooled_sizes(x) && chosen.is_contiguous(at::MemoryFormat::ChannelsLast),
+      "max-pooling of ", x.sizes(), " chose ", chosen.sizes());
   job.pooled = true;
   job.chosen = static_cast<uint8_t*>(chosen.mutable_data_ptr());
   job.image_height = x.size(2);
@@ -167,8 +182,8 @@ void choose_grid(TensorJob& job, const at::Tensor& x) {
 void run_sums(TensorJob& job, const at::Tensor& x, const at::Tensor& sums, bool has_origin) {
   choose_grid(job, x);
   const int64_t channels = x.size(1);
-  const at::Tensor partial =
-      at::empty({2 * job.grid.parts + (has_origin ? 1 : 0), channels}, x.options().dtype(number_of(x)));
+  const at::Tensor partial = at::empty({2 * job.grid.parts + (has_origin ? 1 : 0), channels},
+                                       x.options().dtype(number_of(x)));
   job.partial = partial.mutable_data_ptr();
   if (has_origin) job.origin = partial[2 * job.grid.parts].mutable_data_ptr();
   run(job, x.device());
@@ -184,13 +199,16 @@ void run_sums(TensorJob& job, const at::Tensor& x, const at::Tensor& sums, bool 
   run(totals, x.device());
 }
 
-at::Tensor new_sums(const at::Tensor& x, int64_t count) { return at::empty({count}, x.options().dtype(at::kDouble)); }
+at::Tensor new_sums(const at::Tensor& x, int64_t count) {
+  return at::empty({count}, x.options().dtype(at::kDouble));
+}
 
 // A pass over channels, from sums, with values per channel like `values` [C].
 ChannelJob channel_job(ChannelPass pass, const at::Tensor& sums, const at::Tensor& values) {
   const int64_t channels = values.numel();
   check_place(sums, at::kDouble, values.device());
-  DTRAIN_CHECK(sums.is_contiguous() && sums.numel() == 2 * channels + (pass == ChannelPass::kStatistics ? 1 : 0),
+  DTRAIN_CHECK(sums.is_contiguous() &&
+                   sums.numel() == 2 * channels + (pass == ChannelPass::kStatistics ? 1 : 0),
                "batch norm of ", channels, " channels got ", sums.numel(), " sums");
   ChannelJob job;
   job.pass = pass;
@@ -265,7 +283,8 @@ Statistics fixed_statistics(const Running& running) {
   return run_statistics(job, running);
 }
 
-Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
+Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine,
+                 const Epilogue& epilogue) {
   TensorJob job = job_of(TensorPass::kNormalize, x, lengths, &affine);
   job.activation = epilogue.activation;
   job.residual = elements_of(epilogue.residual, x.sizes(), x);

@@ -8,9 +8,10 @@
 namespace dtrain::layers::batch_norm {
 namespace {
 
-// ---- padded sequences, with LibTorch's operators --------------------------------------------------------------------
+// ---- padded sequences, with LibTorch's operators ------------------------------------------------
 
-at::Tensor valid_mask(const at::Tensor& x, const at::Tensor& lengths, at::ScalarType dtype) {  // [B, 1, T]
+at::Tensor valid_mask(const at::Tensor& x, const at::Tensor& lengths,
+                      at::ScalarType dtype) {  // [B, 1, T]
   return valid_positions(lengths, x.size(2)).unsqueeze(1).to(dtype);
 }
 
@@ -20,24 +21,29 @@ at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1}
 
 bool is_fused(const at::Tensor& x) { return x.is_cpu() || gpu::covers(x); }
 
-bool can_pool(const at::Tensor& x) { return gpu::covers(x) ? gpu::can_pool(x) : x.is_cpu() && cpu::can_pool(x); }
+bool can_pool(const at::Tensor& x) {
+  return gpu::covers(x) ? gpu::can_pool(x) : x.is_cpu() && cpu::can_pool(x);
+}
 
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   if (gpu::covers(x)) return gpu::sums(x, lengths);
   if (x.is_cpu()) return cpu::sums(x, lengths);
   if (!lengths.defined()) {
-    constexpr double kEps = 1e-5;  // subtracted again below; keeps the inverse of a zero variance finite
+    constexpr double kEps =
+        1e-5;  // subtracted again below; keeps the inverse of a zero variance finite
     const auto [mean, invstd] = at::batch_norm_stats(x, kEps);
     const at::Tensor wide = mean.to(at::kDouble);
     const at::Tensor variance = (invstd.to(at::kDouble).pow(-2) - kEps).clamp_min(0);
     const auto count = static_cast<double>(x.numel() / x.size(1));
-    return at::cat({at::full({1}, count, wide.options()), wide * count, (variance + wide * wide) * count});
+    return at::cat(
+        {at::full({1}, count, wide.options()), wide * count, (variance + wide * wide) * count});
   }
   const at::Tensor mask = valid_mask(x, lengths, at::kDouble);
   const at::Tensor count = mask.sum(), sum = (x * mask).sum(at::IntArrayRef({0, 2}));
   const at::Tensor mean = sum / count.clamp_min(1);
   const at::Tensor offset = (x - per_channel(mean)) * mask;
-  return at::cat({count.view({1}), sum, (offset * offset).sum(at::IntArrayRef({0, 2})) + mean * sum});
+  return at::cat(
+      {count.view({1}), sum, (offset * offset).sum(at::IntArrayRef({0, 2})) + mean * sum});
 }
 
 Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running& running) {
@@ -62,13 +68,16 @@ Statistics fixed_statistics(const at::Tensor& x, const Running& running) {
           at::ones({}, running.mean.options().dtype(at::kDouble))};
 }
 
-Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
+Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine,
+                 const Epilogue& epilogue) {
   if (gpu::covers(x)) return gpu::normalize(x, lengths, affine, epilogue);
   if (x.is_cpu()) return cpu::normalize(x, lengths, affine, epilogue);
-  DTRAIN_CHECK(epilogue.activation == Activation::kNone && !epilogue.residual.defined() && !epilogue.max_pool,
+  DTRAIN_CHECK(epilogue.activation == Activation::kNone && !epilogue.residual.defined() &&
+                   !epilogue.max_pool,
                "LibTorch's kernels only normalize");
   const auto& [weight, bias, mean, invstd] = affine;
-  if (!lengths.defined()) return {at::batch_norm_elemt(x, weight, bias, mean, invstd, /*eps=*/0), {}};
+  if (!lengths.defined())
+    return {at::batch_norm_elemt(x, weight, bias, mean, invstd, /*eps=*/0), {}};
   const at::Tensor y = (x - per_channel(mean)) * per_channel(weight * invstd) + per_channel(bias);
   return {(y * valid_mask(x, lengths, mean.scalar_type())).to(x.scalar_type()), {}};
 }
@@ -77,11 +86,12 @@ at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
   const auto& [x, lengths, affine, y, chosen, activation] = saved;
   if (gpu::covers(x)) return gpu::gradient_sums(saved, dy);
   if (x.is_cpu()) return cpu::gradient_sums(saved, dy);
-  DTRAIN_CHECK(activation == Activation::kNone && !chosen.defined(), "LibTorch's kernels have no epilogue");
+  DTRAIN_CHECK(activation == Activation::kNone && !chosen.defined(),
+               "LibTorch's kernels have no epilogue");
   if (!lengths.defined()) {
-    const auto [sum_dy, sum_dy_xmu, dw, db] =
-        at::batch_norm_backward_reduce(dy, x, affine.mean, affine.invstd, affine.weight, /*input_g=*/true,
-                                       /*weight_g=*/false, /*bias_g=*/false);
+    const auto [sum_dy, sum_dy_xmu, dw, db] = at::batch_norm_backward_reduce(
+        dy, x, affine.mean, affine.invstd, affine.weight, /*input_g=*/true,
+        /*weight_g=*/false, /*bias_g=*/false);
     return at::cat({sum_dy, sum_dy_xmu}).to(at::kDouble);
   }
   const at::Tensor valid = dy * valid_mask(x, lengths, affine.mean.scalar_type());
@@ -105,15 +115,21 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
   if (x.is_cpu()) return cpu::input_gradient(saved, dy, gradient_sums, count);
   const at::Tensor& mean = affine.mean;
   const int64_t channels = x.size(1);
-  const at::Tensor sum_dy = gradient_sums.slice(0, 0, channels), sum_dy_xmu = gradient_sums.slice(0, channels);
+  const at::Tensor sum_dy = gradient_sums.slice(0, 0, channels),
+                   sum_dy_xmu = gradient_sums.slice(0, channels);
   if (!lengths.defined()) {
-    return at::batch_norm_backward_elemt(dy, x, mean, affine.invstd, affine.weight, sum_dy.to(mean.scalar_type()),
-                                         sum_dy_xmu.to(mean.scalar_type()), count.to(at::kInt).view({1}));
+    return at::batch_norm_backward_elemt(
+        dy, x, mean, affine.invstd, affine.weight, sum_dy.to(mean.scalar_type()),
+        sum_dy_xmu.to(mean.scalar_type()), count.to(at::kInt).view({1}));
   }
   const at::Tensor wide = affine.invstd.to(at::kDouble);
-  const auto broadcast = [&](const at::Tensor& values) { return per_channel(values.to(mean.scalar_type())); };
-  const at::Tensor slope = broadcast(sum_dy_xmu / count * wide * wide), shift = broadcast(sum_dy / count);
-  const at::Tensor dx = (dy - shift - (x - broadcast(mean)) * slope) * broadcast(affine.weight * affine.invstd);
+  const auto broadcast = [&](const at::Tensor& values) {
+    return per_channel(values.to(mean.scalar_type()));
+  };
+  const at::Tensor slope = broadcast(sum_dy_xmu / count * wide * wide),
+                   shift = broadcast(sum_dy / count);
+  const at::Tensor dx =
+      (dy - shift - (x - broadcast(mean)) * slope) * broadcast(affine.weight * affine.invstd);
   return (dx * valid_mask(x, lengths, mean.scalar_type())).to(x.scalar_type());
 }
 

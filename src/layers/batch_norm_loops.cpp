@@ -1,6 +1,7 @@
-// The same loops for each instruction set; which one is used is decided at each call. GCC lowers vector types
-// before it inlines, so a function and all its callees must be compiled for one target. Therefore the same code is
-// included several times.
+// The same loops for each instruction set; which one is used is decided at each call. GCC lowers
+// vector types
+// before it inlines, so a function and all its callees must be compiled for one target. Therefore
+// the same code is included several times.
 
 #include "layers/batch_norm_loops.h"
 
@@ -38,19 +39,23 @@ constexpr int64_t kVectorBytes = 32;
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef uint8_t Bytes __attribute__((vector_size(8)));
 inline void stream(char* to, const char* from) {
-  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 inline void end_of_stream() { _mm_sfence(); }
 inline Bytes bytes_of(Ints v) {
-  // The lowest bytes of four elements in the lowest four bytes of each half, then those side by side.
+  // The lowest bytes of four elements in the lowest four bytes of each half, then those side
+  // by side.
   const __m256i order = _mm256_set1_epi32(0x0c080400);
   const __m256i halves = _mm256_shuffle_epi8(reinterpret_cast<__m256i>(v), order);
-  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+  const __m128i both =
+      _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
   const int64_t bytes = _mm_cvtsi128_si64(both);
   return reinterpret_cast<Bytes>(bytes);
 }
 inline Ints ints_of(Bytes v) {
-  return reinterpret_cast<Ints>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(reinterpret_cast<int64_t>(v))));
+  return reinterpret_cast<Ints>(
+      _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(reinterpret_cast<int64_t>(v))));
 }
 #include "layers/batch_norm_body.inc"
 #include "layers/batch_norm_loops.inc"

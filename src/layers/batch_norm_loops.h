@@ -1,10 +1,11 @@
 #pragma once
 
-// The innermost loops of batch norm on the CPU, chosen for its instruction set at each call. They run over
+// The innermost loops of batch norm on the CPU, chosen for its instruction set at each call. They
+// run over
 // contiguous memory and know nothing of threads, layouts and tensors (batch_norm_cpu.h does).
 //
-// Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double for double, else in
-// float; sums are double.
+// Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double
+// for double, else in float; sums are double.
 
 #include <cstdint>
 #include <type_traits>
@@ -16,8 +17,9 @@ namespace dtrain::layers::batch_norm {
 template <typename Store>
 using NumberOf = std::conditional_t<std::is_same_v<Store, double>, double, float>;
 
-// The elements [begin, begin + count) of a tensor. Their coefficients repeat every `period` elements, which is a
-// multiple of kLanes, the most elements of a vector, unless it is at least `count`.
+// The elements [begin, begin + count) of a tensor. Their coefficients repeat every `period`
+// elements, which is a multiple of kLanes, the most elements of a vector, unless it is at
+// least `count`.
 struct Run {
   int64_t begin, count, period;
 };
@@ -39,15 +41,16 @@ struct Data {  // whole tensors
   const Store* y = nullptr;         // the output; for the gradient if there was a residual
   const Store* dy = nullptr;
   Store* out = nullptr;
-  // The results are more than the caches hold, so that writing them past the caches saves reading their memory first.
-  // Then `out` is aligned to 64 bytes.
+  // The results are more than the caches hold, so that writing them past the caches saves reading
+  // their memory first. Then `out` is aligned to 64 bytes.
   bool streams = false;
 };
 
-// A row of outputs of max-pooling of 2 x 2 with stride 2, channels last; an odd last column of x is left out.
+// A row of outputs of max-pooling of 2 x 2 with stride 2, channels last; an odd last column of x is
+// left out.
 struct PooledRow {
   int64_t channels, width;  // of x
-  int64_t x, y;             // the first element of the first of its two rows of x; the first of its outputs
+  int64_t x, y;  // the first element of the first of its two rows of x; the first of its outputs
 };
 
 template <typename Store>
@@ -57,18 +60,23 @@ struct Loops {
   void (*sums)(Run, const Store* x, const Number* origin, double* sums);
   // out = activation(normalized x + residual)
   void (*normalize)(Run, const Coefficients<Number>&, const Data<Store>&, Activation);
-  // Adds the sums of the gradient before the activation, and of its product with x - mean. Writes that gradient to
-  // `out` if it is not null.
-  void (*gradient_sums)(Run, const Coefficients<Number>&, const Data<Store>&, Activation, double* sums);
-  // out = the gradient of x. `dy` must be the gradient before the activation if there was a residual.
+  // Adds the sums of the gradient before the activation, and of its product with x - mean. Writes
+  // that gradient to `out` if it is not null.
+  void (*gradient_sums)(Run, const Coefficients<Number>&, const Data<Store>&, Activation,
+                        double* sums);
+  // out = the gradient of x. `dy` must be the gradient before the activation if there was
+  // a residual.
   void (*input_gradient)(Run, const Coefficients<Number>&, const Data<Store>&, Activation);
 
-  // The same with max-pooling behind the activation. chosen [as y]: which of its four values an output is, or 4 if its
-  // gradient is zero. The sums are [2][channels]. Without coefficients x is not normalized.
-  void (*pool)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&, Activation, uint8_t* chosen);
-  void (*pool_gradient_sums)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&, const uint8_t* chosen,
-                             double* sums);
-  void (*pool_input_gradient)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&, const uint8_t* chosen);
+  // The same with max-pooling behind the activation. chosen [as y]: which of its four values an
+  // output is, or 4 if its gradient is zero. The sums are [2][channels]. Without coefficients x is
+  // not normalized.
+  void (*pool)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&, Activation,
+               uint8_t* chosen);
+  void (*pool_gradient_sums)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&,
+                             const uint8_t* chosen, double* sums);
+  void (*pool_input_gradient)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&,
+                              const uint8_t* chosen);
 };
 
 // Of the widest vectors (core/vector_set.h). Thread-safe.

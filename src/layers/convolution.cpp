@@ -27,7 +27,8 @@ using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride, int64_t padding) {
+Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride,
+               int64_t padding) {
   return {.in_channels = x.size(1),
           .height = x.size(2),
           .width = x.size(3),
@@ -42,16 +43,19 @@ Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
 
 // The sums of each part, [tiles, taps, tile_width], as a weight that is channels_last.
 at::Tensor as_weight(const at::Tensor& sums, const Shape& s) {
-  const at::Tensor rows = sums.permute({0, 2, 1}).reshape({-1, s.taps()}).narrow(0, 0, s.out_channels).contiguous();
-  return rows.view({s.out_channels, s.kernel_height, s.kernel_width, s.in_channels}).permute({0, 3, 1, 2});
+  const at::Tensor rows =
+      sums.permute({0, 2, 1}).reshape({-1, s.taps()}).narrow(0, 0, s.out_channels).contiguous();
+  return rows.view({s.out_channels, s.kernel_height, s.kernel_width, s.in_channels})
+      .permute({0, 3, 1, 2});
 }
 
 // How a convolution is computed. kOurGradient: LibTorch's, except for the gradient of its weights.
 enum class Way : uint8_t { kLibTorch, kOurGradient, kMinimalFiltering };
 
-// Minimal filtering pays off where the pixels outweigh the transform of the kernels, and few tiles hang over the edge.
-// For the gradient of the weights oneDNN has no kernel of its newer kind (brgemm) on CPUs with AVX2 alone, and with
-// AVX-512 it is slower than ours for strides; its kernel for 1 x 1 is as fast as ours (bench/cpu_layers).
+// Minimal filtering pays off where the pixels outweigh the transform of the kernels, and few tiles
+// hang over the edge. For the gradient of the weights oneDNN has no kernel of its newer kind
+// (brgemm) on CPUs with AVX2 alone, and with AVX-512 it is slower than ours for strides; its kernel
+// for 1 x 1 is as fast as ours (bench/cpu_layers).
 Way fastest(const at::Tensor& x, const at::Tensor& weight, int64_t stride, int64_t padding) {
   constexpr int64_t kLeastSide = 4, kLeastPixels = 256;
   const VectorSet vectors = widest_vectors();
@@ -62,53 +66,61 @@ Way fastest(const at::Tensor& x, const at::Tensor& weight, int64_t stride, int64
   }
   const bool is_3x3 = weight.size(2) == 3 && weight.size(3) == 3;
   if (is_3x3 && stride == 1 && padding == 1 && winograd_takes(weight.size(1), weight.size(0)) &&
-      std::min(x.size(2), x.size(3)) >= kLeastSide && x.size(0) * x.size(2) * x.size(3) >= kLeastPixels) {
+      std::min(x.size(2), x.size(3)) >= kLeastSide &&
+      x.size(0) * x.size(2) * x.size(3) >= kLeastPixels) {
     return Way::kMinimalFiltering;
   }
-  const bool ours = weight.size(2) * weight.size(3) > 1 && (vectors == VectorSet::kAvx2 || stride > 1);
+  const bool ours =
+      weight.size(2) * weight.size(3) > 1 && (vectors == VectorSet::kAvx2 || stride > 1);
   return ours ? Way::kOurGradient : Way::kLibTorch;
 }
 
 class Conv2d : public torch::autograd::Function<Conv2d> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, int64_t stride, int64_t padding, bool minimal) {
+                            const std::optional<at::Tensor>& bias, int64_t stride, int64_t padding,
+                            bool minimal) {
     context->save_for_backward({x, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["minimal"] = minimal;
     context->saved_data["has_bias"] = bias.has_value();
-    return minimal ? winograd_conv2d(x, weight, bias) : at::conv2d(x, weight, bias, stride, padding);
+    return minimal ? winograd_conv2d(x, weight, bias)
+                   : at::conv2d(x, weight, bias, stride, padding);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(kChannelsLast);
-    const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
+    const int64_t stride = context->saved_data["stride"].toInt(),
+                  padding = context->saved_data["padding"].toInt();
     const bool minimal = context->saved_data["minimal"].toBool();
     // A bias that is missing is not counted among the inputs.
     const bool with_bias = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
     at::Tensor of_x, of_weight, of_bias;
     if (context->needs_input_grad(0)) {
       of_x = minimal ? winograd_input_gradient(dy, weight)
-                     : std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
-                                                            /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
-                                                            /*groups=*/1, {true, false, false}));
+                     : std::get<0>(at::convolution_backward(
+                           dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
+                           /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
+                           /*groups=*/1, {true, false, false}));
     }
     if (context->needs_input_grad(1) || with_bias) {
-      std::tie(of_weight, of_bias) = minimal ? winograd_weight_gradient(x, dy, with_bias)
-                                             : conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
+      std::tie(of_weight, of_bias) =
+          minimal ? winograd_weight_gradient(x, dy, with_bias)
+                  : conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
     }
     return {of_x, of_weight, of_bias, {}, {}, {}};
   }
 };
 
 // Stride and padding, the same in both directions, of a convolution that our loops know.
-std::optional<std::pair<int64_t, int64_t>> stride_and_padding(const torch::nn::detail::ConvNdOptions<2>& options) {
+std::optional<std::pair<int64_t, int64_t>> stride_and_padding(
+    const torch::nn::detail::ConvNdOptions<2>& options) {
   const auto* padding = std::get_if<torch::ExpandingArray<2>>(&options.padding());
   const at::IntArrayRef stride = *options.stride(), dilation = *options.dilation();
-  if (padding == nullptr || options.groups() != 1 || dilation != at::IntArrayRef({1, 1}) || stride[0] != stride[1] ||
-      (*padding)->at(0) != (*padding)->at(1) ||
+  if (padding == nullptr || options.groups() != 1 || dilation != at::IntArrayRef({1, 1}) ||
+      stride[0] != stride[1] || (*padding)->at(0) != (*padding)->at(1) ||
       !std::holds_alternative<torch::enumtype::kZeros>(options.padding_mode())) {
     return {};
   }
@@ -117,25 +129,30 @@ std::optional<std::pair<int64_t, int64_t>> stride_and_padding(const torch::nn::d
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, const at::Tensor& weight,
-                                                         const at::Tensor& dy, int64_t stride, int64_t padding,
-                                                         bool with_bias) {
-  DTRAIN_CHECK(x.is_contiguous(kChannelsLast) && dy.is_contiguous(kChannelsLast) && x.size(0) == dy.size(0),
-               "gradient of a convolution of ", x.sizes(), " with ", weight.sizes(), " from ", dy.sizes());
+std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x,
+                                                         const at::Tensor& weight,
+                                                         const at::Tensor& dy, int64_t stride,
+                                                         int64_t padding, bool with_bias) {
+  DTRAIN_CHECK(
+      x.is_contiguous(kChannelsLast) && dy.is_contiguous(kChannelsLast) && x.size(0) == dy.size(0),
+      "gradient of a convolution of ", x.sizes(), " with ", weight.sizes(), " from ", dy.sizes());
   const Shape shape = shape_of(x, weight, dy, stride, padding);
   const int64_t width = convolution::tile_width(), tiles = divide_up(shape.out_channels, width);
   const int64_t rows = x.size(0) * shape.out_height;
-  const SumParts cut = parts_of_sums(rows, tiles, tiles * shape.taps() * width, at::get_num_threads());
+  const SumParts cut =
+      parts_of_sums(rows, tiles, tiles * shape.taps() * width, at::get_num_threads());
   const int64_t parts = cut.parts, groups = cut.groups;
   const int64_t rows_per_part = divide_up(rows, parts), tiles_per_group = divide_up(tiles, groups);
   const at::Tensor sums = at::zeros({parts, tiles, shape.taps(), width}, x.options());
-  const at::Tensor biases = at::zeros({parts, with_bias ? shape.out_channels : 0}, x.options().dtype(at::kDouble));
+  const at::Tensor biases =
+      at::zeros({parts, with_bias ? shape.out_channels : 0}, x.options().dtype(at::kDouble));
   intra_op_for(0, parts * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t part = i / groups, tile = i % groups * tiles_per_group;
       convolution::add_weight_gradient(
-          shape, x.const_data_ptr<float>(), dy.const_data_ptr<float>(), std::min(rows, part * rows_per_part),
-          std::min(rows, (part + 1) * rows_per_part), std::min(tiles, tile), std::min(tiles, tile + tiles_per_group),
+          shape, x.const_data_ptr<float>(), dy.const_data_ptr<float>(),
+          std::min(rows, part * rows_per_part), std::min(rows, (part + 1) * rows_per_part),
+          std::min(tiles, tile), std::min(tiles, tile + tiles_per_group),
           sums.mutable_data_ptr<float>() + part * sums.stride(0),
           with_bias ? biases.mutable_data_ptr<double>() + part * shape.out_channels : nullptr);
     }
@@ -146,11 +163,13 @@ std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, co
 
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x) {
   const auto options = stride_and_padding(conv.options);
-  const Way way = options ? fastest(x, conv.weight, options->first, options->second) : Way::kLibTorch;
+  const Way way =
+      options ? fastest(x, conv.weight, options->first, options->second) : Way::kLibTorch;
   if (way == Way::kLibTorch) return conv.forward(x);
   RECORD_FUNCTION("dtrain::conv2d", std::vector<c10::IValue>({x, conv.weight}));
-  return Conv2d::apply(x, conv.weight, conv.bias.defined() ? std::optional(conv.bias) : std::nullopt, options->first,
-                       options->second, way == Way::kMinimalFiltering);
+  return Conv2d::apply(x, conv.weight,
+                       conv.bias.defined() ? std::optional(conv.bias) : std::nullopt,
+                       options->first, options->second, way == Way::kMinimalFiltering);
 }
 
 }  // namespace dtrain::layers

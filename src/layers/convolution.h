@@ -1,8 +1,9 @@
 #pragma once
 
-// Convolutions for training and evaluation. On CPUs with AVX2 or AVX-512, for float32 in channels_last, those of 3 x 3
-// with stride 1 and padding 1 are computed by minimal filtering (winograd.h), up to twice as fast as by oneDNN. For
-// others the gradient of the weights is computed by loops of our own where oneDNN's is slower (docs/benchmarks.md).
+// Convolutions for training and evaluation. On CPUs with AVX2 or AVX-512, for float32 in
+// channels_last, those of 3 x 3 with stride 1 and padding 1 are computed by minimal filtering
+// (winograd.h), up to twice as fast as by oneDNN. For others the gradient of the weights is
+// computed by loops of our own where oneDNN's is slower (docs/benchmarks.md).
 //
 // Thread-safety: any thread, on LibTorch's threads.
 
@@ -17,15 +18,16 @@ class Conv2dImpl;
 
 namespace dtrain::layers {
 
-// What conv.forward(x) computes, x [B, C, H, W], except for the rounding of float32. As with oneDNN, the bits of the
-// gradients of weight and bias depend on the number of threads.
+// What conv.forward(x) computes, x [B, C, H, W], except for the rounding of float32. As with
+// oneDNN, the bits of the gradients of weight and bias depend on the number of threads.
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x);
 
-// {gradient of the weight, as channels_last, gradient of the bias or an undefined tensor} by our loops, whatever is
-// faster. x [B, C, H, W] and dy [B, O, OH, OW] are float32 and channels_last on the CPU; weight [O, C, KH, KW] gives
-// the shape of the kernel.
-std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, const at::Tensor& weight,
-                                                         const at::Tensor& dy, int64_t stride, int64_t padding,
-                                                         bool with_bias);
+// {gradient of the weight, as channels_last, gradient of the bias or an undefined tensor} by our
+// loops, whatever is faster. x [B, C, H, W] and dy [B, O, OH, OW] are float32 and channels_last on
+// the CPU; weight [O, C, KH, KW] gives the shape of the kernel.
+std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x,
+                                                         const at::Tensor& weight,
+                                                         const at::Tensor& dy, int64_t stride,
+                                                         int64_t padding, bool with_bias);
 
 }  // namespace dtrain::layers

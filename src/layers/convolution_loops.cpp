@@ -22,8 +22,8 @@ struct Loops {
 
 int64_t tile_width() { return loops().tile_width; }
 
-void add_weight_gradient(const Shape& shape, const float* x, const float* dy, int64_t begin, int64_t end, int64_t tile,
-                         int64_t tile_end, float* sums, double* bias) {
+void add_weight_gradient(const Shape& shape, const float* x, const float* dy, int64_t begin,
+                         int64_t end, int64_t tile, int64_t tile_end, float* sums, double* bias) {
   loops().add_weight_gradient(shape, x, dy, begin, end, tile, tile_end, sums, bias);
 }
 

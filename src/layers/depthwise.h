@@ -1,7 +1,8 @@
 #pragma once
 
-// Depthwise 3 x 3 convolutions, which are bound by memory, for training on the CPU. oneDNN's gradient of the weights
-// takes about twice as long as the convolution itself; ours takes as long (`build/bench/cpu_layers`).
+// Depthwise 3 x 3 convolutions, which are bound by memory, for training on the CPU. oneDNN's
+// gradient of the weights takes about twice as long as the convolution itself; ours takes as
+// long (`build/bench/cpu_layers`).
 //
 // Thread-safety: any thread, on LibTorch's threads.
 
@@ -11,14 +12,15 @@
 
 namespace dtrain::layers {
 
-// The convolution of each channel of x [B, C, H, W] with its own weight [C, 1, 3, 3], with padding 1 and stride 1 or 2,
-// as at::conv2d computes it: by loops of our own for float32 in channels_last on the CPU, else by LibTorch. Results of
-// our loops do not depend on the number of threads.
+// The convolution of each channel of x [B, C, H, W] with its own weight [C, 1, 3, 3], with padding
+// 1 and stride 1 or 2, as at::conv2d computes it: by loops of our own for float32 in channels_last
+// on the CPU, else by LibTorch. Results of our loops do not depend on the number of threads.
 at::Tensor depthwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
 
 namespace depthwise {
 
-// A weight [C, 1, 3, 3] as the loops read it, [9, C], and the sum of its gradients [parts, 9, C] as a weight.
+// A weight [C, 1, 3, 3] as the loops read it, [9, C], and the sum of its gradients [parts, 9, C] as
+// a weight.
 at::Tensor by_tap(const at::Tensor& weight);
 at::Tensor weight_of_parts(const at::Tensor& parts);
 

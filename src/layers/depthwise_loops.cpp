@@ -10,7 +10,8 @@ namespace {
 
 struct Loops {
   void (*convolve)(const Shape&, const Rows&, const float*, float*);
-  void (*spread)(const Shape&, bool, const float*, const float*, const float*, const float*, float*);
+  void (*spread)(const Shape&, bool, const float*, const float*, const float*, const float*,
+                 float*);
   void (*add_weight_gradient)(const Shape&, const Rows&, const float*, float*);
 };
 
@@ -23,8 +24,8 @@ void convolve(const Shape& shape, const Rows& x, const float* weights, float* y)
   loops().convolve(shape, x, weights, y);
 }
 
-void spread(const Shape& shape, bool odd, const float* at, const float* below, const float* weights, const float* zeros,
-            float* dx) {
+void spread(const Shape& shape, bool odd, const float* at, const float* below, const float* weights,
+            const float* zeros, float* dx) {
   loops().spread(shape, odd, at, below, weights, zeros, dx);
 }
 

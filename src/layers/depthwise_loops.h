@@ -1,7 +1,8 @@
 #pragma once
 
-// The innermost loops of a depthwise 3 x 3 convolution with padding 1 on the CPU, channels last, in float, with the
-// widest vectors that the CPU has (core/vector_set.h). They know nothing of threads and tensors (depthwise.h does).
+// The innermost loops of a depthwise 3 x 3 convolution with padding 1 on the CPU, channels last, in
+// float, with the widest vectors that the CPU has (core/vector_set.h). They know nothing of threads
+// and tensors (depthwise.h does).
 
 #include <cstdint>
 
@@ -14,8 +15,8 @@ struct Shape {
   int64_t out_width() const { return (width - 1) / stride + 1; }
 };
 
-// Three successive rows of x, [width, channels] each, the middle one being row `stride * r` of a sample for row r of
-// the output. Beyond the first and the last row of the sample they are zeros.
+// Three successive rows of x, [width, channels] each, the middle one being row `stride * r` of a
+// sample for row r of the output. Beyond the first and the last row of the sample they are zeros.
 struct Rows {
   const float* row[3];
 };
@@ -34,11 +35,11 @@ inline Rows rows_around(const Shape& s, const float* sample, int64_t out_row, co
 // A row y [OW, C].
 void convolve(const Shape&, const Rows& x, const float* weights, float* y);
 
-// With stride 2, a row dx [W, C] of the gradient: an even one from row `at` of dy, an odd one also from the row `below`
-// that follows, which is of zeros after the last. `zeros`: [C]. With stride 1 the gradient is a convolution of dy with
-// the weights in the opposite order.
-void spread(const Shape&, bool odd, const float* at, const float* below, const float* weights, const float* zeros,
-            float* dx);
+// With stride 2, a row dx [W, C] of the gradient: an even one from row `at` of dy, an odd one also
+// from the row `below` that follows, which is of zeros after the last. `zeros`: [C]. With stride 1
+// the gradient is a convolution of dy with the weights in the opposite order.
+void spread(const Shape&, bool odd, const float* at, const float* below, const float* weights,
+            const float* zeros, float* dx);
 
 // Adds the gradient of the weights by a row of dy.
 void add_weight_gradient(const Shape&, const Rows& x, const float* dy, float* dw);

@@ -9,8 +9,8 @@
 namespace dtrain::layers {
 namespace {
 
-void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples, int64_t elements,
-                      uint8_t* mask) {
+void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples,
+                      int64_t elements, uint8_t* mask) {
   intra_op_for(0, samples, 1 + 4096 / (1 + elements), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const uint64_t sample = sample_key(key, ids[b]);
@@ -20,31 +20,36 @@ void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_
 }
 
 // [B, ...] uint8 in C order, on the device of `input`.
-at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& context, int64_t layer) {
+at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& context,
+                     int64_t layer) {
   const int64_t samples = input.size(0);
   const int64_t elements = samples == 0 ? 0 : input.numel() / samples;
   const at::Tensor ids = context.sample_ids.contiguous();
   at::Tensor mask = at::empty(input.sizes(), ids.options().dtype(at::kByte));
-  const DropoutKeyPlace key{place_of(context.seed, input.device()), place_of(context.step, input.device()), layer};
+  const DropoutKeyPlace key{place_of(context.seed, input.device()),
+                            place_of(context.step, input.device()), layer};
   if (input.is_cuda()) {
     const c10::DeviceGuard guard(input.device());
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
-    check_launch(fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
-                                          mask.mutable_data_ptr<uint8_t>(), stream.native_handle()));
+    check_launch(fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(),
+                                          samples, elements, mask.mutable_data_ptr<uint8_t>(),
+                                          stream.native_handle()));
   } else {
-    fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
-                     mask.mutable_data_ptr<uint8_t>());
+    fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples,
+                     elements, mask.mutable_data_ptr<uint8_t>());
   }
   return mask;
 }
 
 // [N, C] uint8: that of the row of step t of a sample has its elements from t * C on.
-at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, double p, const RandomContext& context,
-                            int64_t layer) {
+at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, double p,
+                            const RandomContext& context, int64_t layer) {
   const int64_t width = rows.size(1);
-  const at::Tensor mask = at::empty(rows.sizes(), rows.options().dtype(at::kByte).requires_grad(false));
+  const at::Tensor mask =
+      at::empty(rows.sizes(), rows.options().dtype(at::kByte).requires_grad(false));
   const DropoutKey key =
-      DropoutKeyPlace{place_of(context.seed, at::kCPU), place_of(context.step, at::kCPU), layer}.read();
+      DropoutKeyPlace{place_of(context.seed, at::kCPU), place_of(context.step, at::kCPU), layer}
+          .read();
   const at::Tensor sample_ids = context.sample_ids.contiguous();
   const auto* ids = sample_ids.const_data_ptr<int64_t>();
   auto* kept = mask.mutable_data_ptr<uint8_t>();
@@ -60,13 +65,15 @@ at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, do
     }
   };
   const auto sequences = static_cast<int64_t>(steps.order.size());
-  intra_op_for(0, sequences, 1 + 4096 * sequences / (1 + rows.numel()), [&](int64_t begin, int64_t end) {
-    for (int64_t sequence = begin; sequence < end; ++sequence) fill(sequence);
-  });
+  intra_op_for(0, sequences, 1 + 4096 * sequences / (1 + rows.numel()),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t sequence = begin; sequence < end; ++sequence) fill(sequence);
+               });
   return mask;
 }
 
-// Like torch's dropout, rounds the scale to the input's precision. The gradient is the same product.
+// Like torch's dropout, rounds the scale to the input's precision. The gradient is the
+// same product.
 at::Tensor dropped(const at::Tensor& input, const at::Tensor& mask, double p) {
   return input * mask.to(input.scalar_type()).mul_(1 / (1 - p));
 }
@@ -74,12 +81,13 @@ at::Tensor dropped(const at::Tensor& input, const at::Tensor& mask, double p) {
 const RandomContext& context_for(int64_t samples, const at::Tensor& input) {
   const RandomContext* current = current_random_context();
   if (current == nullptr)
-    throw Error("keyed dropout needs the step and the sample ids: open a RandomScope around forward");
+    throw Error(
+        "keyed dropout needs the step and the sample ids: open a RandomScope around forward");
   const at::Tensor& ids = current->sample_ids;
-  DTRAIN_CHECK(ids.defined() && ids.scalar_type() == at::kLong && ids.dim() == 1 && ids.size(0) == samples &&
-                   ids.device() == input.device(),
-               "the RandomScope's sample_ids do not fit ", samples, " samples of an input of shape ", input.sizes(),
-               " on ", input.device());
+  DTRAIN_CHECK(ids.defined() && ids.scalar_type() == at::kLong && ids.dim() == 1 &&
+                   ids.size(0) == samples && ids.device() == input.device(),
+               "the RandomScope's sample_ids do not fit ", samples,
+               " samples of an input of shape ", input.sizes(), " on ", input.device());
   return *current;
 }
 
@@ -91,7 +99,9 @@ at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer) {
   return dropped(input, keep_mask(input, p, context_for(input.size(0), input), layer), p);
 }
 
-at::Tensor KeyedDropoutImpl::forward(const at::Tensor& x) { return drops() ? keyed_dropout(x, p_, layer_) : x; }
+at::Tensor KeyedDropoutImpl::forward(const at::Tensor& x) {
+  return drops() ? keyed_dropout(x, p_, layer_) : x;
+}
 
 at::Tensor KeyedDropoutImpl::forward_time_first(const at::Tensor& x) {
   return drops() ? keyed_dropout(x.transpose(0, 1), p_, layer_).transpose(0, 1).contiguous() : x;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Keyed dropout: the mask of a sample is a function of (seed, optimizer step, sample id, layer, element of the sample),
-// so it is the same whatever batch the sample is in and on however many ranks the run trains. All but the layer and the
-// element come from the current RandomContext.
+// Keyed dropout: the mask of a sample is a function of (seed, optimizer step, sample id, layer,
+// element of the sample), so it is the same whatever batch the sample is in and on however many
+// ranks the run trains. All but the layer and the element come from the current RandomContext.
 
 #include <torch/nn/module.h>
 
@@ -14,8 +14,9 @@
 
 namespace dtrain::layers {
 
-// Drops elements of input [B, ...] with probability p in [0, 1) and scales the others by 1 / (1 - p), like torch's
-// dropout in training. `layer` numbers the dropout layers of a network. Error outside a RandomScope, unless p is 0.
+// Drops elements of input [B, ...] with probability p in [0, 1) and scales the others by 1 / (1 -
+// p), like torch's dropout in training. `layer` numbers the dropout layers of a network. Error
+// outside a RandomScope, unless p is 0.
 at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer);
 
 // The same as a layer without parameters: the identity in evaluation mode and for p = 0.
@@ -25,12 +26,12 @@ class KeyedDropoutImpl : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x);  // [B, ...]
 
-  // [T, B, ...], time first. The masks are numbered with time after batch, so that the mask of a sample does not depend
-  // on the length that the batch is padded to.
+  // [T, B, ...], time first. The masks are numbered with time after batch, so that the mask of a
+  // sample does not depend on the length that the batch is padded to.
   at::Tensor forward_time_first(const at::Tensor& x);
 
-  // The same of packed rows [N, C] on the CPU: each row is dropped as in forward_time_first(). The ids of the
-  // RandomScope are those of the batch, not of the packed order.
+  // The same of packed rows [N, C] on the CPU: each row is dropped as in forward_time_first(). The
+  // ids of the RandomScope are those of the batch, not of the packed order.
   at::Tensor forward_packed(const at::Tensor& x, const PackedSteps&);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// The mask of keyed dropout. CPU and GPU share this code, which uses integers up to one exact comparison, so their
-// masks are identical.
+// The mask of keyed dropout. CPU and GPU share this code, which uses integers up to one exact
+// comparison, so their masks are identical.
 
 #include <cstdint>
 
@@ -16,8 +16,8 @@ struct DropoutKey {
   int64_t step, layer;
 };
 
-// Where a kernel reads the key: the addresses of its numbers are arguments of the kernel, not the numbers, so that the
-// same launch makes another mask in another step.
+// Where a kernel reads the key: the addresses of its numbers are arguments of the kernel, not the
+// numbers, so that the same launch makes another mask in another step.
 struct DropoutKeyPlace {
   const int64_t *seed, *step;
   int64_t layer;
@@ -30,14 +30,17 @@ DTRAIN_HD inline uint64_t sample_key(const DropoutKey& key, int64_t sample_id) {
                static_cast<uint64_t>(key.layer), static_cast<uint64_t>(sample_id));
 }
 
-// Whether the element, counted in C order within the sample, is kept when elements are dropped with probability p.
+// Whether the element, counted in C order within the sample, is kept when elements are dropped with
+// probability p.
 DTRAIN_HD inline bool keeps(uint64_t sample, int64_t element, float p) {
   return uniform01(keyed(sample, static_cast<uint64_t>(element))) >= p;
 }
 
-// Sets mask[b * elements + e] to 1 (kept) or 0 on the GPU. The numbers of the key, ids [samples] and mask are memory of
-// the current device; the kernel is queued on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
-[[nodiscard]] LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float p, const int64_t* ids,
-                                                    int64_t samples, int64_t elements, uint8_t* mask, void* stream);
+// Sets mask[b * elements + e] to 1 (kept) or 0 on the GPU. The numbers of the key, ids [samples]
+// and mask are memory of the current device; the kernel is queued on `stream` (a cudaStream_t).
+// DeviceError in a build without GPU code.
+[[nodiscard]] LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float p,
+                                                    const int64_t* ids, int64_t samples,
+                                                    int64_t elements, uint8_t* mask, void* stream);
 
 }  // namespace dtrain::layers

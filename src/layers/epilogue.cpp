@@ -9,7 +9,8 @@ namespace {
 
 class MaxPool : public torch::autograd::Function<MaxPool> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, int64_t activation) {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                            int64_t activation) {
     const batch_norm::Output out = batch_norm::cpu::pool(x, static_cast<Activation>(activation));
     ctx->save_for_backward({out.chosen});
     ctx->saved_data["sizes"] = x.sizes();
@@ -43,7 +44,8 @@ at::Tensor apply_epilogue(const Epilogue& epilogue, at::Tensor x) {
 }
 
 at::Tensor max_pool(const at::Tensor& x, Activation activation) {
-  if (x.is_cpu() && batch_norm::cpu::can_pool(x)) return MaxPool::apply(x, static_cast<int64_t>(activation));
+  if (x.is_cpu() && batch_norm::cpu::can_pool(x))
+    return MaxPool::apply(x, static_cast<int64_t>(activation));
   return at::max_pool2d(activate(x, activation), 2);
 }
 

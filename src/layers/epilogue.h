@@ -1,8 +1,8 @@
 #pragma once
 
-// What follows a convolution or a normalization: a residual, an activation, max-pooling. These are bound by memory, so
-// the layers of dtrain compute them in the pass that writes the normalized values (BatchNormImpl::forward_with), and
-// max-pooling together with its activation.
+// What follows a convolution or a normalization: a residual, an activation, max-pooling. These are
+// bound by memory, so the layers of dtrain compute them in the pass that writes the normalized
+// values (BatchNormImpl::forward_with), and max-pooling together with its activation.
 
 #include <torch/types.h>
 
@@ -14,13 +14,15 @@ namespace dtrain::layers {
 struct Epilogue {
   Activation activation = Activation::kNone;
   at::Tensor residual = {};  // of the shape of x; undefined: none
-  bool max_pool = false;     // of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
+  bool max_pool =
+      false;  // of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
 };
 
 // The epilogue in operations of its own. May change x, which must not be used again.
 at::Tensor apply_epilogue(const Epilogue&, at::Tensor x);
 
-// max_pool(activation(x)) of x [B, C, H, W], as in an Epilogue. On the CPU one pass if x is channels_last.
+// max_pool(activation(x)) of x [B, C, H, W], as in an Epilogue. On the CPU one pass if x
+// is channels_last.
 at::Tensor max_pool(const at::Tensor& x, Activation);
 
 }  // namespace dtrain::layers

@@ -1,4 +1,5 @@
-// Depthwise convolutions of fused_convolutions.h: rows of images, of which the last few that were normalized are kept.
+// Depthwise convolutions of fused_convolutions.h: rows of images, of which the last few that were
+// normalized are kept.
 
 #include <algorithm>
 #include <array>
@@ -22,23 +23,27 @@ using layers::depthwise::weight_of_parts;
 
 constexpr int64_t kBandElements = 128 << 10;  // of the input
 
-// Successive rows of outputs of one sample, which one thread computes. The same for any number of threads.
+// Successive rows of outputs of one sample, which one thread computes. The same for any number
+// of threads.
 struct Bands {
   Bands(int64_t samples, const Shape& s)
       : samples(samples),
         height(s.out_height()),
-        per_sample(std::clamp<int64_t>(divide_up(s.height * s.width * s.channels, kBandElements), 1, height)),
+        per_sample(std::clamp<int64_t>(divide_up(s.height * s.width * s.channels, kBandElements), 1,
+                                       height)),
         size(divide_up(height, per_sample)) {}
   int64_t count() const { return samples * per_sample; }
 
   int64_t samples, height, per_sample, size;
 };
 
-// Rows of one sample of an Input or a Gradient, [width * C] each, of which the last ones that were asked for are kept.
+// Rows of one sample of an Input or a Gradient, [width * C] each, of which the last ones that were
+// asked for are kept.
 template <typename Source>
 class SampleRows {
  public:
-  SampleRows(const Source& source, int64_t sample, int64_t height, int64_t width, int64_t channels, const float* zeros)
+  SampleRows(const Source& source, int64_t sample, int64_t height, int64_t width, int64_t channels,
+             const float* zeros)
       : source_(source), first_(sample * height), height_(height), width_(width), zeros_(zeros) {
     if (source.norm == nullptr) return;
     for (auto& kept : memory_) kept.resize(static_cast<size_t>(width * channels));
@@ -83,7 +88,8 @@ Output depthwise(const Input& in, const at::Tensor& weight, int64_t stride) {
   const at::Tensor& x = in.x;
   const Shape s = {x.size(1), x.size(2), x.size(3), stride};
   const int64_t channels = s.channels, width = s.out_width(), height = s.out_height();
-  const at::Tensor y = empty_image({x.size(0), channels, height, width}, x.options()), taps = by_tap(weight);
+  const at::Tensor y = empty_image({x.size(0), channels, height, width}, x.options()),
+                   taps = by_tap(weight);
   const std::vector<float> zeros(static_cast<size_t>(s.width * channels));
   const auto rows_of = [&](int64_t sample) {
     return SampleRows<Input>(in, sample, s.height, s.width, channels, zeros.data());
@@ -100,15 +106,16 @@ Output depthwise(const Input& in, const at::Tensor& weight, int64_t stride) {
       const int64_t position = (sample * height + row) * width;
       float* out = result.at(position);
       layers::depthwise::convolve(s, rows.around(row * stride), taps.const_data_ptr<float>(), out);
-      batch_norm::loops<float>().sums({0, width * channels, channels}, out, first.data(), sums.of(band));
+      batch_norm::loops<float>().sums({0, width * channels, channels}, out, first.data(),
+                                      sums.of(band));
       result.finish(position, width);
     }
   });
   return {y, sums.values_about(first, x.size(0) * height * width)};
 }
 
-Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t stride, const Gradient& gradient,
-                              bool with_x) {
+Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t stride,
+                              const Gradient& gradient, bool with_x) {
   const at::Tensor& x = in.x;
   const Shape s = {x.size(1), x.size(2), x.size(3), stride};
   const int64_t channels = s.channels, line = s.width * channels;
@@ -120,7 +127,8 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
   const at::Tensor of_bands = at::zeros({bands.count(), 9, channels}, x.options());
   for_bands(bands, [&](int64_t band, int64_t sample, int64_t row, int64_t end) {
     SampleRows<Input> rows(in, sample, s.height, s.width, channels, zeros.data());
-    SampleRows<Gradient> dy(gradient, sample, s.out_height(), s.out_width(), channels, zeros.data());
+    SampleRows<Gradient> dy(gradient, sample, s.out_height(), s.out_width(), channels,
+                            zeros.data());
     std::optional<ResultRows> of_result;
     if (with_x) of_result.emplace(result.x, s.width);
     float* dw = of_bands.mutable_data_ptr<float>() + band * 9 * channels;

@@ -1,7 +1,8 @@
 #pragma once
 
-// How fused convolutions read their tensors through a batch norm, by rows of all channels, and where they add up what
-// the batch norms need. Rows are positions [C] of a tensor in channels_last, counted over all samples.
+// How fused convolutions read their tensors through a batch norm, by rows of all channels, and
+// where they add up what the batch norms need. Rows are positions [C] of a tensor in channels_last,
+// counted over all samples.
 
 #include <ATen/ATen.h>
 
@@ -20,13 +21,14 @@ inline at::Tensor empty_image(at::IntArrayRef sizes, const at::TensorOptions& op
   return at::empty(sizes, options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-// Rows [row, row + count) of the input [count, C]: where they are if there is no norm, else written to `memory`.
+// Rows [row, row + count) of the input [count, C]: where they are if there is no norm, else written
+// to `memory`.
 inline const float* read(const Input& in, int64_t row, int64_t count, float* memory) {
   const int64_t channels = in.x.size(1);
   const float* x = in.x.const_data_ptr<float>() + row * channels;
   if (in.norm == nullptr) return x;
-  batch_norm::loops<float>().normalize({0, count * channels, channels}, in.norm->all(), {.x = x, .out = memory},
-                                       kActivation);
+  batch_norm::loops<float>().normalize({0, count * channels, channels}, in.norm->all(),
+                                       {.x = x, .out = memory}, kActivation);
   return memory;
 }
 
@@ -42,25 +44,28 @@ inline const float* read(const Gradient& gradient, int64_t row, int64_t count, f
 }
 
 // Adds the gradient sums of rows whose gradient after norm and ReLU6 is dx.
-inline void add_gradient_sums(const Input& in, int64_t row, int64_t count, const float* dx, double* sums) {
+inline void add_gradient_sums(const Input& in, int64_t row, int64_t count, const float* dx,
+                              double* sums) {
   const int64_t channels = in.x.size(1);
   const float* x = in.x.const_data_ptr<float>() + row * channels;
-  batch_norm::loops<float>().gradient_sums({0, count * channels, channels}, in.norm->all(), {.x = x, .dy = dx},
-                                           kActivation, sums);
+  batch_norm::loops<float>().gradient_sums({0, count * channels, channels}, in.norm->all(),
+                                           {.x = x, .dy = dx}, kActivation, sums);
 }
 
-// Rows of a result: computed where they belong, or, of a result that is larger than the caches, in `memory`, from where
-// finish() copies them past the caches.
+// Rows of a result: computed where they belong, or, of a result that is larger than the caches, in
+// `memory`, from where finish() copies them past the caches.
 class ResultRows {
  public:
   ResultRows(const at::Tensor& result, int64_t most_rows)
       : data_(result.mutable_data_ptr<float>()),
         channels_(result.size(1)),
-        memory_(result.nbytes() < kStreamedBytes ? 0 : static_cast<size_t>(most_rows * channels_)) {}
+        memory_(result.nbytes() < kStreamedBytes ? 0 : static_cast<size_t>(most_rows * channels_)) {
+  }
 
   float* at(int64_t row) { return memory_.empty() ? data_ + row * channels_ : memory_.data(); }
   void finish(int64_t row, int64_t count) {
-    if (!memory_.empty()) copy_past_caches(memory_.data(), count * channels_, data_ + row * channels_);
+    if (!memory_.empty())
+      copy_past_caches(memory_.data(), count * channels_, data_ + row * channels_);
   }
 
  private:
@@ -69,7 +74,8 @@ class ResultRows {
   std::vector<float> memory_;
 };
 
-// Two sums per channel, of chunks that different threads may add up: the same for any number of threads.
+// Two sums per channel, of chunks that different threads may add up: the same for any number
+// of threads.
 class ChunkSums {
  public:
   ChunkSums(int64_t chunks, int64_t channels)

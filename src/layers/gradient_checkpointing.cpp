@@ -19,7 +19,8 @@ struct Segment : torch::CustomClassHolder {
   Segment(std::function<at::Tensor(const at::Tensor&)> function, at::DeviceType device)
       : fn(std::move(function)), autocast(current_autocast(device)) {
     if (const RandomContext* context = current_random_context()) randomness = *context;
-    if (const SyncScope* scope = current_sync_scope()) sync.emplace(scope->reduce(), scope->has_samples());
+    if (const SyncScope* scope = current_sync_scope())
+      sync.emplace(scope->reduce(), scope->has_samples());
   }
 
   at::Tensor first(const at::Tensor& input) {
@@ -46,12 +47,13 @@ struct Segment : torch::CustomClassHolder {
   BatchNormRecord record;
 };
 
-// The function's inputs are the segment's input and its parameters. So the output has a gradient even if the input (the
-// images) has none, and the gradient of each parameter arrives once, through the graph.
+// The function's inputs are the segment's input and its parameters. So the output has a gradient
+// even if the input (the images) has none, and the gradient of each parameter arrives once, through
+// the graph.
 class Checkpointed : public torch::autograd::Function<Checkpointed> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input, at::TensorList parameters,
-                            const c10::intrusive_ptr<Segment>& segment) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input,
+                            at::TensorList parameters, const c10::intrusive_ptr<Segment>& segment) {
     variable_list saved = {input};
     saved.insert(saved.end(), parameters.begin(), parameters.end());
     ctx->save_for_backward(std::move(saved));
@@ -60,7 +62,8 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    const auto segment = c10::static_intrusive_pointer_cast<Segment>(ctx->saved_data["segment"].toCapsule());
+    const auto segment =
+        c10::static_intrusive_pointer_cast<Segment>(ctx->saved_data["segment"].toCapsule());
     variable_list wanted = ctx->get_saved_variables();
     wanted[0] = wanted[0].detach().set_requires_grad(ctx->needs_input_grad(0));
     variable_list sources;
@@ -69,8 +72,9 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
     }
     const at::AutoGradMode with_graph(true);
     const at::Tensor output = segment->again(wanted[0]);
-    const variable_list found = torch::autograd::grad({output}, sources, {gradients[0]}, /*retain_graph=*/false,
-                                                      /*create_graph=*/false, /*allow_unused=*/true);
+    const variable_list found =
+        torch::autograd::grad({output}, sources, {gradients[0]}, /*retain_graph=*/false,
+                              /*create_graph=*/false, /*allow_unused=*/true);
     variable_list results(wanted.size() + 1);  // the last one, for the segment, stays undefined
     size_t next = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -82,8 +86,8 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
 
 }  // namespace
 
-at::Tensor checkpointed(std::vector<at::Tensor> parameters, std::function<at::Tensor(const at::Tensor&)> fn,
-                        const at::Tensor& input) {
+at::Tensor checkpointed(std::vector<at::Tensor> parameters,
+                        std::function<at::Tensor(const at::Tensor&)> fn, const at::Tensor& input) {
   const auto segment = c10::make_intrusive<Segment>(std::move(fn), input.device().type());
   return Checkpointed::apply(input, at::TensorList(parameters), segment);
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Gradient checkpointing (Chen et al. 2016): a segment of a network saves only its input for backward, which then
-// computes the activations of the segment again. The gradients have the same bits as without checkpointing.
+// Gradient checkpointing (Chen et al. 2016): a segment of a network saves only its input for
+// backward, which then computes the activations of the segment again. The gradients have the same
+// bits as without checkpointing.
 
 #include <torch/types.h>
 
@@ -11,11 +12,12 @@
 
 namespace dtrain::layers {
 
-// Returns fn(input). fn uses `parameters` and otherwise only what it owns, and must not change its input. It runs again
-// in backward, possibly on another thread, with the RandomContext, the autocast state and the SyncScope of this call;
-// batch norm updates its running statistics and communicates with other ranks only the first time.
-at::Tensor checkpointed(std::vector<at::Tensor> parameters, std::function<at::Tensor(const at::Tensor&)> fn,
-                        const at::Tensor& input);
+// Returns fn(input). fn uses `parameters` and otherwise only what it owns, and must not change its
+// input. It runs again in backward, possibly on another thread, with the RandomContext, the
+// autocast state and the SyncScope of this call; batch norm updates its running statistics and
+// communicates with other ranks only the first time.
+at::Tensor checkpointed(std::vector<at::Tensor> parameters,
+                        std::function<at::Tensor(const at::Tensor&)> fn, const at::Tensor& input);
 
 // Returns block->forward(x), as a checkpointed segment if `on` and if gradients are computed.
 template <typename Block>

@@ -10,7 +10,8 @@
 
 namespace dtrain::layers {
 
-void intra_op_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+void intra_op_for(int64_t begin, int64_t end, int64_t grain,
+                  const std::function<void(int64_t, int64_t)>& body) {
   at::parallel_for(begin, end, grain, body);
 }
 

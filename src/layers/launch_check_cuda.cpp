@@ -4,11 +4,12 @@
 
 namespace dtrain::layers {
 
-// Not C10_CUDA_CHECK, which also asks for failed device assertions: that starts CUDA, and throws where there is no
-// driver, whatever the result is. Tests run the kernels' code there.
+// Not C10_CUDA_CHECK, which also asks for failed device assertions: that starts CUDA, and throws
+// where there is no driver, whatever the result is. Tests run the kernels' code there.
 void check_launch(LaunchResult result) {
   if (result == 0) return;
-  c10::cuda::c10_cuda_check_implementation(result, __FILE__, __func__, __LINE__, /*include_device_assertions=*/false);
+  c10::cuda::c10_cuda_check_implementation(result, __FILE__, __func__, __LINE__,
+                                           /*include_device_assertions=*/false);
 }
 
 }  // namespace dtrain::layers

@@ -22,7 +22,8 @@ constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 thread_local int one_by_one = 0;  // scopes
 
-// A batch norm whose sums the convolutions compute: its values for normalizing, and what backward keeps.
+// A batch norm whose sums the convolutions compute: its values for normalizing, and what
+// backward keeps.
 struct Norm {
   at::Tensor weight, bias;
   BatchNormStatistics statistics;
@@ -36,7 +37,8 @@ struct Use : torch::CustomClassHolder {
   int64_t stride = 1;
 };
 
-// The tensors of save_for_backward, in this order; the first norm is of undefined tensors without an expansion.
+// The tensors of save_for_backward, in this order; the first norm is of undefined tensors without
+// an expansion.
 struct Saved {
   at::Tensor x, expansion, expanded, depthwise, filtered, projection;
   Norm expansion_norm, depthwise_norm;
@@ -73,12 +75,12 @@ struct Saved {
   Saved() = default;
 };
 
-// The gradients of a batch norm's parameters, from the sums of this rank; then sums them over the ranks, for the
-// gradient of what was normalized.
-batch_norm::ParameterGradients finish(const Norm& norm, const at::Tensor& y, at::Tensor& sums, const Use& use,
-                                      Channels& channels) {
-  const batch_norm::ParameterGradients parameters =
-      batch_norm::parameter_gradients({.x = y, .lengths = {}, .affine = norm.affine(), .y = {}, .chosen = {}}, sums);
+// The gradients of a batch norm's parameters, from the sums of this rank; then sums them over the
+// ranks, for the gradient of what was normalized.
+batch_norm::ParameterGradients finish(const Norm& norm, const at::Tensor& y, at::Tensor& sums,
+                                      const Use& use, Channels& channels) {
+  const batch_norm::ParameterGradients parameters = batch_norm::parameter_gradients(
+      {.x = y, .lengths = {}, .affine = norm.affine(), .y = {}, .chosen = {}}, sums);
   if (use.reduce) use.reduce(sums);
   channels.add_sums(norm.affine(), sums, norm.statistics.count);
   return parameters;
@@ -87,10 +89,12 @@ batch_norm::ParameterGradients finish(const Norm& norm, const at::Tensor& y, at:
 class Bottleneck : public torch::autograd::Function<Bottleneck> {
  public:
   // The parameters again, because autograd looks for them among the arguments.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& expansion,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::optional<at::Tensor>& expansion,
                             const std::optional<at::Tensor>& expansion_weight,
-                            const std::optional<at::Tensor>& expansion_bias, const at::Tensor& depthwise,
-                            const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& projection,
+                            const std::optional<at::Tensor>& expansion_bias,
+                            const at::Tensor& depthwise, const at::Tensor& weight,
+                            const at::Tensor& bias, const at::Tensor& projection,
                             const LinearBottleneck& block) {
     const auto use = c10::make_intrusive<Use>();
     if (const SyncScope* scope = current_sync_scope()) use->reduce = scope->reduce();
@@ -105,14 +109,16 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
       saved.expansion = *expansion;
       const fused::Output out = fused::pointwise(in, *expansion, /*with_sums=*/true);
       saved.expanded = out.y;
-      saved.expansion_norm = {*expansion_weight, *expansion_bias,
-                              block.expansion_norm->batch_statistics(out.y, [&] { return out.sums; })};
+      saved.expansion_norm = {
+          *expansion_weight, *expansion_bias,
+          block.expansion_norm->batch_statistics(out.y, [&] { return out.sums; })};
       of_expansion.emplace(saved.expansion_norm.affine());
       in = {out.y, &*of_expansion};
     }
     const fused::Output out = fused::depthwise(in, depthwise, block.stride);
     saved.filtered = out.y;
-    saved.depthwise_norm = {weight, bias, block.depthwise_norm->batch_statistics(out.y, [&] { return out.sums; })};
+    saved.depthwise_norm = {
+        weight, bias, block.depthwise_norm->batch_statistics(out.y, [&] { return out.sums; })};
     const Channels of_depthwise(saved.depthwise_norm.affine());
     context->save_for_backward(saved.all());
     context->saved_data["use"] = c10::IValue::make_capsule(use);
@@ -121,26 +127,38 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Saved saved(context->get_saved_variables());
-    const auto use = c10::static_intrusive_pointer_cast<Use>(context->saved_data["use"].toCapsule());
+    const auto use =
+        c10::static_intrusive_pointer_cast<Use>(context->saved_data["use"].toCapsule());
     const bool with_x = context->needs_input_grad(0);
 
     Channels of_depthwise(saved.depthwise_norm.affine());
     const fused::Gradient dy = {gradients[0].contiguous(kChannelsLast), {}, nullptr};
-    fused::Gradients projection =
-        fused::pointwise_gradients({saved.filtered, &of_depthwise}, saved.projection, dy, /*with_x=*/true);
-    const auto depthwise_norm = finish(saved.depthwise_norm, saved.filtered, projection.sums, *use, of_depthwise);
+    fused::Gradients projection = fused::pointwise_gradients({saved.filtered, &of_depthwise},
+                                                             saved.projection, dy, /*with_x=*/true);
+    const auto depthwise_norm =
+        finish(saved.depthwise_norm, saved.filtered, projection.sums, *use, of_depthwise);
 
     std::optional<Channels> of_expansion;
     if (saved.expands()) of_expansion.emplace(saved.expansion_norm.affine());
-    const fused::Input in = {saved.expands() ? saved.expanded : saved.x, saved.expands() ? &*of_expansion : nullptr};
+    const fused::Input in = {saved.expands() ? saved.expanded : saved.x,
+                             saved.expands() ? &*of_expansion : nullptr};
     fused::Gradients depthwise = fused::depthwise_gradients(
-        in, saved.depthwise, use->stride, {projection.x, saved.filtered, &of_depthwise}, saved.expands() || with_x);
+        in, saved.depthwise, use->stride, {projection.x, saved.filtered, &of_depthwise},
+        saved.expands() || with_x);
     projection.x.reset();
     if (!saved.expands()) {
-      return {depthwise.x,       {}, {}, {}, depthwise.weight, depthwise_norm.weight, depthwise_norm.bias,
-              projection.weight, {}};
+      return {depthwise.x,
+              {},
+              {},
+              {},
+              depthwise.weight,
+              depthwise_norm.weight,
+              depthwise_norm.bias,
+              projection.weight,
+              {}};
     }
-    const auto expansion_norm = finish(saved.expansion_norm, saved.expanded, depthwise.sums, *use, *of_expansion);
+    const auto expansion_norm =
+        finish(saved.expansion_norm, saved.expanded, depthwise.sums, *use, *of_expansion);
     const fused::Gradients expansion = fused::pointwise_gradients(
         {saved.x, nullptr}, saved.expansion, {depthwise.x, saved.expanded, &*of_expansion}, with_x);
     return {expansion.x,         expansion.weight,  expansion_norm.weight,
@@ -151,11 +169,12 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
 
 bool trains(const BatchNormImpl& norm) {
   return norm.is_training() && norm.weight.scalar_type() == at::kFloat &&
-         norm.running_mean.scalar_type() == at::kFloat && norm.weight.size(0) % batch_norm::kLanes == 0;
+         norm.running_mean.scalar_type() == at::kFloat &&
+         norm.weight.size(0) % batch_norm::kLanes == 0;
 }
 
-// Layers one by one would have a node of the graph for each batch norm through which a gradient passes, and a
-// collective in each of those nodes.
+// Layers one by one would have a node of the graph for each batch norm through which a gradient
+// passes, and a collective in each of those nodes.
 bool passes_all_or_none(const LinearBottleneck& block, const at::Tensor& x) {
   if (!at::GradMode::is_enabled() || x.requires_grad()) return true;
   const bool expands = block.expansion.defined();
@@ -164,21 +183,25 @@ bool passes_all_or_none(const LinearBottleneck& block, const at::Tensor& x) {
   return weight.requires_grad() || first.weight.requires_grad() || first.bias.requires_grad();
 }
 
-bool is_float(const at::Tensor& weight) { return weight.scalar_type() == at::kFloat && weight.is_contiguous(); }
+bool is_float(const at::Tensor& weight) {
+  return weight.scalar_type() == at::kFloat && weight.is_contiguous();
+}
 
 }  // namespace
 
 bool is_fused(const LinearBottleneck& block, const at::Tensor& x) {
   const SyncScope* scope = current_sync_scope();
-  if (one_by_one > 0 || widest_vectors() == VectorSet::kAny || !x.is_cpu() || x.scalar_type() != at::kFloat ||
-      x.dim() != 4 || !x.is_contiguous(kChannelsLast) || x.numel() == 0 || current_autocast(at::kCPU).enabled ||
+  if (one_by_one > 0 || widest_vectors() == VectorSet::kAny || !x.is_cpu() ||
+      x.scalar_type() != at::kFloat || x.dim() != 4 || !x.is_contiguous(kChannelsLast) ||
+      x.numel() == 0 || current_autocast(at::kCPU).enabled ||
       (scope != nullptr && !scope->has_samples())) {
     return false;
   }
-  const int64_t height = (x.size(2) - 1) / block.stride + 1, width = (x.size(3) - 1) / block.stride + 1;
+  const int64_t height = (x.size(2) - 1) / block.stride + 1,
+                width = (x.size(3) - 1) / block.stride + 1;
   const bool expands = block.expansion.defined();
-  return x.size(0) * height * width > 1 && passes_all_or_none(block, x) && is_float(block.depthwise) &&
-         is_float(block.projection) && trains(*block.depthwise_norm) &&
+  return x.size(0) * height * width > 1 && passes_all_or_none(block, x) &&
+         is_float(block.depthwise) && is_float(block.projection) && trains(*block.depthwise_norm) &&
          (!expands || (is_float(block.expansion) && trains(*block.expansion_norm)));
 }
 
@@ -190,14 +213,16 @@ at::Tensor run(const LinearBottleneck& block, const at::Tensor& x) {
   DTRAIN_CHECK(is_fused(block, x) && block.projection.size(1) == hidden &&
                    x.size(1) == (block.expansion.defined() ? block.expansion.size(1) : hidden),
                "linear bottleneck of ", hidden, " channels got an input of shape ", x.sizes());
-  RECORD_FUNCTION("dtrain::linear_bottleneck", std::vector<c10::IValue>({x, block.depthwise, block.projection}));
+  RECORD_FUNCTION("dtrain::linear_bottleneck",
+                  std::vector<c10::IValue>({x, block.depthwise, block.projection}));
   const auto given = [&](const at::Tensor& tensor) {
     return block.expansion.defined() ? std::optional(tensor) : std::nullopt;
   };
   const BatchNormImpl &inner = *block.depthwise_norm, *outer = block.expansion_norm;
-  return Bottleneck::apply(x, given(block.expansion), given(outer != nullptr ? outer->weight : at::Tensor()),
-                           given(outer != nullptr ? outer->bias : at::Tensor()), block.depthwise, inner.weight,
-                           inner.bias, block.projection, block);
+  return Bottleneck::apply(x, given(block.expansion),
+                           given(outer != nullptr ? outer->weight : at::Tensor()),
+                           given(outer != nullptr ? outer->bias : at::Tensor()), block.depthwise,
+                           inner.weight, inner.bias, block.projection, block);
 }
 
 }  // namespace dtrain::layers

@@ -1,9 +1,12 @@
 #pragma once
 
-// The inner part of an inverted residual block with a linear bottleneck (Sandler et al. 2018), for training on the CPU:
-//   1 x 1 convolution, batch norm, ReLU6, depthwise 3 x 3 convolution, batch norm, ReLU6, 1 x 1 convolution
-// The first three are left out where the block does not expand. As one operation it passes over memory about half as
-// often as the layers do one by one, because nothing that is normalized is written (fused_convolutions.h).
+// The inner part of an inverted residual block with a linear bottleneck (Sandler et al. 2018), for
+// training on the CPU:
+//   1 x 1 convolution, batch norm, ReLU6, depthwise 3 x 3 convolution, batch norm, ReLU6,
+//   1 x 1 convolution
+// The first three are left out where the block does not expand. As one operation it passes over
+// memory about half as often as the layers do one by one, because nothing that is normalized is
+// written (fused_convolutions.h).
 //
 // Thread-safety: as batch norm (batch_norm.h), whose scopes and records apply.
 
@@ -24,17 +27,18 @@ struct LinearBottleneck {
   int64_t stride = 1;          // of the depthwise convolution: 1 or 2
 };
 
-// Whether run() takes x [B, C, H, W]: float32 in channels_last on a CPU with AVX2, without autocast, where the batch
-// norms are of whole vectors of 16 channels and train on more than one value per channel of this rank, and a gradient
-// passes through all of them or none. Otherwise the layers are to be run one by one, which gives the same but for
-// rounding, and takes part in the same collectives.
+// Whether run() takes x [B, C, H, W]: float32 in channels_last on a CPU with AVX2, without
+// autocast, where the batch norms are of whole vectors of 16 channels and train on more than one
+// value per channel of this rank, and a gradient passes through all of them or none. Otherwise the
+// layers are to be run one by one, which gives the same but for rounding, and takes part in the
+// same collectives.
 bool is_fused(const LinearBottleneck&, const at::Tensor& x);
 
 // [B, C', OH, OW]: the output of the projection.
 at::Tensor run(const LinearBottleneck&, const at::Tensor& x);
 
-// While it exists, is_fused() is false on this thread: for a trial on the CPU that stands for a GPU, whose layers keep
-// more for backward. Scopes nest.
+// While it exists, is_fused() is false on this thread: for a trial on the CPU that stands for a
+// GPU, whose layers keep more for backward. Scopes nest.
 class LayersOneByOne {
  public:
   LayersOneByOne();

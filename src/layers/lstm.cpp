@@ -14,8 +14,9 @@ namespace {
 // Much larger than the sum of a gate, so that the sigmoid is 0 or 1 in any precision.
 constexpr double kSaturated = 1e4;
 
-// Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns about it in every
-// call. Here they are separate parameters; the copy is cheap compared to the operation.
+// Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns
+// about it in every call. Here they are separate parameters; the copy is cheap compared to
+// the operation.
 class QuietOnGpu {
  public:
   explicit QuietOnGpu(const at::Tensor& input) {
@@ -30,9 +31,10 @@ class QuietOnGpu {
   std::optional<c10::WarningUtils::WarningHandlerGuard> guard_;
 };
 
-// LibTorch's autocast (2.11) casts the inputs of cuDNN's LSTM to float16 even if bfloat16 is the autocast type. Runs in
-// bfloat16 do not scale the loss, so gradients below 6e-8 would be lost, and states above 65504 would be infinite.
-// bfloat16 is new in cuDNN's LSTM (9.13) and untested here, so the LSTM runs in float32, with products in TF32.
+// LibTorch's autocast (2.11) casts the inputs of cuDNN's LSTM to float16 even if bfloat16 is the
+// autocast type. Runs in bfloat16 do not scale the loss, so gradients below 6e-8 would be lost, and
+// states above 65504 would be infinite. bfloat16 is new in cuDNN's LSTM (9.13) and untested here,
+// so the LSTM runs in float32, with products in TF32.
 bool needs_float32(const at::Tensor& rows) {
   if (!rows.is_cuda()) return false;
   const AutocastState autocast = current_autocast(at::kCUDA);
@@ -41,35 +43,41 @@ bool needs_float32(const at::Tensor& rows) {
 
 bool is_bfloat16(const at::Tensor& rows) {
   const AutocastState autocast = current_autocast(rows.device().type());
-  return rows.scalar_type() == at::kBFloat16 || (autocast.enabled && autocast.dtype == at::kBFloat16);
+  return rows.scalar_type() == at::kBFloat16 ||
+         (autocast.enabled && autocast.dtype == at::kBFloat16);
 }
 
 }  // namespace
 
-bool runs_packed(const at::Tensor& rows) { return rows.is_cpu() && !(is_bfloat16(rows) && has_bfloat16_products()); }
+bool runs_packed(const at::Tensor& rows) {
+  return rows.is_cpu() && !(is_bfloat16(rows) && has_bfloat16_products());
+}
 
 LstmResult run_packed_lstm(const LstmLayer& layer, const at::Tensor& rows, const PackedSteps& steps,
                            const at::Tensor& h, const at::Tensor& c) {
   const AutocastGuard no_autocast({.device = at::kCPU, .enabled = false});
   const at::ScalarType type = layer.weight_hh.scalar_type();
   if (type == at::kDouble) {
-    const auto [states, h_last, c_last] =
-        at::lstm(rows.to(type), at::tensor(steps.counts, at::kLong), {h.to(type).unsqueeze(0), c.to(type).unsqueeze(0)},
-                 {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh}, /*has_biases=*/true,
-                 /*num_layers=*/1, /*dropout=*/0, /*train=*/true, /*bidirectional=*/false);
+    const auto [states, h_last, c_last] = at::lstm(
+        rows.to(type), at::tensor(steps.counts, at::kLong),
+        {h.to(type).unsqueeze(0), c.to(type).unsqueeze(0)},
+        {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh}, /*has_biases=*/true,
+        /*num_layers=*/1, /*dropout=*/0, /*train=*/true, /*bidirectional=*/false);
     return {states, h_last.squeeze(0), c_last.squeeze(0)};
   }
-  const LstmLayer wide = {layer.weight_ih.to(at::kFloat), layer.weight_hh.to(at::kFloat), layer.bias_ih.to(at::kFloat),
-                          layer.bias_hh.to(at::kFloat)};
-  const LstmResult result = cpu::run_lstm(wide, rows.to(at::kFloat), steps, h.to(at::kFloat), c.to(at::kFloat));
+  const LstmLayer wide = {layer.weight_ih.to(at::kFloat), layer.weight_hh.to(at::kFloat),
+                          layer.bias_ih.to(at::kFloat), layer.bias_hh.to(at::kFloat)};
+  const LstmResult result =
+      cpu::run_lstm(wide, rows.to(at::kFloat), steps, h.to(at::kFloat), c.to(at::kFloat));
   return {result.states.to(type), result.h.to(type), result.c.to(type)};
 }
 
-LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c) {
+LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h,
+                    const at::Tensor& c) {
   if (runs_packed(rows)) {
     const int64_t steps = rows.size(0), samples = rows.size(1);
-    const LstmResult packed =
-        run_packed_lstm(layer, rows.reshape({steps * samples, rows.size(2)}), equal_lengths(samples, steps), h, c);
+    const LstmResult packed = run_packed_lstm(layer, rows.reshape({steps * samples, rows.size(2)}),
+                                              equal_lengths(samples, steps), h, c);
     return {packed.states.view({steps, samples, -1}), packed.h, packed.c};
   }
   if (needs_float32(rows)) {
@@ -80,34 +88,39 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
   const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
   const auto learns = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
   // Without `train` the fused operations save nothing for backward.
-  const bool train = at::GradMode::is_enabled() &&
-                     (learns(rows) || learns(h) || learns(c) || std::any_of(weights.begin(), weights.end(), learns));
-  const auto [states, h_last, c_last] =
-      at::lstm(rows, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
-               train, /*bidirectional=*/false, /*batch_first=*/false);
+  const bool train =
+      at::GradMode::is_enabled() && (learns(rows) || learns(h) || learns(c) ||
+                                     std::any_of(weights.begin(), weights.end(), learns));
+  const auto [states, h_last, c_last] = at::lstm(
+      rows, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1,
+      /*dropout=*/0, train, /*bidirectional=*/false, /*batch_first=*/false);
   return {states, h_last.squeeze(0), c_last.squeeze(0)};
 }
 
-std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer& layer, const at::Tensor& row, const at::Tensor& h,
-                                                const at::Tensor& c) {
+std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer& layer, const at::Tensor& row,
+                                                const at::Tensor& h, const at::Tensor& c) {
   if (needs_float32(row)) {
     const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
     return run_lstm_cell(layer, row.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
   }
-  auto [h_next, c_next] = at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
+  auto [h_next, c_next] =
+      at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
   return {std::move(h_next), std::move(c_next)};
 }
 
-LstmResult run_padded_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& lengths,
-                           const at::Tensor& h, const at::Tensor& c) {
+LstmResult run_padded_lstm(const LstmLayer& layer, const at::Tensor& rows,
+                           const at::Tensor& lengths, const at::Tensor& h, const at::Tensor& c) {
   const int64_t steps = rows.size(0), hidden = layer.weight_hh.size(1);
-  const at::Tensor beyond = at::arange(steps, lengths.options()).unsqueeze(1).ge(lengths.unsqueeze(0));  // [T, B]
-  const at::Tensor mark = at::zeros({4 * hidden, 1}, layer.weight_ih.options().requires_grad(false));
+  const at::Tensor beyond =
+      at::arange(steps, lengths.options()).unsqueeze(1).ge(lengths.unsqueeze(0));  // [T, B]
+  const at::Tensor mark =
+      at::zeros({4 * hidden, 1}, layer.weight_ih.options().requires_grad(false));
   mark.slice(0, 0, hidden).fill_(-kSaturated);
   mark.slice(0, hidden, 2 * hidden).fill_(kSaturated);
   LstmLayer marked = layer;
   marked.weight_ih = at::cat({layer.weight_ih, mark}, 1);
-  LstmResult result = run_lstm(marked, at::cat({rows, beyond.unsqueeze(2).to(rows.scalar_type())}, 2), h, c);
+  LstmResult result =
+      run_lstm(marked, at::cat({rows, beyond.unsqueeze(2).to(rows.scalar_type())}, 2), h, c);
   const at::Tensor last = (lengths - 1).view({1, -1, 1}).expand({1, -1, hidden});
   result.h = result.states.gather(0, last).squeeze(0);
   return result;
@@ -118,11 +131,14 @@ LstmParameters::LstmParameters(int64_t inputs, int64_t hidden, int64_t layers) {
     const auto add = [&, end = "_l" + std::to_string(i)](const char* name, at::IntArrayRef shape) {
       return register_parameter(name + end, at::empty(shape));
     };
-    layers_.push_back({add("weight_ih", {4 * hidden, i == 0 ? inputs : hidden}), add("weight_hh", {4 * hidden, hidden}),
-                       add("bias_ih", {4 * hidden}), add("bias_hh", {4 * hidden})});
+    layers_.push_back({add("weight_ih", {4 * hidden, i == 0 ? inputs : hidden}),
+                       add("weight_hh", {4 * hidden, hidden}), add("bias_ih", {4 * hidden}),
+                       add("bias_hh", {4 * hidden})});
   }
 }
 
-LstmLayer LstmParameters::layer(int64_t index) const { return layers_.at(static_cast<size_t>(index)); }
+LstmLayer LstmParameters::layer(int64_t index) const {
+  return layers_.at(static_cast<size_t>(index));
+}
 
 }  // namespace dtrain::layers

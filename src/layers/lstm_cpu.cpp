@@ -20,10 +20,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMostRows = 96;                      // which stay in the second-level cache while all panels pass
-constexpr int64_t kRowsOfSums = 128;                   // of a panel: half of the first cache
-constexpr int64_t kLeastPerThread = int64_t{1} << 18;  // multiplications: waking a thread takes as long as some of that
-constexpr int64_t kProductsPerCell = 64;               // how many multiplications take as long as the gates of a cell
+constexpr int64_t kMostRows = 96;     // which stay in the second-level cache while all panels pass
+constexpr int64_t kRowsOfSums = 128;  // of a panel: half of the first cache
+constexpr int64_t kLeastPerThread =
+    int64_t{1} << 18;  // multiplications: waking a thread takes as long as some of that
+constexpr int64_t kProductsPerCell =
+    64;  // how many multiplications take as long as the gates of a cell
 
 // The rows of a step in packed tensors.
 struct Step {
@@ -45,11 +47,13 @@ void copy_last(const at::Tensor& packed, const std::vector<Step>& steps, const a
   for (size_t t = 0; t < steps.size(); ++t) {
     const auto [begin, count] = steps[t];
     const int64_t stay = t + 1 < steps.size() ? steps[t + 1].count : 0;
-    if (stay < count) last.narrow(0, stay, count - stay).copy_(packed.narrow(0, begin + stay, count - stay));
+    if (stay < count)
+      last.narrow(0, stay, count - stay).copy_(packed.narrow(0, begin + stay, count - stay));
   }
 }
 
-// Calls body(column, row, row_end) for each of `columns`, for all rows in parts, on as many threads as are worth it.
+// Calls body(column, row, row_end) for each of `columns`, for all rows in parts, on as many threads
+// as are worth it.
 void for_blocks(int64_t columns, int64_t rows, int64_t products_per_row,
                 const std::function<void(int64_t, int64_t, int64_t)>& body) {
   const int64_t together = panel_loops().rows, threads = at::get_num_threads();
@@ -66,16 +70,18 @@ void for_blocks(int64_t columns, int64_t rows, int64_t products_per_row,
 }
 
 struct Forward {
-  at::Tensor gates, cells, states;  // the values of the gates in panels [panels, N, tile]; [N, H], [N, H]
+  at::Tensor gates, cells,
+      states;  // the values of the gates in panels [panels, N, tile]; [N, H], [N, H]
 };
 
-Forward run_steps(const at::Tensor& rows, const LstmLayer& layer, const at::Tensor& h, const at::Tensor& c,
-                  const std::vector<Step>& steps) {
+Forward run_steps(const at::Tensor& rows, const LstmLayer& layer, const at::Tensor& h,
+                  const at::Tensor& c, const std::vector<Step>& steps) {
   const PanelLoops& loops = panel_loops();
   const GatePanels panels{.hidden = h.size(1), .tile = loops.tile};
   const int64_t inputs = rows.size(1), hidden = panels.hidden, stride = rows.size(0) * panels.tile;
   const at::Tensor bias = panels.transposed((layer.bias_ih + layer.bias_hh).unsqueeze(1)),
-                   of_inputs = panels.transposed(layer.weight_ih), of_states = panels.transposed(layer.weight_hh);
+                   of_inputs = panels.transposed(layer.weight_ih),
+                   of_states = panels.transposed(layer.weight_hh);
   const Forward of{.gates = at::empty({panels.panels(), rows.size(0), panels.tile}, rows.options()),
                    .cells = at::empty({rows.size(0), hidden}, rows.options()),
                    .states = at::empty({rows.size(0), hidden}, rows.options())};
@@ -119,14 +125,17 @@ Forward run_steps(const at::Tensor& rows, const LstmLayer& layer, const at::Tens
   return of;
 }
 
-// What run backward gives: of the sums of products in panels, and of the rows [N, in], if those are needed.
+// What run backward gives: of the sums of products in panels, and of the rows [N, in], if those
+// are needed.
 struct Backward {
   at::Tensor of_gates, of_rows;
 };
 
-// of_h, of_c [B, H]: the gradients of the last state and cell of each sequence, which become those of the first.
-Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool with_rows, const at::Tensor& c,
-                             const at::Tensor& of_states, const at::Tensor& of_h, const at::Tensor& of_c,
+// of_h, of_c [B, H]: the gradients of the last state and cell of each sequence, which become those
+// of the first.
+Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool with_rows,
+                             const at::Tensor& c, const at::Tensor& of_states,
+                             const at::Tensor& of_h, const at::Tensor& of_c,
                              const std::vector<Step>& steps) {
   const PanelLoops& loops = panel_loops();
   const GatePanels panels{.hidden = c.size(1), .tile = loops.tile};
@@ -134,10 +143,12 @@ Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool wit
                 inputs = with_rows ? layer.weight_ih.size(1) : 0;
   const at::Tensor to_states = panels.straight(layer.weight_hh),
                    to_rows = with_rows ? panels.straight(layer.weight_ih) : at::Tensor();
-  const Backward result{.of_gates = hidden % panels.tile == 0 ? at::empty_like(of.gates) : at::zeros_like(of.gates),
-                        .of_rows = at::empty({rows, inputs}, c.options())};
+  const Backward result{
+      .of_gates = hidden % panels.tile == 0 ? at::empty_like(of.gates) : at::zeros_like(of.gates),
+      .of_rows = at::empty({rows, inputs}, c.options())};
   const at::Tensor zeros = at::zeros({std::max(hidden, inputs) + panels.tile}, c.options());
-  const int64_t state_panels = divide_up(hidden, panels.tile), row_panels = divide_up(inputs, panels.tile);
+  const int64_t state_panels = divide_up(hidden, panels.tile),
+                row_panels = divide_up(inputs, panels.tile);
   for (size_t t = steps.size(); t-- > 0;) {
     const auto [begin, count] = steps[t];
     const float* cells = of.cells.const_data_ptr<float>();
@@ -147,12 +158,15 @@ Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool wit
         .gates = of.gates.const_data_ptr<float>() + begin * panels.tile,
         .c_before = t == 0 ? c.const_data_ptr<float>() : cells + steps[t - 1].begin * hidden,
         .c = cells + begin * hidden,
-        .of_state = of_states.defined() ? of_states.const_data_ptr<float>() + begin * hidden : nullptr,
+        .of_state =
+            of_states.defined() ? of_states.const_data_ptr<float>() + begin * hidden : nullptr,
         .of_h = of_h.const_data_ptr<float>(),
         .of_c = of_c.mutable_data_ptr<float>(),
         .of_gates = result.of_gates.mutable_data_ptr<float>() + begin * panels.tile};
     for_blocks(panels.groups(), count, kProductsPerCell * panels.tile,
-               [&](int64_t group, int64_t row, int64_t end) { lstm_loops().differentiate(step, group, row, end); });
+               [&](int64_t group, int64_t row, int64_t end) {
+                 lstm_loops().differentiate(step, group, row, end);
+               });
     const PanelProduct to_h{.x = step.of_gates,
                             .x_stride = panels.tile,
                             .x_width = panels.tile,
@@ -180,16 +194,16 @@ Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool wit
   return result;
 }
 
-// The addresses of what was before each row: rows of `initial` [B, H] for the first step, rows of the step before for
-// the others.
+// The addresses of what was before each row: rows of `initial` [B, H] for the first step, rows of
+// the step before for the others.
 std::vector<const float*> rows_before(const at::Tensor& packed, const std::vector<Step>& steps,
                                       const at::Tensor& initial) {
   const int64_t width = packed.size(1);
   std::vector<const float*> rows;
   rows.reserve(static_cast<size_t>(packed.size(0)));
   for (size_t t = 0; t < steps.size(); ++t) {
-    const float* from =
-        t == 0 ? initial.const_data_ptr<float>() : packed.const_data_ptr<float>() + steps[t - 1].begin * width;
+    const float* from = t == 0 ? initial.const_data_ptr<float>()
+                               : packed.const_data_ptr<float>() + steps[t - 1].begin * width;
     for (int64_t i = 0; i < steps[t].count; ++i) rows.push_back(from + i * width);
   }
   return rows;
@@ -207,20 +221,21 @@ struct WeightGradients {
   at::Tensor of_ih, of_hh, of_bias;
 };
 
-// Of the weights whose rows x are given: not nullptr. Each panel is summed by one thread, so that its bits are the same
-// for any number of threads.
+// Of the weights whose rows x are given: not nullptr. Each panel is summed by one thread, so that
+// its bits are the same for any number of threads.
 WeightGradients sum_products(const at::Tensor& of_gates, int64_t hidden, int64_t inputs,
-                             const std::vector<const float*>* of_inputs, const std::vector<const float*>* of_states) {
+                             const std::vector<const float*>* of_inputs,
+                             const std::vector<const float*>* of_states) {
   const PanelLoops& loops = panel_loops();
   const GatePanels panels{.hidden = hidden, .tile = loops.tile};
   const int64_t rows = of_gates.size(1), tile = loops.tile;
   const auto zeros = [&](bool needed, int64_t columns) {
     return needed ? at::zeros({panels.panels(), columns, tile}, of_gates.options()) : at::Tensor();
   };
-  const at::Tensor ih = zeros(of_inputs != nullptr, inputs), hh = zeros(of_states != nullptr, hidden),
-                   bias = zeros(true, 1);
-  const auto add = [&](const std::vector<const float*>* x, const at::Tensor& sums, int64_t panel, int64_t begin,
-                       int64_t count) {
+  const at::Tensor ih = zeros(of_inputs != nullptr, inputs),
+                   hh = zeros(of_states != nullptr, hidden), bias = zeros(true, 1);
+  const auto add = [&](const std::vector<const float*>* x, const at::Tensor& sums, int64_t panel,
+                       int64_t begin, int64_t count) {
     if (x == nullptr) return;
     loops.add_transposed(x->data() + begin, count, sums.size(1),
                          of_gates.const_data_ptr<float>() + (panel * rows + begin) * tile,
@@ -237,14 +252,17 @@ WeightGradients sum_products(const at::Tensor& of_gates, int64_t hidden, int64_t
       }
     }
   });
-  const auto restored = [&](const at::Tensor& sums) { return sums.defined() ? panels.restored(sums) : sums; };
+  const auto restored = [&](const at::Tensor& sums) {
+    return sums.defined() ? panels.restored(sums) : sums;
+  };
   return {restored(ih), restored(hh), restored(bias).squeeze(1)};
 }
 
 class PackedLstm : public torch::autograd::Function<PackedLstm> {
  public:
-  static variable_list forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& h,
-                               const at::Tensor& c, const at::Tensor& weight_ih, const at::Tensor& weight_hh,
+  static variable_list forward(AutogradContext* context, const at::Tensor& rows,
+                               const at::Tensor& h, const at::Tensor& c,
+                               const at::Tensor& weight_ih, const at::Tensor& weight_hh,
                                const at::Tensor& bias_ih, const at::Tensor& bias_hh,
                                const std::vector<int64_t>& counts) {
     const std::vector<Step> steps = steps_of(counts);
@@ -260,7 +278,8 @@ class PackedLstm : public torch::autograd::Function<PackedLstm> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &rows = saved[0], &h = saved[1], &c = saved[2], &weight_ih = saved[3], &weight_hh = saved[4];
+    const at::Tensor &rows = saved[0], &h = saved[1], &c = saved[2], &weight_ih = saved[3],
+                     &weight_hh = saved[4];
     const Forward of{saved[5], saved[6], saved[7]};
     const std::vector<Step> steps = steps_of(context->saved_data["counts"].toIntVector());
     const auto copy_of = [&](const at::Tensor& gradient) {
@@ -269,32 +288,44 @@ class PackedLstm : public torch::autograd::Function<PackedLstm> {
     const at::Tensor of_states = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
     const at::Tensor of_h = copy_of(gradients[1]), of_c = copy_of(gradients[2]);
     const auto needed = [&](size_t input) { return context->needs_input_grad(input); };
-    const Backward back =
-        differentiate_steps(of, {weight_ih, weight_hh, {}, {}}, needed(0), c, of_states, of_h, of_c, steps);
+    const Backward back = differentiate_steps(of, {weight_ih, weight_hh, {}, {}}, needed(0), c,
+                                              of_states, of_h, of_c, steps);
     const at::Tensor none;
     WeightGradients sums;
     if (needed(3) || needed(4) || needed(5) || needed(6)) {
-      const std::vector<const float*> inputs = rows_of(rows), before = rows_before(of.states, steps, h);
+      const std::vector<const float*> inputs = rows_of(rows),
+                                      before = rows_before(of.states, steps, h);
       sums = sum_products(back.of_gates, h.size(1), rows.size(1), needed(3) ? &inputs : nullptr,
                           needed(4) ? &before : nullptr);
     }
-    return {needed(0) ? back.of_rows : none, of_h, of_c, sums.of_ih, sums.of_hh, sums.of_bias, sums.of_bias, none};
+    return {needed(0) ? back.of_rows : none,
+            of_h,
+            of_c,
+            sums.of_ih,
+            sums.of_hh,
+            sums.of_bias,
+            sums.of_bias,
+            none};
   }
 };
 
 }  // namespace
 
-LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const PackedSteps& steps, const at::Tensor& h,
-                    const at::Tensor& c) {
-  const int64_t hidden = layer.weight_hh.size(1), sequences = static_cast<int64_t>(steps.order.size());
+LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const PackedSteps& steps,
+                    const at::Tensor& h, const at::Tensor& c) {
+  const int64_t hidden = layer.weight_hh.size(1),
+                sequences = static_cast<int64_t>(steps.order.size());
   DTRAIN_CHECK(rows.is_cpu() && rows.dim() == 2 && rows.size(0) == steps.rows() &&
-                   rows.size(1) == layer.weight_ih.size(1) && h.sizes() == at::IntArrayRef({sequences, hidden}) &&
-                   c.sizes() == h.sizes() && rows.scalar_type() == at::kFloat,
-               "LSTM of ", layer.weight_ih.sizes(), " over rows ", rows.sizes(), " ", c10::toString(rows.scalar_type()),
-               " with states ", h.sizes());
-  RECORD_FUNCTION("dtrain::lstm", std::vector<c10::IValue>({rows, layer.weight_ih, layer.weight_hh}));
-  const variable_list of = PackedLstm::apply(rows.contiguous(), h.contiguous(), c.contiguous(), layer.weight_ih,
-                                             layer.weight_hh, layer.bias_ih, layer.bias_hh, steps.counts);
+                   rows.size(1) == layer.weight_ih.size(1) &&
+                   h.sizes() == at::IntArrayRef({sequences, hidden}) && c.sizes() == h.sizes() &&
+                   rows.scalar_type() == at::kFloat,
+               "LSTM of ", layer.weight_ih.sizes(), " over rows ", rows.sizes(), " ",
+               c10::toString(rows.scalar_type()), " with states ", h.sizes());
+  RECORD_FUNCTION("dtrain::lstm",
+                  std::vector<c10::IValue>({rows, layer.weight_ih, layer.weight_hh}));
+  const variable_list of =
+      PackedLstm::apply(rows.contiguous(), h.contiguous(), c.contiguous(), layer.weight_ih,
+                        layer.weight_hh, layer.bias_ih, layer.bias_hh, steps.counts);
   return {of[0], of[1], of[2]};
 }
 

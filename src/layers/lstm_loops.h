@@ -1,12 +1,12 @@
 #pragma once
 
-// What one step of an LSTM computes beside the matrix products, on the CPU: the gates and the cell of some samples, and
-// the gradients. Loops over plain memory in float, without torch; core/vector_set.h picks the widest vectors that the
-// CPU has.
+// What one step of an LSTM computes beside the matrix products, on the CPU: the gates and the cell
+// of some samples, and the gradients. Loops over plain memory in float, without torch;
+// core/vector_set.h picks the widest vectors that the CPU has.
 //
-// States and cells are [rows, hidden]. Gates are in panels (panel_products.h) of `tile` units: panel 4g + i has gate i
-// of the units [g tile, (g + 1) tile), its group. The gates are in torch's order: input, forget, cell, output. An error
-// is below 3e-7 of the largest possible value.
+// States and cells are [rows, hidden]. Gates are in panels (panel_products.h) of `tile` units:
+// panel 4g + i has gate i of the units [g tile, (g + 1) tile), its group. The gates are in torch's
+// order: input, forget, cell, output. An error is below 3e-7 of the largest possible value.
 
 #include <cstdint>
 
@@ -26,10 +26,11 @@ struct LstmStepGradient {
   const float* gates = nullptr;     // the values of the gates
   const float* c_before = nullptr;  // [rows, hidden]
   const float* c = nullptr;         // [rows, hidden]
-  const float* of_state = nullptr;  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
-  const float* of_h = nullptr;      // [rows, hidden], the gradient of h by later steps
-  float* of_c = nullptr;            // [rows, hidden], of c by later steps; becomes that of c_before
-  float* of_gates = nullptr;        // in panels, the gradient of the sums of products
+  const float* of_state =
+      nullptr;  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
+  const float* of_h = nullptr;  // [rows, hidden], the gradient of h by later steps
+  float* of_c = nullptr;        // [rows, hidden], of c by later steps; becomes that of c_before
+  float* of_gates = nullptr;    // in panels, the gradient of the sums of products
 };
 
 // Both compute rows [row, row_end) of a group of units. Others may be computed at the same time.

@@ -22,15 +22,16 @@ void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
       for (int64_t row = 0; row < length; ++row) {  // the other rows are zero already
         hidden[row] = is_hidden(m, blocks, row);
         if (hidden[row]) continue;
-        for (int64_t e = row * features; e < (row + 1) * features; ++e) out[e] = noised(m, blocks, rows[e], e);
+        for (int64_t e = row * features; e < (row + 1) * features; ++e)
+          out[e] = noised(m, blocks, rows[e], e);
       }
     }
   });
 }
 
 template <typename T>
-void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
-         const NoisedRows& result) {
+void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths,
+         const RandomContext& key, const NoisedRows& result) {
   const at::Tensor ids = key.sample_ids.contiguous();
   const NoiseBatch<T> batch{rows.const_data_ptr<T>(),
                             lengths.const_data_ptr<int64_t>(),
@@ -50,16 +51,16 @@ void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths
 
 }  // namespace
 
-NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
-                          const MaskedNoise& m) {
-  DTRAIN_CHECK(m.span >= 1 && m.share >= 0 && m.share <= 1 && m.noise >= 0, "span ", m.span, ", share ", m.share,
-               ", noise ", m.noise);
+NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths,
+                          const RandomContext& key, const MaskedNoise& m) {
+  DTRAIN_CHECK(m.span >= 1 && m.share >= 0 && m.share <= 1 && m.noise >= 0, "span ", m.span,
+               ", share ", m.share, ", noise ", m.noise);
   const at::IntArrayRef each(rows.sizes().data(), 1);
   const at::Tensor& ids = key.sample_ids;
-  DTRAIN_CHECK(rows.dim() == 3 && lengths.sizes() == each && ids.sizes() == each && lengths.device() == rows.device() &&
-                   ids.device() == rows.device(),
-               "rows of shape ", rows.sizes(), " on ", rows.device(), ", lengths ", lengths.sizes(), " on ",
-               lengths.device(), ", ids ", ids.sizes(), " on ", ids.device());
+  DTRAIN_CHECK(rows.dim() == 3 && lengths.sizes() == each && ids.sizes() == each &&
+                   lengths.device() == rows.device() && ids.device() == rows.device(),
+               "rows of shape ", rows.sizes(), " on ", rows.device(), ", lengths ", lengths.sizes(),
+               " on ", lengths.device(), ", ids ", ids.sizes(), " on ", ids.device());
   const at::NoGradGuard no_grad;
   const at::Tensor source = rows.contiguous();
   const NoisedRows result{at::zeros_like(source),

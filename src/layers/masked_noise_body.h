@@ -1,6 +1,7 @@
 #pragma once
 
-// The arithmetic of masked_noise.h, shared by CPU and GPU; it uses integers up to exact conversions.
+// The arithmetic of masked_noise.h, shared by CPU and GPU; it uses integers up to
+// exact conversions.
 
 #include <cstdint>
 
@@ -28,10 +29,10 @@ struct HiddenBlocks {  // of one sample
   int64_t always;  // the block that is always hidden
 };
 
-DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, const NoiseKey& of, int64_t sample_id,
-                                            int64_t length) {
-  const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kAugmentation), of.seed, static_cast<uint64_t>(of.epoch),
-                             static_cast<uint64_t>(sample_id));
+DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, const NoiseKey& of,
+                                            int64_t sample_id, int64_t length) {
+  const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kAugmentation), of.seed,
+                             static_cast<uint64_t>(of.epoch), static_cast<uint64_t>(sample_id));
   const int64_t start = static_cast<int64_t>(keyed(key, 0) % static_cast<uint64_t>(m.span));
   const int64_t blocks = length > 0 ? (length - 1 + start) / m.span + 1 : 1;
   return {key, start, static_cast<int64_t>(keyed(key, 1) % static_cast<uint64_t>(blocks))};
@@ -39,21 +40,25 @@ DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, const NoiseKey
 
 DTRAIN_HD inline bool is_hidden(const MaskedNoise& m, const HiddenBlocks& blocks, int64_t row) {
   const int64_t block = (row + blocks.start) / m.span;
-  return block == blocks.always || uniform01(keyed(blocks.key, 2, static_cast<uint64_t>(block))) < m.share;
+  return block == blocks.always ||
+         uniform01(keyed(blocks.key, 2, static_cast<uint64_t>(block))) < m.share;
 }
 
 // The noise of an element, counted in C order within the sample.
 DTRAIN_HD inline float keyed_normal(uint64_t key, int64_t element) {
   const uint64_t a = keyed(key, 3, static_cast<uint64_t>(element)), b = mix64(a);
   constexpr uint64_t kEven = 0x0000ffff0000ffffULL;
-  const uint64_t pairs = (a & kEven) + ((a >> 16) & kEven) + (b & kEven) + ((b >> 16) & kEven);  // two sums of four
-  const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(pairs) + static_cast<uint32_t>(pairs >> 32));
+  const uint64_t pairs =
+      (a & kEven) + ((a >> 16) & kEven) + (b & kEven) + ((b >> 16) & kEven);  // two sums of four
+  const int32_t sum =
+      static_cast<int32_t>(static_cast<uint32_t>(pairs) + static_cast<uint32_t>(pairs >> 32));
   // Mean 8 · 65535 / 2; variance 8 · (65536² - 1) / 12.
   return static_cast<float>(sum - 262140) * (1.0f / 53509.82f);
 }
 
 template <typename T>
-DTRAIN_HD inline T noised(const MaskedNoise& m, const HiddenBlocks& blocks, T value, int64_t element) {
+DTRAIN_HD inline T noised(const MaskedNoise& m, const HiddenBlocks& blocks, T value,
+                          int64_t element) {
   return m.noise == 0 ? value : value + static_cast<T>(m.noise * keyed_normal(blocks.key, element));
 }
 
@@ -62,7 +67,8 @@ template <typename T>
 struct NoiseBatch {
   const T* rows;  // [samples, longest, features]
   const int64_t *lengths, *ids;
-  const int64_t *seed, *epoch;  // of the key: read by the kernel, so that the same launch draws others in another epoch
+  // of the key: read by the kernel, so that the same launch draws others in another epoch
+  const int64_t *seed, *epoch;
   int64_t samples, longest, features;
   T* out;
   bool* hidden;  // [samples, longest]
@@ -73,6 +79,7 @@ struct NoiseBatch {
 
 // Queues the kernel on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
 template <typename T>
-[[nodiscard]] LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void* stream);
+[[nodiscard]] LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&,
+                                                 void* stream);
 
 }  // namespace dtrain::layers

@@ -14,23 +14,28 @@ thread_local const RandomContext* current = nullptr;
 
 }  // namespace
 
-RandomContext random_context(uint64_t seed, int64_t step, const at::Tensor& sample_ids, int64_t epoch) {
-  const auto number = [&](int64_t value) { return at::full({}, value, sample_ids.options().dtype(at::kLong)); };
+RandomContext random_context(uint64_t seed, int64_t step, const at::Tensor& sample_ids,
+                             int64_t epoch) {
+  const auto number = [&](int64_t value) {
+    return at::full({}, value, sample_ids.options().dtype(at::kLong));
+  };
   return {.seed = number(static_cast<int64_t>(seed)),
           .step = number(step),
           .sample_ids = sample_ids,
           .epoch = number(epoch)};
 }
 
-RandomScope::RandomScope(RandomContext context) : outer_(current), context_(std::move(context)) { current = &context_; }
+RandomScope::RandomScope(RandomContext context) : outer_(current), context_(std::move(context)) {
+  current = &context_;
+}
 RandomScope::~RandomScope() { current = outer_; }
 
 const RandomContext* current_random_context() { return current; }
 
 const int64_t* place_of(const at::Tensor& number, at::Device device) {
-  DTRAIN_CHECK(
-      number.defined() && number.scalar_type() == at::kLong && number.numel() == 1 && number.device() == device,
-      "the RandomContext has no int64 number on ", device);
+  DTRAIN_CHECK(number.defined() && number.scalar_type() == at::kLong && number.numel() == 1 &&
+                   number.device() == device,
+               "the RandomContext has no int64 number on ", device);
   return number.const_data_ptr<int64_t>();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the limits of this process's control group are: version 1, version 2, both at once (hybrid), nested groups, and
-// containers, which see only a part of the tree. Pure.
+// Where the limits of this process's control group are: version 1, version 2, both at once
+// (hybrid), nested groups, and containers, which see only a part of the tree. Pure.
 
 #include <string>
 #include <string_view>
@@ -11,8 +11,9 @@
 
 namespace dtrain::machine {
 
-// The folders of a controller ("cpu", "memory", "cpuset", "pids"): that of the process's own group first, then its
-// parents up to the highest one that is mounted. A limit of any of them holds. Empty if there is no such controller.
+// The folders of a controller ("cpu", "memory", "cpuset", "pids"): that of the process's own group
+// first, then its parents up to the highest one that is mounted. A limit of any of them holds.
+// Empty if there is no such controller.
 struct ControllerFolders {
   int version = 0;  // 1 or 2; 0: none
   std::vector<std::string> folders;

@@ -25,10 +25,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Fields of proc(5)'s /proc/PID/stat, counted from the state.
-constexpr size_t kMinorFaults = 7, kMajorFaults = 9, kUserTicks = 11, kSystemTicks = 12, kThreads = 17,
-                 kResidentPages = 21, kIoWaitTicks = 39;
+constexpr size_t kMinorFaults = 7, kMajorFaults = 9, kUserTicks = 11, kSystemTicks = 12,
+                 kThreads = 17, kResidentPages = 21, kIoWaitTicks = 39;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 template <typename T>
 void add(std::optional<T>& sum, const std::optional<T>& value) {
@@ -101,17 +103,21 @@ class CounterReader::Impl {
     counters.swapped_in_pages = number_of(vm, "pswpin");
     counters.swapped_out_pages = number_of(vm, "pswpout");
     counters.refaulted_file_pages = number_of(vm, "workingset_refault_file");
-    if (!counters.refaulted_file_pages) counters.refaulted_file_pages = number_of(vm, "workingset_refault");
+    if (!counters.refaulted_file_pages)
+      counters.refaulted_file_pages = number_of(vm, "workingset_refault");
     for (const FileDescriptor& file : group_stats_) {
       const std::string_view stat = read(file);
       add(counters.periods, number_of(stat, "nr_periods"));
       add(counters.throttled_periods, number_of(stat, "nr_throttled"));
-      add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_usec"), 1e6));  // version 2
-      add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_time"), 1e9));  // version 1
+      add(counters.throttled_seconds,
+          seconds_of(number_of(stat, "throttled_usec"), 1e6));  // version 2
+      add(counters.throttled_seconds,
+          seconds_of(number_of(stat, "throttled_time"), 1e9));  // version 1
     }
     counters.cpu_pressure_seconds = seconds_of(number_of(read(cpu_pressure_), "some total"), 1e6);
     counters.io_pressure_seconds = seconds_of(number_of(read(io_pressure_), "some total"), 1e6);
-    counters.memory_pressure_seconds = seconds_of(number_of(read(memory_pressure_), "some total"), 1e6);
+    counters.memory_pressure_seconds =
+        seconds_of(number_of(read(memory_pressure_), "some total"), 1e6);
     return counters;
   }
 
@@ -135,15 +141,16 @@ class CounterReader::Impl {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  // The text of an open file from its beginning, at most `most` bytes of it. Valid until the next call. A file of /proc
-  // gives a page at a time, and ends with a read of nothing.
+  // The text of an open file from its beginning, at most `most` bytes of it. Valid until the next
+  // call. A file of /proc gives a page at a time, and ends with a read of nothing.
   std::string_view read(const FileDescriptor& file, size_t most = kWhole) {
     if (!file.is_open()) return {};
     if (buffer_.size() < most) buffer_.resize(most);
     size_t size = 0;
     while (size < most) {
       ++system_calls_;
-      const ssize_t got = ::pread(file.get(), buffer_.data() + size, most - size, static_cast<off_t>(size));
+      const ssize_t got =
+          ::pread(file.get(), buffer_.data() + size, most - size, static_cast<off_t>(size));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return {};  // ESRCH: the thread has ended
       size += static_cast<size_t>(got);
@@ -159,7 +166,8 @@ class CounterReader::Impl {
       FileDescriptor file;
       open(file, fs::path(folder).relative_path() / "cpu.stat");
       // The root group of version 2 has no limit, and its file no such line.
-      if (file.is_open() && number_of(read(file), "nr_throttled")) group_stats_.push_back(std::move(file));
+      if (file.is_open() && number_of(read(file), "nr_throttled"))
+        group_stats_.push_back(std::move(file));
     }
   }
 
@@ -223,7 +231,8 @@ class CounterReader::Impl {
     }
   }
 
-  static constexpr ssize_t kShortRead = 2048;  // a page of whole lines has more, unless it is the last one
+  static constexpr ssize_t kShortRead =
+      2048;  // a page of whole lines has more, unless it is the last one
 
   const fs::path root_;
   const double ticks_ = static_cast<double>(::sysconf(_SC_CLK_TCK));

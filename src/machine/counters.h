@@ -1,10 +1,12 @@
 #pragma once
 
-// What counts up while a process runs: time that its threads waited for a core, time that the control group or the
-// hypervisor took away, faults, swap, bytes of files. Two readings and their difference say what happened in between.
+// What counts up while a process runs: time that its threads waited for a core, time that the
+// control group or the hypervisor took away, faults, swap, bytes of files. Two readings and their
+// difference say what happened in between.
 //
-// A reading is cheap enough for the training thread, every few steps: files stay open, and each costs one pread
-// (system_calls() counts them). A value that this kernel does not tell is absent. Never throws.
+// A reading is cheap enough for the training thread, every few steps: files stay open, and each
+// costs one pread (system_calls() counts them). A value that this kernel does not tell is absent.
+// Never throws.
 // Thread-safety: one thread at a time. A process that was forked needs a reader of its own.
 
 #include <cstdint>
@@ -24,29 +26,33 @@ struct ThreadTime {
 
 // Of this process, since it started.
 struct ProcessCounters {
-  double at = 0;                                      // when it was read, in seconds of the steady clock
-  std::optional<double> cpu_seconds;                  // of all threads, ended ones too
-  std::optional<double> run_delay_seconds;            // of the threads that were seen, those that have ended since too
-  std::optional<int> threads;                         // now
+  double at = 0;                      // when it was read, in seconds of the steady clock
+  std::optional<double> cpu_seconds;  // of all threads, ended ones too
+  std::optional<double>
+      run_delay_seconds;       // of the threads that were seen, those that have ended since too
+  std::optional<int> threads;  // now
   std::vector<ThreadTime> by_thread;                  // those that run now
   std::optional<int64_t> major_faults, minor_faults;  // major: the page was read from a disk
   std::optional<int64_t> voluntary_switches, involuntary_switches;
-  std::optional<double> io_wait_seconds;             // waiting for a disk; absent where the kernel does not measure it
-  std::optional<int64_t> read_bytes, written_bytes;  // from and to disks
+  std::optional<double>
+      io_wait_seconds;  // waiting for a disk; absent where the kernel does not measure it
+  std::optional<int64_t> read_bytes, written_bytes;    // from and to disks
   std::optional<int64_t> read_calls, read_call_bytes;  // of read(2) and its kind, cached or not
   std::optional<int64_t> resident_bytes;               // now
 };
 
-// Of the machine, since it started, and of the control group. Reading them costs up to a millisecond on a machine with
-// hundreds of cores: once a second is often enough.
+// Of the machine, since it started, and of the control group. Reading them costs up to a
+// millisecond on a machine with hundreds of cores: once a second is often enough.
 struct MachineCounters {
   double at = 0;
-  std::optional<double> busy_seconds, idle_seconds, io_wait_seconds, steal_seconds;  // of all cores together
+  std::optional<double> busy_seconds, idle_seconds, io_wait_seconds,
+      steal_seconds;  // of all cores together
   std::optional<int64_t> swapped_in_pages, swapped_out_pages;
   std::optional<int64_t> refaulted_file_pages;  // read again soon after the page cache dropped them
-  std::optional<double> throttled_seconds;      // the group and those above it, at their time limits
+  std::optional<double> throttled_seconds;  // the group and those above it, at their time limits
   std::optional<int64_t> throttled_periods, periods;
-  std::optional<double> cpu_pressure_seconds, io_pressure_seconds, memory_pressure_seconds;  // some task waited
+  std::optional<double> cpu_pressure_seconds, io_pressure_seconds,
+      memory_pressure_seconds;  // some task waited
 };
 
 class CounterReader {

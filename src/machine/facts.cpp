@@ -35,7 +35,8 @@ class Tree {
   std::optional<std::string> read(std::string_view path) const {
     std::ifstream in(at(path), std::ios::binary);
     std::ostringstream text;
-    if (!in || !(text << in.rdbuf())) return std::nullopt;  // an empty file counts as one that cannot be read
+    if (!in || !(text << in.rdbuf()))
+      return std::nullopt;  // an empty file counts as one that cannot be read
     return text.str();
   }
 
@@ -74,7 +75,8 @@ std::optional<int64_t> bytes_of_kib(const std::optional<int64_t>& kib) {
 }
 
 void read_cores(const Tree& tree, Facts& facts) {
-  if (const auto online = tree.read("/sys/devices/system/cpu/online")) facts.online_cores = parse_list(*online);
+  if (const auto online = tree.read("/sys/devices/system/cpu/online"))
+    facts.online_cores = parse_list(*online);
   const std::string status = tree.text("/proc/self/status");
   constexpr std::string_view kAllowed = "Cpus_allowed_list:";
   if (const size_t at = status.find(kAllowed); at != std::string::npos) {
@@ -101,50 +103,59 @@ void read_cores(const Tree& tree, Facts& facts) {
 // The time limit of one group, in cores.
 std::optional<double> quota_of(const Tree& tree, int version, const std::string& folder) {
   if (version == 2) return cores_of_quota(tree.text(folder + "/cpu.max"));
-  const auto quota = tree.line(folder + "/cpu.cfs_quota_us"), period = tree.line(folder + "/cpu.cfs_period_us");
+  const auto quota = tree.line(folder + "/cpu.cfs_quota_us"),
+             period = tree.line(folder + "/cpu.cfs_period_us");
   return quota && period ? cores_of_quota(*quota + " " + *period) : std::nullopt;
 }
 
 // A limit of version 1 that was never set is the largest multiple of a page.
 std::optional<int64_t> memory_limit_of(const Tree& tree, int version, const std::string& folder) {
-  const auto limit = parse_limit(tree.text(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes")));
+  const auto limit =
+      parse_limit(tree.text(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes")));
   if (limit && *limit >= kNoLimit - (1 << 20)) return kNoLimit;
   return limit;
 }
 
 std::optional<int64_t> memory_used_of(const Tree& tree, int version, const std::string& folder) {
-  const auto used = parse_limit(tree.text(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes")));
+  const auto used = parse_limit(
+      tree.text(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes")));
   if (!used) return std::nullopt;
   const std::string stat = tree.text(folder + "/memory.stat");
   const auto droppable = number_of(stat, version == 2 ? "inactive_file" : "total_inactive_file");
   return std::max<int64_t>(0, *used - droppable.value_or(0));
 }
 
-void read_memory_limit(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+void read_memory_limit(const Tree& tree, const std::string& groups,
+                       const std::vector<Mount>& mounts, Facts& facts) {
   const ControllerFolders memory = folders_of("memory", groups, mounts);
   for (const std::string& folder : memory.folders) {
     const auto limit = memory_limit_of(tree, memory.version, folder);
     if (!limit || (facts.memory_limit && *limit >= *facts.memory_limit)) continue;
     facts.memory_limit = limit;
-    facts.memory_used = *limit == kNoLimit ? std::nullopt : memory_used_of(tree, memory.version, folder);
+    facts.memory_used =
+        *limit == kNoLimit ? std::nullopt : memory_used_of(tree, memory.version, folder);
   }
   if (!memory.folders.empty() && !facts.memory_limit) facts.memory_limit = kNoLimit;
 }
 
-std::optional<double> quota_in(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts) {
+std::optional<double> quota_in(const Tree& tree, const std::string& groups,
+                               const std::vector<Mount>& mounts) {
   std::optional<double> quota;
   const ControllerFolders cpu = folders_of("cpu", groups, mounts);
-  for (const std::string& folder : cpu.folders) keep_smaller(quota, quota_of(tree, cpu.version, folder));
+  for (const std::string& folder : cpu.folders)
+    keep_smaller(quota, quota_of(tree, cpu.version, folder));
   // A hierarchy is mounted, and no group of it has such a file: the root group has no limits.
   constexpr double kNoQuota = std::numeric_limits<double>::infinity();
   return cpu.folders.empty() ? quota : quota.value_or(kNoQuota);
 }
 
-void read_control_group(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+void read_control_group(const Tree& tree, const std::string& groups,
+                        const std::vector<Mount>& mounts, Facts& facts) {
   facts.cpu_quota = quota_in(tree, groups, mounts);
   const ControllerFolders cpuset = folders_of("cpuset", groups, mounts);
   for (const std::string& folder : cpuset.folders) {
-    const auto list = tree.read(folder + (cpuset.version == 2 ? "/cpuset.cpus.effective" : "/cpuset.effective_cpus"));
+    const auto list = tree.read(
+        folder + (cpuset.version == 2 ? "/cpuset.cpus.effective" : "/cpuset.effective_cpus"));
     if (!list) continue;
     facts.cpuset = parse_list(*list);
     break;  // of the own group: it is within those above
@@ -161,7 +172,8 @@ void read_control_group(const Tree& tree, const std::string& groups, const std::
 }
 
 // Of the machine, and what the control group allows.
-void read_memory(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+void read_memory(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts,
+                 Facts& facts) {
   read_memory_limit(tree, groups, mounts, facts);
   const std::string meminfo = tree.text("/proc/meminfo");
   facts.memory = bytes_of_kib(number_of(meminfo, "MemTotal"));
@@ -194,8 +206,10 @@ void read_limits(const Tree& tree, Facts& facts) {
   facts.processes = limit_of(limits, "Max processes");
   const auto user = number_of(tree.text("/proc/self/status"), "Uid");  // the real one
   constexpr int64_t kRoot = 0;
-  if (facts.processes && user == kRoot) facts.processes = ProcessLimit{};  // Linux does not enforce it for root
-  if (facts.processes && user && facts.processes->soft != kNoLimit) facts.threads_of_user = threads_of(*user, tree);
+  if (facts.processes && user == kRoot)
+    facts.processes = ProcessLimit{};  // Linux does not enforce it for root
+  if (facts.processes && user && facts.processes->soft != kNoLimit)
+    facts.threads_of_user = threads_of(*user, tree);
   facts.locked_memory = limit_of(limits, "Max locked memory");
   facts.file_size = limit_of(limits, "Max file size");
   facts.address_space = limit_of(limits, "Max address space");
@@ -206,8 +220,9 @@ void read_buses(const Tree& tree, Facts& facts) {
     facts.iommu_groups = static_cast<int>(groups->size());
     const std::string options = " " + std::string(line_of(tree.text("/proc/cmdline"))) + " ";
     // The type of a group says what holds, whatever the kernel's options are.
-    const auto type =
-        groups->empty() ? std::nullopt : tree.line("/sys/kernel/iommu_groups/" + groups->front() + "/type");
+    const auto type = groups->empty()
+                          ? std::nullopt
+                          : tree.line("/sys/kernel/iommu_groups/" + groups->front() + "/type");
     facts.iommu_passthrough = type ? *type == "identity"
                                    : options.find(" iommu=pt ") != std::string::npos ||
                                          options.find(" iommu.passthrough=1 ") != std::string::npos;
@@ -222,7 +237,9 @@ void read_buses(const Tree& tree, Facts& facts) {
 
 std::optional<int> small_number(const std::optional<std::string>& text) {
   const auto value = text ? parse_limit(*text) : std::nullopt;
-  return value && *value <= std::numeric_limits<int>::max() ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  return value && *value <= std::numeric_limits<int>::max()
+             ? std::optional(static_cast<int>(*value))
+             : std::nullopt;
 }
 
 // The width of a link that the kernel does not know is 0, 255 or, of a port without a link, 63.
@@ -261,21 +278,24 @@ std::optional<int64_t> read_usable_memory(const fs::path& root) {
 std::optional<int64_t> usable_memory(const Facts& facts) {
   std::optional<int64_t> usable = facts.available_memory;
   if (facts.memory_limit && *facts.memory_limit != kNoLimit) {
-    keep_smaller(usable, std::optional(std::max<int64_t>(0, *facts.memory_limit - facts.memory_used.value_or(0))));
+    keep_smaller(usable, std::optional(std::max<int64_t>(
+                             0, *facts.memory_limit - facts.memory_used.value_or(0))));
   }
   return usable;
 }
 
 PcieLink read_pcie_link(const std::string& bus_id, const fs::path& root) {
   std::string id = bus_id;
-  std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(id.begin(), id.end(), id.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (id.empty() || id.find_first_not_of("0123456789abcdef:.") != std::string::npos) return {};
   const Tree tree(root);
   const std::string device = "/sys/bus/pci/devices/" + id;
   PcieLink link;
   link.width = lanes(tree.line(device + "/current_link_width"));
   link.card_width = lanes(tree.line(device + "/max_link_width"));
-  link.slot_width = lanes(tree.line(device + "/../max_link_width"));  // the entry is a link into the tree of devices
+  link.slot_width = lanes(
+      tree.line(device + "/../max_link_width"));  // the entry is a link into the tree of devices
   link.generation = pcie_generation(tree.text(device + "/current_link_speed"));
   link.card_generation = pcie_generation(tree.text(device + "/max_link_speed"));
   if (const auto node = tree.line(device + "/numa_node"); node && !node->starts_with('-')) {
@@ -289,7 +309,8 @@ FileSystemFacts read_file_system(const fs::path& path, const fs::path& root) {
   FileSystemFacts facts;
   std::error_code failed;
   fs::path existing = fs::absolute(path, failed).lexically_normal();
-  while (existing.has_relative_path() && !fs::exists(existing, failed)) existing = existing.parent_path();
+  while (existing.has_relative_path() && !fs::exists(existing, failed))
+    existing = existing.parent_path();
   if (const fs::path real = fs::canonical(existing, failed); !failed) existing = real;
   facts.folder = existing.string();
   const std::vector<Mount> mounts = parse_mounts(Tree(root).text(kMounts));
@@ -304,7 +325,8 @@ FileSystemFacts read_file_system(const fs::path& path, const fs::path& root) {
   if (::statvfs(existing.c_str(), &space) == 0) {
     facts.bytes = static_cast<int64_t>(space.f_blocks * space.f_frsize);
     facts.free_bytes = static_cast<int64_t>(space.f_bavail * space.f_frsize);
-    if (space.f_files > 0) facts.free_files = static_cast<int64_t>(space.f_favail);  // 0: it has no such limit
+    if (space.f_files > 0)
+      facts.free_files = static_cast<int64_t>(space.f_favail);  // 0: it has no such limit
     facts.read_only = facts.read_only || (space.f_flag & ST_RDONLY) != 0;
   }
   return facts;

@@ -45,12 +45,15 @@ std::optional<int64_t> leading_number(std::string_view text) {
 std::string unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto digit = [&](size_t k) { return i + k < text.size() && text[i + k] >= '0' && text[i + k] <= '7'; };
+    const auto digit = [&](size_t k) {
+      return i + k < text.size() && text[i + k] >= '0' && text[i + k] <= '7';
+    };
     if (text[i] != '\\' || !digit(1) || !digit(2) || !digit(3)) {
       out += text[i];
       continue;
     }
-    out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+    out +=
+        static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
     i += 3;
   }
   return out;
@@ -79,7 +82,9 @@ std::optional<std::vector<int>> parse_list(std::string_view text) {
   for (const std::string& part : split(text, ',')) {
     const size_t dash = part.find('-');
     const auto first = parse_number<int>(std::string_view(part).substr(0, dash));
-    const auto last = dash == std::string::npos ? first : parse_number<int>(std::string_view(part).substr(dash + 1));
+    const auto last = dash == std::string::npos
+                          ? first
+                          : parse_number<int>(std::string_view(part).substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first) return std::nullopt;
     if (static_cast<size_t>(*last - *first) + all.size() >= kMostOfList) return std::nullopt;
     for (int number = *first; number <= *last; ++number) all.push_back(number);
@@ -111,7 +116,8 @@ std::optional<int64_t> parse_limit(std::string_view text) {
   if (text == "max" || text == "unlimited") return kNoLimit;
   const auto value = parse_number<int64_t>(text);
   if (value) return *value < 0 ? kNoLimit : *value;
-  return parse_number<uint64_t>(text) ? std::optional(kNoLimit) : std::nullopt;  // beyond what memory can be
+  return parse_number<uint64_t>(text) ? std::optional(kNoLimit)
+                                      : std::nullopt;  // beyond what memory can be
 }
 
 std::optional<ProcessLimit> limit_of(std::string_view limits, std::string_view name) {
@@ -148,8 +154,8 @@ const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path) {
   const Mount* best = nullptr;
   for (const Mount& mount : mounts) {
     const std::string_view point = mount.point;
-    const bool above =
-        point == "/" || (path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/'));
+    const bool above = point == "/" || (path.starts_with(point) &&
+                                        (path.size() == point.size() || path[point.size()] == '/'));
     // Of two mounts at one point, the later one hides the other.
     if (above && (best == nullptr || point.size() >= best->point.size())) best = &mount;
   }
@@ -157,12 +163,13 @@ const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path) {
 }
 
 bool is_network(std::string_view type) {
-  static constexpr std::array kTypes = {"nfs",          "nfs4",         "lustre",      "gpfs",        "beegfs",
-                                        "ceph",         "fuse.ceph",    "cifs",        "smb3",        "smbfs",
-                                        "9p",           "afs",          "fuse.afs",    "glusterfs",   "panfs",
-                                        "wekafs",       "orangefs",     "pvfs2",       "ocfs2",       "gfs2",
-                                        "fuse.sshfs",   "ncpfs",        "dvs",         "fuse.s3fs",   "fuse.glusterfs",
-                                        "fuse.juicefs", "fuse.gcsfuse", "fuse.goofys", "fuse.rclone", "virtiofs"};
+  static constexpr std::array kTypes = {
+      "nfs",          "nfs4",         "lustre",      "gpfs",        "beegfs",
+      "ceph",         "fuse.ceph",    "cifs",        "smb3",        "smbfs",
+      "9p",           "afs",          "fuse.afs",    "glusterfs",   "panfs",
+      "wekafs",       "orangefs",     "pvfs2",       "ocfs2",       "gfs2",
+      "fuse.sshfs",   "ncpfs",        "dvs",         "fuse.s3fs",   "fuse.glusterfs",
+      "fuse.juicefs", "fuse.gcsfuse", "fuse.goofys", "fuse.rclone", "virtiofs"};
   return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
 }
 
@@ -188,7 +195,8 @@ std::optional<int> pcie_generation(std::string_view link_speed) {
 
 std::optional<CpuSeconds> parse_cpu_seconds(std::string_view stat, double ticks_per_second) {
   const std::vector<std::string_view> parts = words(line_of(stat));
-  // cpu user nice system idle iowait irq softirq steal [guest guest_nice, which user and nice have in them]
+  // cpu user nice system idle iowait irq softirq steal [guest guest_nice, which user and nice have
+  // in them]
   if (parts.size() < 9 || parts[0] != "cpu" || !(ticks_per_second > 0)) return std::nullopt;
   std::array<double, 8> seconds{};
   for (size_t i = 0; i < seconds.size(); ++i) {
@@ -204,7 +212,8 @@ std::optional<CpuSeconds> parse_cpu_seconds(std::string_view stat, double ticks_
 
 std::vector<std::string_view> stat_words(std::string_view stat) {
   const size_t end = stat.rfind(')');  // the name may contain anything
-  return end == std::string_view::npos ? std::vector<std::string_view>() : words(stat.substr(end + 1));
+  return end == std::string_view::npos ? std::vector<std::string_view>()
+                                       : words(stat.substr(end + 1));
 }
 
 }  // namespace dtrain::machine

@@ -20,7 +20,8 @@ at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2
 
 // The hidden states [T, B, hidden] of one layer whose initial state is zero.
 at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
-  const at::Tensor zeros = at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
+  const at::Tensor zeros =
+      at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
   return layers::run_lstm(layer, rows, zeros, zeros).states;
 }
 
@@ -28,17 +29,22 @@ at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
 
 CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   const int64_t hidden = options.hidden;
-  conv1_ = register_module("conv1", nn::Conv1d(nn::Conv1dOptions(options.features, kWidth1, 5).padding(2).bias(false)));
+  conv1_ = register_module(
+      "conv1", nn::Conv1d(nn::Conv1dOptions(options.features, kWidth1, 5).padding(2).bias(false)));
   bn1_ = register_module("bn1", layers::BatchNorm(kWidth1));
-  conv2_ =
-      register_module("conv2", nn::Conv1d(nn::Conv1dOptions(kWidth1, kWidth2, 5).stride(2).padding(2).bias(false)));
+  conv2_ = register_module(
+      "conv2", nn::Conv1d(nn::Conv1dOptions(kWidth1, kWidth2, 5).stride(2).padding(2).bias(false)));
   bn2_ = register_module("bn2", layers::BatchNorm(kWidth2));
-  lstm_ = register_module("lstm", std::make_shared<layers::LstmParameters>(kWidth2, hidden, kLayers));
+  lstm_ =
+      register_module("lstm", std::make_shared<layers::LstmParameters>(kWidth2, hidden, kLayers));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kHeadDropout));
-  lstm_dropout_ = register_module("lstm_dropout", layers::KeyedDropout(options.lstm_dropout, kLstmDropout));
+  lstm_dropout_ =
+      register_module("lstm_dropout", layers::KeyedDropout(options.lstm_dropout, kLstmDropout));
   fc_ = register_module("fc", nn::Linear(hidden, options.classes));
   reconstruct_ = register_module(
-      "reconstruct", nn::ConvTranspose1d(nn::ConvTranspose1dOptions(hidden, options.features, 4).stride(2).padding(1)));
+      "reconstruct",
+      nn::ConvTranspose1d(
+          nn::ConvTranspose1dOptions(hidden, options.features, 4).stride(2).padding(1)));
 
   const at::NoGradGuard no_grad;
   const auto uniform = [&](const at::Tensor& tensor, const std::string& name, int64_t fan_in) {
@@ -47,7 +53,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   };
   uniform(conv1_->weight, "conv1.weight", options.features * 5);
   uniform(conv2_->weight, "conv2.weight", kWidth1 * 5);
-  for (const auto& item : lstm_->named_parameters()) uniform(item.value(), "lstm." + item.key(), hidden);
+  for (const auto& item : lstm_->named_parameters())
+    uniform(item.value(), "lstm." + item.key(), hidden);
   for (int64_t i = 0; i < kLayers; ++i) {  // the second quarter is that of the forget gate
     const layers::LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
@@ -60,8 +67,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
 }
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor clean =
-      rows.masked_fill(layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
+  const at::Tensor clean = rows.masked_fill(
+      layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
   constexpr auto kReLU = layers::Activation::kReLU;
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
   return bn2_->forward_valid(conv2_->forward(x), half(lengths), kReLU);
@@ -69,7 +76,8 @@ at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) 
 
 CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengths) {
   if (layers::runs_packed(rows)) return encode_packed(rows, lengths);
-  const at::Tensor first = states_of(lstm_->layer(0), convolve(rows, lengths).permute({2, 0, 1}).contiguous());
+  const at::Tensor first =
+      states_of(lstm_->layer(0), convolve(rows, lengths).permute({2, 0, 1}).contiguous());
   const at::Tensor states = states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(first));
   const at::Tensor at = (half(lengths) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
   return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
@@ -77,16 +85,20 @@ CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengt
 
 CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths) {
   const at::Tensor halves = half(lengths).contiguous();
-  const layers::PackedSteps steps = layers::pack_by_length(halves.const_data_ptr<int64_t>(), halves.numel());
+  const layers::PackedSteps steps =
+      layers::pack_by_length(halves.const_data_ptr<int64_t>(), halves.numel());
   const at::Tensor order = steps.indices();
-  const at::Tensor convolved = convolve(rows.index_select(0, order), lengths.index_select(0, order));
-  const at::Tensor zeros = at::zeros({rows.size(0), lstm_->layer(0).weight_hh.size(1)}, rows.options());
+  const at::Tensor convolved =
+      convolve(rows.index_select(0, order), lengths.index_select(0, order));
+  const at::Tensor zeros =
+      at::zeros({rows.size(0), lstm_->layer(0).weight_hh.size(1)}, rows.options());
   const auto run = [&](int64_t layer, const at::Tensor& x) {
     return layers::run_packed_lstm(lstm_->layer(layer), x, steps, zeros, zeros);
   };
   const at::Tensor first = run(0, layers::pack(convolved.permute({2, 0, 1}), steps)).states;
   const layers::LstmResult second = run(1, lstm_dropout_->forward_packed(first, steps));
-  return {.states = second.states, .last = second.h.index_select(0, steps.inverse()), .packed = steps};
+  return {
+      .states = second.states, .last = second.h.index_select(0, steps.inverse()), .packed = steps};
 }
 
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
@@ -96,8 +108,11 @@ at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
   const int64_t longest = rows.size(1), steps = half(longest);
   const Encoded encoded = encode(rows, lengths);
-  const auto clean = [&] { return encoded.states * layers::valid_positions(half(lengths), steps).t().unsqueeze(2); };
-  const at::Tensor states = encoded.packed ? layers::unpack(encoded.states, *encoded.packed, steps) : clean();
+  const auto clean = [&] {
+    return encoded.states * layers::valid_positions(half(lengths), steps).t().unsqueeze(2);
+  };
+  const at::Tensor states =
+      encoded.packed ? layers::unpack(encoded.states, *encoded.packed, steps) : clean();
   at::Tensor rebuilt = reconstruct_->forward(states.permute({1, 2, 0})).transpose(1, 2);
   if (encoded.packed) rebuilt = rebuilt.index_select(0, encoded.packed->inverse());
   // Negative padding crops.
@@ -106,7 +121,8 @@ at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
 }
 
 at::Tensor CnnLstm::forward(at::Tensor rows) {
-  return classify(rows, at::full({rows.size(0)}, rows.size(1), rows.options().dtype(at::kLong).requires_grad(false)));
+  return classify(rows, at::full({rows.size(0)}, rows.size(1),
+                                 rows.options().dtype(at::kLong).requires_grad(false)));
 }
 
 bool CnnLstm::is_encoder(const std::string& parameter) {

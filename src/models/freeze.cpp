@@ -33,10 +33,12 @@ std::vector<std::string> name_and_layers(std::string name) {
 
 bool matches_name(const std::string& pattern, const std::string& parameter) {
   const std::vector<std::string> names = name_and_layers(parameter);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); });
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return matches(pattern, name); });
 }
 
-std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
+std::vector<std::string> freeze(torch::nn::Module& module,
+                                const std::vector<std::string>& patterns) {
   std::vector<std::string> frozen, known;
   std::vector<at::Tensor> parameters;
   std::vector<bool> used(patterns.size());
@@ -55,13 +57,16 @@ std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std
     if (used[i]) continue;
     const std::string near = nearest(patterns[i], known);
     throw ConfigError(str("model.freeze: '", patterns[i], "' matches no parameter or layer",
-                          near.empty() ? str("; a name here is '", known.empty() ? "" : known.front(), "'")
-                                       : str("; did you mean '", near, "'?")));
+                          near.empty()
+                              ? str("; a name here is '", known.empty() ? "" : known.front(), "'")
+                              : str("; did you mean '", near, "'?")));
   }
   for (at::Tensor& parameter : parameters) parameter.set_requires_grad(false);
-  // requires_grad() does not tell which parameters matched: a phase of the task may have frozen others temporarily.
+  // requires_grad() does not tell which parameters matched: a phase of the task may have frozen
+  // others temporarily.
   const auto named = [&](const at::Tensor& parameter) {
-    return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.is_same(parameter); });
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [&](const auto& p) { return p.is_same(parameter); });
   };
   for (const auto& layer : module.modules()) {
     auto* norm = layer->as<layers::BatchNorm>();

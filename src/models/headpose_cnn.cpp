@@ -15,8 +15,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Corresponds to a Sequential of convolution, batch norm, ReLU and pooling; the latter two have no parameters. (A C++
-// Sequential cannot contain a Sequential.)
+// Corresponds to a Sequential of convolution, batch norm, ReLU and pooling; the latter two have no
+// parameters. (A C++ Sequential cannot contain a Sequential.)
 class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) {
@@ -45,7 +45,8 @@ class HeadposeCnn : public Network {
     }
     register_module("features", features);
     dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kDropoutLayer));
-    fc_ = register_module("fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
+    fc_ = register_module(
+        "fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {

@@ -15,16 +15,20 @@ namespace dtrain::models {
 
 at::Generator keyed_generator(uint64_t seed, const std::string& parameter) {
   const uint64_t name = xxh64(std::as_bytes(std::span(parameter)));
-  return at::make_generator<at::CPUGeneratorImpl>(keyed(static_cast<uint64_t>(Purpose::kInit), seed, name));
+  return at::make_generator<at::CPUGeneratorImpl>(
+      keyed(static_cast<uint64_t>(Purpose::kInit), seed, name));
 }
 
 void initialize(torch::nn::Module& network, uint64_t seed, LinearValues linear_values) {
   constexpr double kNormalDeviation = 0.01;
   const at::NoGradGuard no_grad;
   for (const auto& item : network.named_modules("", /*include_self=*/false)) {
-    const auto generator = [&](const char* tensor) { return keyed_generator(seed, item.key() + "." + tensor); };
+    const auto generator = [&](const char* tensor) {
+      return keyed_generator(seed, item.key() + "." + tensor);
+    };
     if (auto* conv = item.value()->as<torch::nn::Conv2d>()) {
-      const double fan_out = static_cast<double>(conv->weight.size(0) * conv->weight.size(2) * conv->weight.size(3));
+      const double fan_out =
+          static_cast<double>(conv->weight.size(0) * conv->weight.size(2) * conv->weight.size(3));
       conv->weight.normal_(0, std::sqrt(2 / fan_out), generator("weight"));
       if (conv->bias.defined()) conv->bias.zero_();
     } else if (auto* linear = item.value()->as<torch::nn::Linear>()) {

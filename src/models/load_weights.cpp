@@ -23,13 +23,14 @@ bool is_optional(const std::string& name) { return name.ends_with("num_batches_t
 
 checkpoint::NamedTensors named_tensors(const torch::nn::Module& network) {
   checkpoint::NamedTensors tensors;
-  for (const auto& item : network.named_parameters()) tensors.emplace_back(item.key(), item.value());
+  for (const auto& item : network.named_parameters())
+    tensors.emplace_back(item.key(), item.value());
   for (const auto& item : network.named_buffers()) tensors.emplace_back(item.key(), item.value());
   return tensors;
 }
 
-// The parts of a name that end with a dot and that all names begin with: "module.model." of "module.model.fc.weight"
-// and "module.model.fc.bias", if there are others.
+// The parts of a name that end with a dot and that all names begin with: "module.model." of
+// "module.model.fc.weight" and "module.model.fc.bias", if there are others.
 std::string common_prefix(const checkpoint::NamedTensors& tensors) {
   if (tensors.empty()) return "";
   std::string_view prefix = tensors.front().first;
@@ -41,9 +42,11 @@ std::string common_prefix(const checkpoint::NamedTensors& tensors) {
 }
 
 // Of the prefixes that all names have, the shortest that leaves most names of the module.
-std::string wrapper_of(const std::map<std::string, at::Tensor>& here, const checkpoint::NamedTensors& tensors) {
+std::string wrapper_of(const std::map<std::string, at::Tensor>& here,
+                       const checkpoint::NamedTensors& tensors) {
   const auto known_without = [&](size_t begin) {
-    return std::ranges::count_if(tensors, [&](const auto& item) { return here.contains(item.first.substr(begin)); });
+    return std::ranges::count_if(
+        tensors, [&](const auto& item) { return here.contains(item.first.substr(begin)); });
   };
   const std::string common = common_prefix(tensors);
   size_t best = 0;
@@ -66,7 +69,8 @@ std::string wrapper_of(const std::map<std::string, at::Tensor>& here, const chec
   }
   throw CheckpointError(dtrain::str(
       "the initial weights are of another network (", count,
-      " tensors differ besides the last layer); choose a matching file or model.name:\n  ", join(problems, "\n  ")));
+      " tensors differ besides the last layer); choose a matching file or model.name:\n  ",
+      join(problems, "\n  ")));
 }
 
 struct Copy {
@@ -79,10 +83,12 @@ void copy(const std::vector<Copy>& copies) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, here, there] : copies) {
     here.copy_(there);
-    if (here.scalar_type() == there.scalar_type() || !checkpoint::not_finite(there).empty()) continue;
+    if (here.scalar_type() == there.scalar_type() || !checkpoint::not_finite(there).empty())
+      continue;
     if (const std::string defect = checkpoint::not_finite(here); !defect.empty()) {
-      throw CheckpointError(dtrain::str("tensor '", name, "' has a value that is too large for ", here.scalar_type(),
-                                        ", the type of this network (", defect, ")"));
+      throw CheckpointError(dtrain::str("tensor '", name, "' has a value that is too large for ",
+                                        here.scalar_type(), ", the type of this network (", defect,
+                                        ")"));
     }
   }
 }
@@ -96,10 +102,12 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
     for (const auto& item : items) {
       const auto found = source.find(item.key());
       if (found == source.end())
-        throw CheckpointError(str("there is no tensor '", item.key(), "': these are weights of another network"));
+        throw CheckpointError(
+            str("there is no tensor '", item.key(), "': these are weights of another network"));
       if (found->second.sizes() != item.value().sizes()) {
-        throw CheckpointError(dtrain::str("tensor '", item.key(), "' has shape ", found->second.sizes(),
-                                          " in the file and ", item.value().sizes(), " in this network"));
+        throw CheckpointError(dtrain::str("tensor '", item.key(), "' has shape ",
+                                          found->second.sizes(), " in the file and ",
+                                          item.value().sizes(), " in this network"));
       }
       copies.push_back({item.key(), item.value().detach(), found->second});
       source.erase(found);
@@ -108,8 +116,8 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
   match(module.named_parameters());
   match(module.named_buffers());
   if (!source.empty()) {
-    throw CheckpointError(
-        str("this network has no tensor '", source.begin()->first, "': these are weights of another network"));
+    throw CheckpointError(str("this network has no tensor '", source.begin()->first,
+                              "': these are weights of another network"));
   }
   copy(copies);
 }
@@ -121,7 +129,8 @@ Unwrapped unwrapped(const torch::nn::Module& module, checkpoint::NamedTensors te
   Unwrapped result;
   if (!here.contains(std::string(kAverages))) {
     const auto is_counter = [&](const auto& item) {
-      const bool named = item.first == kAverages || item.first.ends_with(dtrain::str('.', kAverages));
+      const bool named =
+          item.first == kAverages || item.first.ends_with(dtrain::str('.', kAverages));
       return named && item.second.numel() == 1;
     };
     if (std::erase_if(tensors, is_counter) > 0) {
@@ -130,12 +139,14 @@ Unwrapped unwrapped(const torch::nn::Module& module, checkpoint::NamedTensors te
   }
   result.prefix = wrapper_of(here, tensors);
   if (!result.prefix.empty()) {
-    result.notices.push_back(dtrain::str("removed '", result.prefix, "' from the names of all tensors"));
+    result.notices.push_back(
+        dtrain::str("removed '", result.prefix, "' from the names of all tensors"));
   }
   for (auto& [name, tensor] : tensors) {
     name.erase(0, result.prefix.size());
     const auto found = here.find(name);
-    const bool counts = found != here.end() && !found->second.is_floating_point() && found->second.numel() == 1;
+    const bool counts =
+        found != here.end() && !found->second.is_floating_point() && found->second.numel() == 1;
     if (counts && tensor.numel() == 1 && checkpoint::not_finite(tensor).empty())
       tensor = tensor.to(found->second.scalar_type()).reshape(found->second.sizes());
   }
@@ -143,19 +154,23 @@ Unwrapped unwrapped(const torch::nn::Module& module, checkpoint::NamedTensors te
   return result;
 }
 
-void check_finite(const torch::nn::Module& module, const checkpoint::NamedTensors& tensors, const std::string& file,
-                  const std::string& prefix) {
+void check_finite(const torch::nn::Module& module, const checkpoint::NamedTensors& tensors,
+                  const std::string& file, const std::string& prefix) {
   const auto buffers = module.named_buffers();
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor* own = name.starts_with(prefix) ? buffers.find(name.substr(prefix.size())) : nullptr;
+    const at::Tensor* own =
+        name.starts_with(prefix) ? buffers.find(name.substr(prefix.size())) : nullptr;
     const bool is_mask = own != nullptr && !checkpoint::not_finite(*own).empty();
     if (!is_mask) checkpoint::check_finite(tensor, name, file);
   }
 }
 
-std::vector<std::string> load_initial_weights(Network& network, const checkpoint::TensorFile& file) {
+std::vector<std::string> load_initial_weights(Network& network,
+                                              const checkpoint::TensorFile& file) {
   std::map<std::string, at::Tensor> left(file.tensors.begin(), file.tensors.end());
-  const auto is_head = [head = network.head_prefix()](const std::string& name) { return name.starts_with(head); };
+  const auto is_head = [head = network.head_prefix()](const std::string& name) {
+    return name.starts_with(head);
+  };
 
   std::vector<Copy> copies, head_copies;
   std::vector<std::string> lines, problems, head_differences;
@@ -166,8 +181,9 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
       if (is_optional(name)) continue;
       differences.push_back(dtrain::str(name, ": not in the file; ", shape(here), " here"));
     } else if (!fits(here, found->second)) {
-      differences.push_back(dtrain::str(name, ": ", shape(found->second), " ", found->second.scalar_type(),
-                                        " in the file; ", shape(here), " ", here.scalar_type(), " here"));
+      differences.push_back(dtrain::str(name, ": ", shape(found->second), " ",
+                                        found->second.scalar_type(), " in the file; ", shape(here),
+                                        " ", here.scalar_type(), " here"));
     } else {
       (is_head(name) ? head_copies : copies).push_back({name, here, found->second});
     }

@@ -19,7 +19,11 @@ namespace {
 namespace nn = torch::nn;
 
 nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
+  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel)
+                        .stride(stride)
+                        .padding(kernel / 2)
+                        .groups(groups)
+                        .bias(false));
 }
 
 // torchvision's Conv2dNormActivation.
@@ -31,7 +35,8 @@ class ConvNormRelu6 : public nn::Module {
     norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_) : layers::convolve(*conv_, x);
+    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_)
+                                    : layers::convolve(*conv_, x);
     return norm_->forward_with(y, {.activation = layers::Activation::kReLU6});
   }
 
@@ -63,7 +68,8 @@ class InvertedResidual : public nn::Module {
     layers::Epilogue epilogue;
     if (residual_) epilogue.residual = input;
     const layers::LinearBottleneck block = bottleneck();
-    if (layers::is_fused(block, input)) return norm_->forward_with(layers::run(block, input), epilogue);
+    if (layers::is_fused(block, input))
+      return norm_->forward_with(layers::run(block, input), epilogue);
     at::Tensor x = input;
     for (const auto& layer : expanding_) x = layer->forward(x);
     return norm_->forward_with(project_->forward(x), epilogue);
@@ -101,8 +107,8 @@ class MobileNetV2 : public Network {
     int64_t in = 32;
     for (const Stage& stage : kStages) {
       for (int64_t i = 0; i < stage.blocks; ++i) {
-        blocks_.push_back(
-            add(std::make_shared<InvertedResidual>(in, stage.channels, i == 0 ? stage.stride : 1, stage.expansion)));
+        blocks_.push_back(add(std::make_shared<InvertedResidual>(
+            in, stage.channels, i == 0 ? stage.stride : 1, stage.expansion)));
         in = stage.channels;
       }
     }

@@ -16,11 +16,12 @@ struct Entry {
   LinearValues linear = LinearValues::kUniform;
 };
 
-constexpr std::array<Entry, 5> kNetworks = {{{"headpose_cnn", make_headpose_cnn},
-                                             {"simple_cnn", make_simple_cnn},
-                                             {"mobilenet_v2", make_mobilenet_v2, LinearValues::kNormal},
-                                             {"resnet18", make_resnet18},
-                                             {"resnet50", make_resnet50}}};
+constexpr std::array<Entry, 5> kNetworks = {
+    {{"headpose_cnn", make_headpose_cnn},
+     {"simple_cnn", make_simple_cnn},
+     {"mobilenet_v2", make_mobilenet_v2, LinearValues::kNormal},
+     {"resnet18", make_resnet18},
+     {"resnet50", make_resnet50}}};
 
 }  // namespace
 

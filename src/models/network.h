@@ -1,6 +1,7 @@
 #pragma once
 
-// What all networks have in common, and the networks for images by name (described in image_networks.h).
+// What all networks have in common, and the networks for images by name (described
+// in image_networks.h).
 
 #include <torch/nn/module.h>
 
@@ -13,16 +14,21 @@ namespace dtrain::models {
 // A network with one input. Thread-safety: like any torch module, one forward pass at a time.
 class Network : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(at::Tensor input) = 0;  // images [B, 3, H, W] -> [B, outputs]; others say what they take
-  virtual std::string head_prefix() const = 0;       // the names of the last layer's parameters begin with it ("fc.")
+  virtual at::Tensor forward(
+      at::Tensor input) = 0;  // images [B, 3, H, W] -> [B, outputs]; others say what they take
+  virtual std::string head_prefix()
+      const = 0;  // the names of the last layer's parameters begin with it ("fc.")
 };
 
 struct NetworkOptions {
   int64_t outputs = 3;
-  double dropout = 0.3;        // not used by resnet; above 0, forward in training mode needs a RandomScope
-  uint64_t seed = 1;           // initial weights depend on (seed, parameter name): they are equal on all ranks
-  int64_t image_size = 224;    // simple_cnn: side of its images in pixels
-  bool checkpointing = false;  // saves memory: each block saves only its input and is computed again in backward
+  double dropout =
+      0.3;  // not used by resnet; above 0, forward in training mode needs a RandomScope
+  uint64_t seed =
+      1;  // initial weights depend on (seed, parameter name): they are equal on all ranks
+  int64_t image_size = 224;  // simple_cnn: side of its images in pixels
+  bool checkpointing =
+      false;  // saves memory: each block saves only its input and is computed again in backward
 };
 
 // With initial weights. ConfigError if the name is unknown.

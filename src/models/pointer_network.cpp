@@ -29,12 +29,16 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module("encoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  encoder_ = register_module("encoder",
+                             std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
-  decoder_ = register_module("decoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
+  decoder_ = register_module("decoder",
+                             std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
   const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
-  key_ = attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
-  query_ = attention->register_module("query", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
+  key_ =
+      attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
+  query_ = attention->register_module("query",
+                                      nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
   v_ = attention->register_module("v", nn::Linear(nn::LinearOptions(hidden, 1).bias(false)));
 
   const at::NoGradGuard no_grad;
@@ -51,21 +55,25 @@ PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
   const at::Tensor states =
       dropout_->forward_time_first(layers::run_lstm(encoder_->layer(0), rows, zeros, zeros).states);
   const layers::LstmLayer second = encoder_->layer(1);
-  const layers::LstmResult result = sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
-                                                : layers::run_lstm(second, states, zeros, zeros);
+  const layers::LstmResult result =
+      sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
+                  : layers::run_lstm(second, states, zeros, zeros);
   return {key_->forward(result.states), result.h, result.c, {}};
 }
 
 PointerNetwork::Memory PointerNetwork::encode_packed(const Sets& sets) {
   const at::Tensor lengths = sets.lengths.contiguous();
-  const layers::PackedSteps steps = layers::pack_by_length(lengths.const_data_ptr<int64_t>(), lengths.numel());
-  const at::Tensor rows = layers::pack(sets.elements.index_select(0, steps.indices()).transpose(0, 1), steps);
+  const layers::PackedSteps steps =
+      layers::pack_by_length(lengths.const_data_ptr<int64_t>(), lengths.numel());
+  const at::Tensor rows =
+      layers::pack(sets.elements.index_select(0, steps.indices()).transpose(0, 1), steps);
   const at::Tensor zeros = at::zeros({lengths.numel(), key_->weight.size(0)}, rows.options());
   const auto run = [&](int64_t layer, const at::Tensor& x) {
     return layers::run_packed_lstm(encoder_->layer(layer), x, steps, zeros, zeros);
   };
   const layers::LstmResult result = run(1, dropout_->forward_packed(run(0, rows).states, steps));
-  const at::Tensor keys = layers::unpack(key_->forward(result.states), steps, sets.elements.size(1));
+  const at::Tensor keys =
+      layers::unpack(key_->forward(result.states), steps, sets.elements.size(1));
   return {keys, result.h, result.c, steps};
 }
 
@@ -88,12 +96,14 @@ at::Tensor PointerNetwork::losses(const Sets& sets, const Memory& memory, const 
   if (!memory.packed) {
     const layers::LstmResult decoded =
         layers::run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
-    return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v, order, sets.lengths);
+    return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v, order,
+                                  sets.lengths);
   }
   const layers::PackedSteps& steps = *memory.packed;
   const auto sorted = [by = steps.indices()](const at::Tensor& x) { return x.index_select(0, by); };
   const at::Tensor rows = layers::pack(fed_rows(sorted(sets.elements), sorted(fed)), steps);
-  const at::Tensor decoded = layers::run_packed_lstm(decoder_->layer(0), rows, steps, memory.h, memory.c).states;
+  const at::Tensor decoded =
+      layers::run_packed_lstm(decoder_->layer(0), rows, steps, memory.h, memory.c).states;
   const at::Tensor queries = layers::unpack(query_->forward(decoded), steps, fed.size(1));
   return layers::pointer_losses(memory.keys, queries, v, sorted(order), sorted(sets.lengths))
       .index_select(0, steps.inverse());
@@ -131,7 +141,8 @@ at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const 
 }
 
 at::Tensor PointerNetwork::forward(at::Tensor elements) {
-  const at::Tensor lengths = at::full({elements.size(0)}, elements.size(1), elements.options().dtype(at::kLong));
+  const at::Tensor lengths =
+      at::full({elements.size(0)}, elements.size(1), elements.options().dtype(at::kLong));
   const Sets sets{elements, lengths, /*padded=*/false};
   return choose(sets, encode(sets));
 }

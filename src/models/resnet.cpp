@@ -17,7 +17,8 @@ namespace {
 namespace nn = torch::nn;
 
 nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+  return nn::Conv2d(
+      nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
 class Block : public nn::Module {
@@ -35,7 +36,8 @@ class Block : public nn::Module {
       add(conv(width, out, 3, 1), out);
     }
     if (stride != 1 || in != out) {
-      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), layers::BatchNorm(out)));
+      downsample_ = register_module(
+          "downsample", nn::Sequential(conv(in, out, 1, stride), layers::BatchNorm(out)));
     }
   }
 
@@ -43,7 +45,8 @@ class Block : public nn::Module {
     at::Tensor x = input;
     for (size_t i = 0; i < convs_.size(); ++i) {
       layers::Epilogue epilogue = {.activation = layers::Activation::kReLU};
-      if (i + 1 == convs_.size()) epilogue.residual = downsample_ ? downsample_->forward(input) : input;
+      if (i + 1 == convs_.size())
+        epilogue.residual = downsample_ ? downsample_->forward(input) : input;
       x = norms_[i]->forward_with(layers::convolve(*convs_[i], x), epilogue);
     }
     return x;
@@ -72,7 +75,8 @@ class ResNet : public Network {
       const int64_t width = int64_t{64} << stage;
       nn::Sequential layer;
       for (int64_t i = 0; i < depths[stage]; ++i) {
-        blocks_.push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        blocks_.push_back(
+            std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
         layer->push_back(blocks_.back());
         in = width * Block::expansion(bottleneck);
       }
@@ -84,8 +88,8 @@ class ResNet : public Network {
   at::Tensor forward(at::Tensor x) override {
     // The stem, which has no module of its own, has the largest activations.
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
-      const at::Tensor x =
-          bn1->forward_with(layers::convolve(*conv1, images), {.activation = layers::Activation::kReLU});
+      const at::Tensor x = bn1->forward_with(layers::convolve(*conv1, images),
+                                             {.activation = layers::Activation::kReLU});
       return at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     };
     const bool kept = !checkpointing_ || !is_training();

@@ -1,4 +1,5 @@
-// A network for beginners: three convolutions and two linear layers, whose number of inputs depends on the
+// A network for beginners: three convolutions and two linear layers, whose number of inputs depends
+// on the
 // size of the images.
 
 #include "core/check.h"
@@ -22,7 +23,9 @@ namespace nn = torch::nn;
 // Corresponds to a Sequential of convolution, ReLU and pooling; the latter two have no parameters.
 class Block : public nn::Module {
  public:
-  Block(int64_t in, int64_t out) { conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1))); }
+  Block(int64_t in, int64_t out) {
+    conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1)));
+  }
   at::Tensor forward(const at::Tensor& x) {
     return layers::max_pool(layers::convolve(*conv_, x), layers::Activation::kReLU);
   }
@@ -43,14 +46,15 @@ class SimpleCnn : public Network {
     }
     register_module("features", features);
     const int64_t side = options.image_size / 8;  // three times halved, rounded down
-    fc_ = register_module(
-        "fc", nn::Sequential(nn::Linear(in * side * side, 256), nn::ReLU(),
-                             layers::KeyedDropout(options.dropout, kDropoutLayer), nn::Linear(256, options.outputs)));
+    fc_ = register_module("fc", nn::Sequential(nn::Linear(in * side * side, 256), nn::ReLU(),
+                                               layers::KeyedDropout(options.dropout, kDropoutLayer),
+                                               nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
     DTRAIN_CHECK(x.size(2) == options_.image_size && x.size(3) == options_.image_size,
-                 "this simple_cnn takes images of ", options_.image_size, " pixels, not ", x.sizes());
+                 "this simple_cnn takes images of ", options_.image_size, " pixels, not ",
+                 x.sizes());
     for (const auto& block : blocks_) x = layers::segment(options_.checkpointing, block, x);
     return fc_->forward(x.flatten(1));
   }
@@ -67,6 +71,8 @@ class SimpleCnn : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_simple_cnn(const NetworkOptions& options) { return std::make_shared<SimpleCnn>(options); }
+std::shared_ptr<Network> make_simple_cnn(const NetworkOptions& options) {
+  return std::make_shared<SimpleCnn>(options);
+}
 
 }  // namespace dtrain::models

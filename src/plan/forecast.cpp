@@ -8,14 +8,17 @@
 namespace dtrain::plan {
 namespace {
 
-double line(double low, double high, double share) { return std::max(0.0, low + (high - low) * share); }
+double line(double low, double high, double share) {
+  return std::max(0.0, low + (high - low) * share);
+}
 
 int64_t line(int64_t low, int64_t high, double share) {
   return std::llround(line(static_cast<double>(low), static_cast<double>(high), share));
 }
 
 // The point at `share` of the way from `a` to `b`; beyond them below 0 and above 1.
-MeasuredBatch between(const MeasuredBatch& a, const MeasuredBatch& b, int64_t samples, double share) {
+MeasuredBatch between(const MeasuredBatch& a, const MeasuredBatch& b, int64_t samples,
+                      double share) {
   MeasuredBatch at = a;  // weights, gradients, moments and average do not depend on the samples
   at.samples = samples;
   at.data = line(a.data, b.data, share);
@@ -31,8 +34,8 @@ MeasuredBatch between(const MeasuredBatch& a, const MeasuredBatch& b, int64_t sa
   return at;
 }
 
-// A line through two sizes that were measured in noise can have any slope. What it says beyond them is kept between a
-// time that does not depend on the samples and one in proportion to them.
+// A line through two sizes that were measured in noise can have any slope. What it says beyond them
+// is kept between a time that does not depend on the samples and one in proportion to them.
 double bounded(double value, double at_end, double ratio) {
   return std::clamp(value, at_end * std::min(1.0, ratio), at_end * std::max(1.0, ratio));
 }
@@ -64,14 +67,15 @@ void add(StepForecast& step, const MeasuredBatch& micro, double speed) {
   step.data += speed > 1 ? std::max(micro.data, micro.load - computing) : micro.data;
 }
 
-// NCCL's kernels take multiprocessors and memory bandwidth from backward. Calibrated on published runs of 16 GPUs
-// (docs/planning.md), and the same for all others.
+// NCCL's kernels take multiprocessors and memory bandwidth from backward. Calibrated on published
+// runs of 16 GPUs (docs/planning.md), and the same for all others.
 constexpr double kNcclContention = 0.25;
 
 }  // namespace
 
 double contention_of(Library library) {
-  // CPU ranks have a communication thread beside backward; what it costs is in the steps that several ranks measure.
+  // CPU ranks have a communication thread beside backward; what it costs is in the steps that
+  // several ranks measure.
   return library == Library::kNccl ? kNcclContention : 0;
 }
 
@@ -85,11 +89,13 @@ MeasuredBatch at_size(const MeasuredRun& run, int64_t samples) {
   if (above != run.batches.end() && above->samples == samples) return *above;
   if (run.batches.size() == 1) {
     const MeasuredBatch& one = run.batches.front();
-    return between(nothing_like(one), one, samples, static_cast<double>(samples) / static_cast<double>(one.samples));
+    return between(nothing_like(one), one, samples,
+                   static_cast<double>(samples) / static_cast<double>(one.samples));
   }
   const auto high = std::clamp(above, run.batches.begin() + 1, run.batches.end() - 1);
   const MeasuredBatch &a = *(high - 1), &b = *high;
-  const double share = static_cast<double>(samples - a.samples) / static_cast<double>(b.samples - a.samples);
+  const double share =
+      static_cast<double>(samples - a.samples) / static_cast<double>(b.samples - a.samples);
   const MeasuredBatch at = between(a, b, samples, share);
   if (share < 0) return bounded(at, a);
   return share > 1 ? bounded(at, b) : at;
@@ -98,7 +104,9 @@ MeasuredBatch at_size(const MeasuredRun& run, int64_t samples) {
 StepForecast forecast_step(const MeasuredRun& run, const Assumptions& assumptions, int64_t ranks,
                            std::span<const int64_t> micro_batches) {
   DTRAIN_CHECK(!micro_batches.empty() && ranks > 0 && assumptions.speed > 0, ranks, " ranks");
-  const auto travel = [&](double bytes) { return all_reduce_seconds(assumptions.fabric, ranks, bytes); };
+  const auto travel = [&](double bytes) {
+    return all_reduce_seconds(assumptions.fabric, ranks, bytes);
+  };
   double sums = 0;  // of batch norm, in one micro-step
   for (const double bytes : run.statistics) sums += travel(bytes);
 
@@ -130,7 +138,8 @@ StepForecast forecast_step(const MeasuredRun& run, const Assumptions& assumption
 
 double expected_largest(int64_t count) {
   if (count <= 1) return 0;
-  // The mean of a distribution F is the integral of 1 - F above 0 less that of F below; here F is that of the largest.
+  // The mean of a distribution F is the integral of 1 - F above 0 less that of F below; here F is
+  // that of the largest.
   constexpr double kEnd = 9, kStep = 1.0 / 256;
   const auto n = static_cast<double>(count);
   double sum = 0;

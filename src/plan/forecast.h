@@ -1,8 +1,9 @@
 #pragma once
 
-// A step of a run on any number of ranks, forecast from steps that were measured on one: computing scales with the
-// samples, gradients travel as the fabric allows, backward hides what it can (overlap.h), and a step ends when its last
-// rank is there. A pure function of measured values, for `dtrain plan` and whatever simulates clusters.
+// A step of a run on any number of ranks, forecast from steps that were measured on one: computing
+// scales with the samples, gradients travel as the fabric allows, backward hides what it can
+// (overlap.h), and a step ends when its last rank is there. A pure function of measured values, for
+// `dtrain plan` and whatever simulates clusters.
 
 #include <cstdint>
 #include <span>
@@ -24,13 +25,16 @@ struct StepForecast {
   double data = 0, h2d = 0, forward = 0, backward = 0;
   double statistics = 0;  // waiting for the sums of shared batch norm
   double exposed = 0;     // waiting for gradients after backward
-  double late = 0;        // waiting for the rank that is late by chance: the more ranks, the later the last of them
+  double late =
+      0;  // waiting for the rank that is late by chance: the more ranks, the later the last of them
   double optimizer = 0, other = 0;
   double wire = 0;    // of all gradients on the wire, hidden or not; in no sum
   double hidden = 1;  // share of it behind backward
 
   double communication() const { return statistics + exposed + late; }
-  double total() const { return data + h2d + forward + backward + communication() + optimizer + other; }
+  double total() const {
+    return data + h2d + forward + backward + communication() + optimizer + other;
+  }
 };
 
 // See Assumptions::contention.
@@ -40,7 +44,8 @@ double contention_of(Library);
 StepForecast forecast_step(const MeasuredRun&, const Assumptions&, int64_t ranks,
                            std::span<const int64_t> micro_batches);
 
-// How far the largest of `count` normally distributed values lies above their mean, in standard deviations.
+// How far the largest of `count` normally distributed values lies above their mean, in
+// standard deviations.
 double expected_largest(int64_t count);
 
 }  // namespace dtrain::plan

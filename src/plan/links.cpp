@@ -31,7 +31,8 @@ UsageError unknown(std::string_view word) {
   names.emplace_back(kMeasured);
   const std::string near = nearest(word, names);
   return UsageError(str("--interconnect: there is no '", printable(word), "'",
-                        near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ", join(names, ", "),
+                        near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ",
+                        join(names, ", "),
                         ", a number of them (4xib100), and ALPHA,BETA (µs of a message, GB/s)"));
 }
 
@@ -42,11 +43,12 @@ std::optional<Link> alpha_beta(std::string_view word) {
   const auto alpha = parse_number<double>(trimmed(word.substr(0, comma)));
   const auto beta = parse_number<double>(trimmed(word.substr(comma + 1)));
   constexpr double kMostMicroseconds = 1e9, kLeastGigabytes = 1e-6, kMostGigabytes = 1e6;
-  const bool sound = alpha && beta && *alpha >= 0 && *alpha <= kMostMicroseconds && *beta >= kLeastGigabytes &&
-                     *beta <= kMostGigabytes;  // false for nan
+  const bool sound = alpha && beta && *alpha >= 0 && *alpha <= kMostMicroseconds &&
+                     *beta >= kLeastGigabytes && *beta <= kMostGigabytes;  // false for nan
   if (!sound) {
     throw UsageError(str("--interconnect ", printable(word),
-                         ": ALPHA,BETA are the latency of a message in µs, from 0 to 1e9, and the bandwidth in GB/s, "
+                         ": ALPHA,BETA are the latency of a message in µs, from 0 to 1e9, and the "
+                         "bandwidth in GB/s, "
                          "from 1e-6 to 1e6, such as 5.2,11.8"));
   }
   return Link{.name = std::string(word),
@@ -60,7 +62,8 @@ Link parse_link(std::string_view word, const Link* measured) {
   if (word == kMeasured) {
     if (measured != nullptr) return *measured;
     throw UsageError(
-        "--interconnect measured: one rank alone has no link to measure. Start several (mpirun -np 2 dtrain plan ...), "
+        "--interconnect measured: one rank alone has no link to measure. Start several (mpirun -np "
+        "2 dtrain plan ...), "
         "or name a link");
   }
   if (const std::optional<Link> given = alpha_beta(word)) return *given;
@@ -89,9 +92,12 @@ const std::vector<Link>& known_links() {
       {"pcie3", kPcie, 12 * kGiga, 0, false, "PCIe 3.0 x16 with peer-to-peer copies"},
       {"pcie4", kPcie, 24 * kGiga, 0, false, "PCIe 4.0 x16 with peer-to-peer copies"},
       {"pcie5", kPcie, 48 * kGiga, 0, false, "PCIe 5.0 x16 with peer-to-peer copies"},
-      {"pcie3-host", kPcie, 12 * kGiga, 0, true, "PCIe 3.0 without them (GeForce): through the host's memory"},
-      {"pcie4-host", kPcie, 24 * kGiga, 0, true, "PCIe 4.0 without them (GeForce): through the host's memory"},
-      {"pcie5-host", kPcie, 48 * kGiga, 0, true, "PCIe 5.0 without them (GeForce): through the host's memory"},
+      {"pcie3-host", kPcie, 12 * kGiga, 0, true,
+       "PCIe 3.0 without them (GeForce): through the host's memory"},
+      {"pcie4-host", kPcie, 24 * kGiga, 0, true,
+       "PCIe 4.0 without them (GeForce): through the host's memory"},
+      {"pcie5-host", kPcie, 48 * kGiga, 0, true,
+       "PCIe 5.0 without them (GeForce): through the host's memory"},
       {"shm", kHost, 25 * kGiga, 1.5e-6, true, "ranks on the CPUs of one host"},
       {"1gbe", kNetwork, 0.12 * kGiga, 25e-6, false, "Ethernet, 1 Gbit/s"},
       {"10gbe", kNetwork, 1.2 * kGiga, 25e-6, false, "Ethernet, 10 Gbit/s"},
@@ -112,16 +118,19 @@ Link link_of_fit(const dist::CostFit& fit, int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   const double steps = 2 * (n - 1);  // of an all-reduce, each with 1/n of the bytes
   constexpr double kFastest = 1e15;  // a fit without a term for the size
-  return {.name = kMeasured,
-          .kind = LinkKind::kGiven,
-          .bytes_per_second = fit.seconds_per_byte > 0 ? steps / n / fit.seconds_per_byte : kFastest,
-          .hop_seconds = fit.latency / steps,
-          .text = "measured here"};
+  return {
+      .name = kMeasured,
+      .kind = LinkKind::kGiven,
+      .bytes_per_second = fit.seconds_per_byte > 0 ? steps / n / fit.seconds_per_byte : kFastest,
+      .hop_seconds = fit.latency / steps,
+      .text = "measured here"};
 }
 
 Interconnect parse_interconnect(std::string_view text, const Link* measured, bool gpus) {
   const Link &usual_inside = *find(gpus ? "pcie4" : "shm"), &usual_between = *find(kUsualBetween);
-  if (text.empty()) return {.inside = usual_inside, .between = usual_between, .assumed = {usual_inside, usual_between}};
+  if (text.empty())
+    return {
+        .inside = usual_inside, .between = usual_between, .assumed = {usual_inside, usual_between}};
   const size_t plus = text.find('+');
   if (plus != std::string_view::npos) {
     Interconnect both{.inside = parse_link(trimmed(text.substr(0, plus)), measured),
@@ -129,9 +138,10 @@ Interconnect parse_interconnect(std::string_view text, const Link* measured, boo
                       .assumed = {}};
     const bool inside_is_wrong = both.inside.kind == LinkKind::kNetwork;
     if (inside_is_wrong || both.between.in_node()) {
-      throw UsageError(
-          str("--interconnect ", printable(text), ": the first link is inside a node, the second between nodes, and ",
-              printable(inside_is_wrong ? both.inside.name : both.between.name), " is in the wrong place"));
+      throw UsageError(str("--interconnect ", printable(text),
+                           ": the first link is inside a node, the second between nodes, and ",
+                           printable(inside_is_wrong ? both.inside.name : both.between.name),
+                           " is in the wrong place"));
     }
     return both;
   }

@@ -44,21 +44,26 @@ class Reader {
     const Json& value = at(key);
     if (!value.is_array()) fail(str("'", key, "' is no list"));
     std::vector<Reader> all;
-    for (size_t i = 0; i < value.size(); ++i) all.push_back({value[i], str(where_, ".", key, "[", i, "]")});
+    for (size_t i = 0; i < value.size(); ++i)
+      all.push_back({value[i], str(where_, ".", key, "[", i, "]")});
     return all;
   }
   double own_number(double least, double most) const { return checked(json_, "it", least, most); }
-  double number(const char* key, double least, double most) const { return checked(at(key), key, least, most); }
+  double number(const char* key, double least, double most) const {
+    return checked(at(key), key, least, most);
+  }
 
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError(
-        str(where_, " ", what, ": --measured takes what `dtrain bench step --json FILE` of this version wrote"));
+        str(where_, " ", what,
+            ": --measured takes what `dtrain bench step --json FILE` of this version wrote"));
   }
 
  private:
   double checked(const Json& value, const char* name, double least, double most) const {
     const double number = value.is_number() ? value.get<double>() : std::nan("");
-    if (!(number >= least && number <= most)) fail(str("'", name, "' is no number from ", least, " to ", most));
+    if (!(number >= least && number <= most))
+      fail(str("'", name, "' is no number from ", least, " to ", most));
     return number;
   }
 
@@ -68,9 +73,11 @@ class Reader {
 
 Json parsed(const std::filesystem::path& path) {
   const report::FileText file = report::read_small(path, kLargestFile);
-  if (!file.problem.empty()) throw DataError(str("--measured: ", printable(path.string()), " ", file.problem));
+  if (!file.problem.empty())
+    throw DataError(str("--measured: ", printable(path.string()), " ", file.problem));
   Json json = Json::parse(file.text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw DataError(str("--measured: ", printable(path.string()), " is not JSON"));
+  if (json.is_discarded())
+    throw DataError(str("--measured: ", printable(path.string()), " is not JSON"));
   return json;
 }
 
@@ -78,7 +85,8 @@ MeasuredBatch batch_of(const Reader& row, int64_t micro_steps) {
   const auto each = static_cast<double>(micro_steps);
   const Reader phases = row.inside("phase_seconds"), memory = row.inside("memory_bytes");
   train::StepMemory bytes_of_kinds;
-  for (const auto& [name, bytes] : train::kMemoryKinds) bytes_of_kinds.*bytes = memory.count(name, 0);
+  for (const auto& [name, bytes] : train::kMemoryKinds)
+    bytes_of_kinds.*bytes = memory.count(name, 0);
   return {.samples = row.count("batch_size", 1),
           .data = phases.seconds("data_wait") / each,
           .h2d = phases.seconds("h2d") / each,
@@ -107,7 +115,8 @@ MeasuredRun read_measured_run(const std::filesystem::path& path) {
                   .prefetch = file.count("prefetch", 0),
                   .micro_steps = file.count("accumulate", 1)};
   constexpr int64_t kMostAhead = 1024;  // as in a configuration
-  if (run.prefetch > kMostAhead) file.fail(str("'prefetch' is ", run.prefetch, ", more than ", kMostAhead));
+  if (run.prefetch > kMostAhead)
+    file.fail(str("'prefetch' is ", run.prefetch, ", more than ", kMostAhead));
   for (const Reader& row : file.list("rows")) {
     if (const std::string missing = row.text("out_of_memory"); !missing.empty()) {
       run.too_large.emplace_back(row.count("batch_size", 1), missing);
@@ -124,7 +133,8 @@ MeasuredRun read_measured_run(const std::filesystem::path& path) {
     run.buckets.push_back({bucket.number("bytes", 0, 1e15), bucket.number("ready", 0, 1)});
   }
   if (run.buckets.empty()) file.fail("has no gradient buckets");
-  for (const Reader& sum : file.list("statistics_bytes")) run.statistics.push_back(sum.own_number(0, 1e12));
+  for (const Reader& sum : file.list("statistics_bytes"))
+    run.statistics.push_back(sum.own_number(0, 1e12));
   return run;
 }
 

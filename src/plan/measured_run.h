@@ -1,7 +1,7 @@
 #pragma once
 
-// What a plan calculates from: the steps of a run, measured by job/step_probe.h here, or read from the JSON that
-// `dtrain bench step --json` wrote on another machine. Plain values.
+// What a plan calculates from: the steps of a run, measured by job/step_probe.h here, or read from
+// the JSON that `dtrain bench step --json` wrote on another machine. Plain values.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,12 +14,13 @@
 
 namespace dtrain::plan {
 
-// Micro-steps of one size on one rank, in seconds. Means, without the time in which the rank waited for others.
+// Micro-steps of one size on one rank, in seconds. Means, without the time in which the rank waited
+// for others.
 struct MeasuredBatch {
   int64_t samples = 0;  // of a micro-step
   double data = 0, h2d = 0, forward = 0, backward = 0;
-  double load = 0;                  // that the loader needs for a micro-batch, however long the rank waited for it
-  double deviation = 0;             // of its own time from micro-step to micro-step: one standard deviation
+  double load = 0;  // that the loader needs for a micro-batch, however long the rank waited for it
+  double deviation = 0;  // of its own time from micro-step to micro-step: one standard deviation
   double optimizer = 0, other = 0;  // of an optimizer step
   double step = 0;                  // the whole of it, with all waiting
   train::StepMemory memory = {};
@@ -40,9 +41,9 @@ struct MeasuredRun {
   bool on_gpu() const { return device != "cpu"; }
 };
 
-// At any size: in a straight line between the two sizes beside it. Beyond the measured sizes, in proportion from one
-// size alone; from several, on the line through the two at that end, but no less than in proportion for fewer samples,
-// and no more than that for more.
+// At any size: in a straight line between the two sizes beside it. Beyond the measured sizes, in
+// proportion from one size alone; from several, on the line through the two at that end, but no
+// less than in proportion for fewer samples, and no more than that for more.
 MeasuredBatch at_size(const MeasuredRun&, int64_t samples);
 bool was_measured(const MeasuredRun&, int64_t samples);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Which part of the gradients' travel a backward pass hides. The pass is played bucket by bucket: a bucket is ready
-// when backward has reached its last gradient, one bucket at a time is on the wire, in the reducer's order, and the
-// optimizer waits for the last of them. While the wire is busy backward may be slower: communication takes processors
-// and memory bandwidth from it. Pure.
+// Which part of the gradients' travel a backward pass hides. The pass is played bucket by bucket: a
+// bucket is ready when backward has reached its last gradient, one bucket at a time is on the wire,
+// in the reducer's order, and the optimizer waits for the last of them. While the wire is busy
+// backward may be slower: communication takes processors and memory bandwidth from it. Pure.
 
 #include <algorithm>
 #include <functional>
@@ -24,8 +24,9 @@ struct Overlap {
   double hidden() const { return wire > 0 ? std::max(0.0, 1 - exposed / wire) : 1; }
 };
 
-// `buckets` in the order of sending. `backward`: seconds of the pass alone. `contention`: share of its speed that it
-// loses while the wire is busy, 0 to below 1. `seconds`: of the all-reduce of so many bytes.
+// `buckets` in the order of sending. `backward`: seconds of the pass alone. `contention`: share of
+// its speed that it loses while the wire is busy, 0 to below 1. `seconds`: of the all-reduce of so
+// many bytes.
 Overlap overlap(std::span<const Bucket> buckets, double backward, double contention,
                 const std::function<double(double bytes)>& seconds);
 

@@ -13,7 +13,8 @@ namespace dtrain::report {
 namespace {
 
 constexpr size_t kMostWindows = 2000, kMostEvaluations = 2000, kMostSlowest = 12;
-constexpr size_t kMostRanks = 64, kMostMetrics = 64, kMostTables = 8, kMostCells = 40000, kMostCauses = 3;
+constexpr size_t kMostRanks = 64, kMostMetrics = 64, kMostTables = 8, kMostCells = 40000,
+                 kMostCauses = 3;
 
 // NaN where it cannot be the length of anything.
 double seconds_in(const Json& object, const char* key) {
@@ -32,7 +33,8 @@ PhaseSeconds phases_in(const Json& object) {
 }
 
 RankWindow rank_in(const Json& json) {
-  const Json &loader = object_in(json, "loader"), &cpu = object_in(json, "cpu"), &gpu = object_in(json, "gpu");
+  const Json &loader = object_in(json, "loader"), &cpu = object_in(json, "cpu"),
+             &gpu = object_in(json, "gpu");
   return {.rank = count_in(json, "rank", -1),
           .step_seconds = seconds_in(json, "step_seconds"),
           .other_seconds = seconds_in(json, "other_seconds"),
@@ -96,7 +98,8 @@ Table table_in(const Json& json) {
   Table table{.name = text_in(json, "name"), .columns = {}, .rows = {}, .cells = {}};
   const Json& cells = array_in(json, "cells");
   const size_t rows = array_in(json, "rows").size(), columns = array_in(json, "columns").size();
-  if (rows == 0 || columns == 0 || rows > kMostCells / columns || cells.size() != rows) return table;
+  if (rows == 0 || columns == 0 || rows > kMostCells / columns || cells.size() != rows)
+    return table;
   for (const Json& row : cells) {
     if (!row.is_array() || row.size() != columns) return table;
   }
@@ -167,7 +170,7 @@ Verdict verdict_in(const Json& json) {
   return verdict;
 }
 
-// ---- joining neighbors, so that a run of any length takes bounded memory -------------------------------------------
+// ---- joining neighbors, so that a run of any length takes bounded memory ------------------------
 
 // The mean of two values over as many steps; of one that is unknown, the other.
 struct Mean {
@@ -210,8 +213,8 @@ StepWindow joined(const StepWindow& a, const StepWindow& b) {
   window.samples_per_second = mean(a.samples_per_second, b.samples_per_second);
   window.phase_seconds = mean(a.phase_seconds, b.phase_seconds);
   for (RankWindow& rank : window.ranks) {
-    const auto earlier =
-        std::find_if(a.ranks.begin(), a.ranks.end(), [&](const auto& r) { return r.rank == rank.rank; });
+    const auto earlier = std::find_if(a.ranks.begin(), a.ranks.end(),
+                                      [&](const auto& r) { return r.rank == rank.rank; });
     if (earlier != a.ranks.end()) rank = joined(*earlier, rank, mean);
   }
   return window;
@@ -219,13 +222,14 @@ StepWindow joined(const StepWindow& a, const StepWindow& b) {
 
 void halve(std::vector<StepWindow>& windows) {
   std::vector<StepWindow> half;
-  for (size_t i = 0; i + 1 < windows.size(); i += 2) half.push_back(joined(windows[i], windows[i + 1]));
+  for (size_t i = 0; i + 1 < windows.size(); i += 2)
+    half.push_back(joined(windows[i], windows[i + 1]));
   if (windows.size() % 2 == 1) half.push_back(std::move(windows.back()));
   windows = std::move(half);
 }
 
-// Marks the first evaluations of the validation split with the least and with the largest value of each metric that the
-// last one has: one of the two is the best.
+// Marks the first evaluations of the validation split with the least and with the largest value of
+// each metric that the last one has: one of the two is the best.
 std::vector<bool> extremes(const std::vector<Evaluation>& evaluations) {
   std::vector<bool> marked(evaluations.size(), false);
   const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
@@ -249,9 +253,11 @@ void halve(std::vector<Evaluation>& evaluations) {
   const std::vector<bool> keep = extremes(evaluations);
   std::vector<Evaluation> half;
   for (size_t i = 0; i < evaluations.size(); ++i) {
-    // Of two neighbors the later one, but always the last one of a split, which has the tables, and the best.
+    // Of two neighbors the later one, but always the last one of a split, which has the tables, and
+    // the best.
     const bool later = i % 2 != evaluations.size() % 2;
-    if (later || keep[i] || !evaluations[i].tables.empty()) half.push_back(std::move(evaluations[i]));
+    if (later || keep[i] || !evaluations[i].tables.empty())
+      half.push_back(std::move(evaluations[i]));
   }
   evaluations = std::move(half);
 }
@@ -261,7 +267,8 @@ void halve(std::vector<Evaluation>& evaluations) {
 void RecordAdder::line(std::string_view text, bool whole) {
   ++lines_;
   if (text.empty() && whole) return;
-  // nlohmann's parser keeps its own stack: nothing that is nested in a line can use up the thread's.
+  // nlohmann's parser keeps its own stack: nothing that is nested in a line can use up
+  // the thread's.
   const Json json = whole ? Json::parse(text, nullptr, /*allow_exceptions=*/false) : Json();
   if (!json.is_object()) {
     whole ? ++damaged_ : ++cut_;
@@ -277,12 +284,14 @@ void RecordAdder::line(std::string_view text, bool whole) {
   } else if (kind == "eval") {
     Evaluation evaluation = evaluation_in(json);
     // What a run writes: with any number of splits, no record could be left out for its tables.
-    evaluation.split == "val" || evaluation.split == "test" ? add(std::move(evaluation)) : void(++unknown_);
+    evaluation.split == "val" || evaluation.split == "test" ? add(std::move(evaluation))
+                                                            : void(++unknown_);
   } else if (kind == "verdict") {
     records_.verdict = verdict_in(json);
   } else if (kind == "checkpoint") {
     ++records_.saves;
-    if (const double seconds = seconds_in(json, "seconds"); !std::isnan(seconds)) records_.save_seconds += seconds;
+    if (const double seconds = seconds_in(json, "seconds"); !std::isnan(seconds))
+      records_.save_seconds += seconds;
   } else if (kind == "state") {
     last_state_ = text_in(json, "state");
   } else {
@@ -299,7 +308,8 @@ void RecordAdder::add(StepWindow window) {
   }
   window.count = std::exchange(begins_, false) ? 1 : window.step - before;
   if (!steps.empty() &&
-      std::isfinite(window.step_seconds)) {  // the first step of a process is slow, as everybody knows
+      std::isfinite(
+          window.step_seconds)) {  // the first step of a process is slow, as everybody knows
     std::vector<StepWindow>& slowest = records_.slowest;
     const auto shorter = [](const StepWindow& a, const StepWindow& b) {
       return a.longest_seconds() > b.longest_seconds();
@@ -324,14 +334,17 @@ void RecordAdder::add(Evaluation evaluation) {
 }
 
 void RecordAdder::finish(bool growing) {
-  const auto gap = [&](const std::string& what) { records_.gaps.push_back("metrics.jsonl: " + what); };
+  const auto gap = [&](const std::string& what) {
+    records_.gaps.push_back("metrics.jsonl: " + what);
+  };
   if (damaged_ > 0) {
-    gap(str(damaged_, damaged_ == 1 ? " line is" : " lines are", " no record and left out (the first: line ",
-            first_damaged_, ")"));
+    gap(str(damaged_, damaged_ == 1 ? " line is" : " lines are",
+            " no record and left out (the first: line ", first_damaged_, ")"));
   }
   if (cut_ > 0 && !growing) gap("a line that is cut or far too long is left out");
   if (out_of_order_ > 0) gap(str(out_of_order_, " step records that go back in time are left out"));
-  if (unknown_ > 0) gap(str(unknown_, " records of kinds that this version does not know are left out"));
+  if (unknown_ > 0)
+    gap(str(unknown_, " records of kinds that this version does not know are left out"));
 }
 
 void add_records(RunRecords& records, std::string_view text, bool growing) {

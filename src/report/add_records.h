@@ -1,7 +1,8 @@
 #pragma once
 
-// Takes the lines of a metrics.jsonl one by one, in the order of the file, and adds what they say to RunRecords. Memory
-// is bounded however long the run was: neighboring windows of steps are joined when there are too many.
+// Takes the lines of a metrics.jsonl one by one, in the order of the file, and adds what they say
+// to RunRecords. Memory is bounded however long the run was: neighboring windows of steps are
+// joined when there are too many.
 // Thread-safety: one thread.
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace dtrain::report {
 class RecordAdder {
  public:
   explicit RecordAdder(RunRecords& records) : records_(records) {}  // borrows them
-  void line(std::string_view text, bool whole);                     // `whole`: it ended with a newline
-  void skipped() { begins_ = true; }                                // lines are missing before the next one
-  void finish(bool growing);                                        // names in `gaps` what was left out
+  void line(std::string_view text, bool whole);  // `whole`: it ended with a newline
+  void skipped() { begins_ = true; }             // lines are missing before the next one
+  void finish(bool growing);                     // names in `gaps` what was left out
   const std::string& last_state() const { return last_state_; }
 
  private:

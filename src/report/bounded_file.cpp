@@ -64,16 +64,20 @@ FileText read(const fs::path& path, int64_t most, bool from_end) {
   return result;
 }
 
-// The lines of a range of the file, as read_lines() gives them; a last one that is cut only at the end of the file.
-std::string lines_in(const Opened& opened, int64_t begin, int64_t end, int64_t longest, const OnLine& line) {
+// The lines of a range of the file, as read_lines() gives them; a last one that is cut only at the
+// end of the file.
+std::string lines_in(const Opened& opened, int64_t begin, int64_t end, int64_t longest,
+                     const OnLine& line) {
   constexpr int64_t kPiece = 1 << 20;
   std::string piece, rest;  // rest: of a line that began in an earlier piece
   bool cut = false;         // the line is longer than `longest`: what follows is skipped
   for (int64_t at = begin; at < end; at += kPiece) {
-    if (std::string problem = read_range(opened, at, std::min(end, at + kPiece), piece); !problem.empty())
+    if (std::string problem = read_range(opened, at, std::min(end, at + kPiece), piece);
+        !problem.empty())
       return problem;
     std::string_view left = piece;
-    for (size_t newline = left.find('\n'); newline != std::string_view::npos; newline = left.find('\n')) {
+    for (size_t newline = left.find('\n'); newline != std::string_view::npos;
+         newline = left.find('\n')) {
       if (cut) {
         line(rest, false);
       } else if (rest.empty()) {
@@ -94,34 +98,41 @@ std::string lines_in(const Opened& opened, int64_t begin, int64_t end, int64_t l
 
 }  // namespace
 
-FileText read_head(const fs::path& path, int64_t most) { return read(path, most, /*from_end=*/false); }
-FileText read_tail(const fs::path& path, int64_t most) { return read(path, most, /*from_end=*/true); }
+FileText read_head(const fs::path& path, int64_t most) {
+  return read(path, most, /*from_end=*/false);
+}
+FileText read_tail(const fs::path& path, int64_t most) {
+  return read(path, most, /*from_end=*/true);
+}
 
 FileText read_small(const fs::path& path, int64_t most) {
   FileText result = read(path, most, /*from_end=*/false);
   if (result.problem.empty() && result.size > most) {
     result.text.clear();
-    result.problem = str("has ", human_bytes(static_cast<double>(result.size)), ", which no such file needs");
+    result.problem =
+        str("has ", human_bytes(static_cast<double>(result.size)), ", which no such file needs");
   }
   return result;
 }
 
-std::string read_lines(const fs::path& path, int64_t most, int64_t longest, const OnLine& line, const OnSkip& skipped) {
+std::string read_lines(const fs::path& path, int64_t most, int64_t longest, const OnLine& line,
+                       const OnSkip& skipped) {
   const Opened opened = open(path);
   if (!opened.problem.empty()) return opened.problem;
   if (opened.size <= most) return lines_in(opened, 0, opened.size, longest, line);
   const int64_t half = most / 2;
-  if (std::string problem = lines_in(opened, 0, half, longest, line); !problem.empty()) return problem;
+  if (std::string problem = lines_in(opened, 0, half, longest, line); !problem.empty())
+    return problem;
   skipped();
   bool first = true;  // which is cut
-  std::string problem =
-      lines_in(opened, opened.size - half, opened.size, longest, [&](std::string_view text, bool whole) {
-        if (!std::exchange(first, false)) line(text, whole);
-      });
+  std::string problem = lines_in(opened, opened.size - half, opened.size, longest,
+                                 [&](std::string_view text, bool whole) {
+                                   if (!std::exchange(first, false)) line(text, whole);
+                                 });
   if (!problem.empty()) return problem;
   const std::string bytes = human_bytes(static_cast<double>(half));
-  return str("has ", human_bytes(static_cast<double>(opened.size)), "; what is between the first ", bytes,
-             " and the last ", bytes, " is left out");
+  return str("has ", human_bytes(static_cast<double>(opened.size)), "; what is between the first ",
+             bytes, " and the last ", bytes, " is left out");
 }
 
 }  // namespace dtrain::report

@@ -34,7 +34,9 @@ class Lines {
  public:
   void add(const std::string& label, const std::string& value) {
     if (value.empty()) return;
-    lines_.push_back(cut(label + std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') + printable(value),
+    lines_.push_back(cut(label +
+                             std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') +
+                             printable(value),
                          kCardColumns));
   }
   void blank() {
@@ -42,10 +44,12 @@ class Lines {
   }
   // On as many lines as it needs, but no more than `most`.
   void add_wrapped(const std::string& label, const std::string& value, size_t most) {
-    const std::vector<std::string> parts = split(wrap(printable(value), kCardColumns - kLabel), '\n');
+    const std::vector<std::string> parts =
+        split(wrap(printable(value), kCardColumns - kLabel), '\n');
     for (size_t i = 0; i < parts.size() && i < most; ++i) {
       const bool last = i + 1 == most && i + 1 < parts.size();
-      add(i == 0 ? label : "", last ? parts[i] + " " + parts[i + 1] : parts[i]);  // which add() cuts
+      add(i == 0 ? label : "",
+          last ? parts[i] + " " + parts[i + 1] : parts[i]);  // which add() cuts
     }
   }
   size_t left() const { return lines_.size() < kCardLines ? kCardLines - lines_.size() : 0; }
@@ -84,7 +88,8 @@ void add_parts(Lines& lines, const Digest& digest) {
   }
 }
 
-// The gain and the setting, with which the text ends, have a line of their own, because long evidence is cut.
+// The gain and the setting, with which the text ends, have a line of their own, because long
+// evidence is cut.
 void add_first_cause(Lines& lines, const Verdict& verdict) {
   const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
   const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
@@ -100,10 +105,11 @@ void add_verdict(Lines& lines, const RunRecords& run) {
   add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
     const Cause& cause = verdict.causes[i];
-    lines.add("then", str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
-                          std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
-                          cause.setting.empty() ? "" : " with " + cause.setting,
-                          cause.otherwise.empty() ? "" : " " + cause.otherwise));
+    lines.add("then",
+              str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
+                  std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
+                  cause.setting.empty() ? "" : " with " + cause.setting,
+                  cause.otherwise.empty() ? "" : " " + cause.otherwise));
   }
   if (const std::string split = monitoring::text_of(verdict.communication); !split.empty()) {
     lines.add_wrapped("", split, 2);
@@ -113,10 +119,11 @@ void add_verdict(Lines& lines, const RunRecords& run) {
 
 std::string balance_text(const Digest& digest) {
   if (digest.ranks.size() < 2) return "";
-  const auto slowest = std::max_element(digest.ranks.begin(), digest.ranks.end(),
-                                        [](const auto& a, const auto& b) { return a.computing < b.computing; });
-  return str("load balance ", fixed(100 * digest.load_balance, 1), " %; rank ", slowest->rank, " computes longest, ",
-             fixed(1e3 * slowest->computing, 1), " ms per step");
+  const auto slowest =
+      std::max_element(digest.ranks.begin(), digest.ranks.end(),
+                       [](const auto& a, const auto& b) { return a.computing < b.computing; });
+  return str("load balance ", fixed(100 * digest.load_balance, 1), " %; rank ", slowest->rank,
+             " computes longest, ", fixed(1e3 * slowest->computing, 1), " ms per step");
 }
 
 }  // namespace
@@ -130,14 +137,16 @@ std::string short_number(double value) {
 
 std::string best_text(const RunRecords& run) {
   if (run.best_metric.empty() || std::isnan(run.best_value)) return "";
-  return str(run.best_metric, " ", fixed(run.best_value, 4), run.best_step < 0 ? "" : str(" at step ", run.best_step));
+  return str(run.best_metric, " ", fixed(run.best_value, 4),
+             run.best_step < 0 ? "" : str(" at step ", run.best_step));
 }
 
 std::string task_text(const RunRecords& run) {
   const Environment& e = run.environment;
-  std::vector<std::string> parts = {e.task.empty() ? run.setting("task.name") : e.task,
-                                    e.network.empty() ? run.setting("model.name") : e.network,
-                                    e.parameters > 0 ? human_count(e.parameters) + " parameters" : "", e.precision};
+  std::vector<std::string> parts = {
+      e.task.empty() ? run.setting("task.name") : e.task,
+      e.network.empty() ? run.setting("model.name") : e.network,
+      e.parameters > 0 ? human_count(e.parameters) + " parameters" : "", e.precision};
   std::erase(parts, "");
   return join(parts, ", ");
 }
@@ -146,8 +155,8 @@ std::string data_text(const RunRecords& run) {
   const Environment& e = run.environment;
   const std::string file = e.data.empty() ? run.setting("data.file") : e.data;
   if (e.train == 0) return file;
-  return str(file, ": ", human_count(e.train), " training, ", human_count(e.val), " validation, ", human_count(e.test),
-             " test samples");
+  return str(file, ": ", human_count(e.train), " training, ", human_count(e.val), " validation, ",
+             human_count(e.test), " test samples");
 }
 
 std::string ranks_text(const RunRecords& run) {
@@ -155,36 +164,43 @@ std::string ranks_text(const RunRecords& run) {
   if (e.world_size == 0) return "";
   std::vector<std::string> nodes;
   for (const RankPlace& place : e.ranks) {
-    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end()) nodes.push_back(place.node);
+    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end())
+      nodes.push_back(place.node);
   }
   const std::string where = nodes.empty()       ? ""
                             : nodes.size() == 1 ? " on " + nodes[0]
                                                 : str(" on ", nodes.size(), " hosts");
-  const std::string device = e.ranks.empty() || e.ranks[0].device.empty() ? "" : str(" (", e.ranks[0].device, ")");
-  return str(e.world_size, where, device, e.global_batch > 0 ? str(", global batch ", e.global_batch) : "",
+  const std::string device =
+      e.ranks.empty() || e.ranks[0].device.empty() ? "" : str(" (", e.ranks[0].device, ")");
+  return str(e.world_size, where, device,
+             e.global_batch > 0 ? str(", global batch ", e.global_batch) : "",
              e.communicator.empty() || e.world_size == 1 ? "" : ", " + e.communicator);
 }
 
 std::string progress_text(const RunRecords& run, const Digest& digest) {
   if (digest.step == 0) return "no step yet";
   std::string epochs = fixed(digest.epochs, digest.epochs == std::floor(digest.epochs) ? 0 : 1);
-  std::string text = digest.planned_epochs > 0 ? str("epoch ", epochs, " of ", digest.planned_epochs, ", ") : "";
+  std::string text =
+      digest.planned_epochs > 0 ? str("epoch ", epochs, " of ", digest.planned_epochs, ", ") : "";
   text += str("step ", digest.step);
   if (digest.planned_steps > 0) text += str(" of ", digest.planned_steps);
   if (digest.seconds > 0) text += ", " + human_duration(digest.seconds);
-  return text + (run.saves > 0 ? str(", ", run.saves, run.saves == 1 ? " checkpoint" : " checkpoints") : "");
+  return text + (run.saves > 0
+                     ? str(", ", run.saves, run.saves == 1 ? " checkpoint" : " checkpoints")
+                     : "");
 }
 
 std::string speed_text(const Digest& digest) {
   if (std::isnan(digest.samples_per_second)) return "";
-  return str(fixed(digest.samples_per_second, 1), " samples/s, ", fixed(1e3 * digest.step_seconds, 1),
-             " ms per step (the median of ", digest.speeds.size(),
-             digest.speeds.size() == 1 ? " window)" : " windows)");
+  return str(fixed(digest.samples_per_second, 1), " samples/s, ",
+             fixed(1e3 * digest.step_seconds, 1), " ms per step (the median of ",
+             digest.speeds.size(), digest.speeds.size() == 1 ? " window)" : " windows)");
 }
 
 std::string card(const RunRecords& run, const Digest& digest, double now) {
   Lines lines;
-  const std::string age = std::isnan(run.last_time) ? "" : human_duration(std::max(0.0, now - run.last_time)) + " ago";
+  const std::string age =
+      std::isnan(run.last_time) ? "" : human_duration(std::max(0.0, now - run.last_time)) + " ago";
   lines.add("run", str(run.name, "  ", run.state, age.empty() ? "" : ", last record " + age));
   lines.add("task", task_text(run));
   lines.add("data", data_text(run));

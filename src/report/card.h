@@ -1,7 +1,7 @@
 #pragma once
 
-// A run on one screen of a terminal: what it is, how far it came, how fast, where the time went, what to change.
-// Thread-safety: pure functions.
+// A run on one screen of a terminal: what it is, how far it came, how fast, where the time went,
+// what to change. Thread-safety: pure functions.
 
 #include <string>
 
@@ -12,8 +12,8 @@ namespace dtrain::report {
 
 inline constexpr size_t kCardColumns = 80, kCardLines = 24;
 
-// At most kCardLines lines of at most kCardColumns characters; names of others are shown as core/printable.h shows
-// them. `now`: seconds since 1970.
+// At most kCardLines lines of at most kCardColumns characters; names of others are shown as
+// core/printable.h shows them. `now`: seconds since 1970.
 std::string card(const RunRecords&, const Digest&, double now);
 
 // "mae 2.6810 at step 357", "" without a best value.

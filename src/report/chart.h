@@ -1,7 +1,8 @@
 #pragma once
 
-// Charts as SVG text, for the page of a report and for a file of its own. They have classes instead of colors: the
-// style of the page gives them those of the reader's light or dark theme, and standalone_svg() adds a light one.
+// Charts as SVG text, for the page of a report and for a file of its own. They have classes instead
+// of colors: the style of the page gives them those of the reader's light or dark theme, and
+// standalone_svg() adds a light one.
 // All names are escaped. Pure.
 
 #include <string>
@@ -16,8 +17,9 @@ struct Frame {
 };
 
 struct Series {
-  std::string name;          // shown in the legend, with the last value
-  std::vector<double> x, y;  // of equal length, x ascending; a point that is not finite leaves a gap
+  std::string name;  // shown in the legend, with the last value
+  std::vector<double> x,
+      y;  // of equal length, x ascending; a point that is not finite leaves a gap
   bool dashed = false;
   size_t color = 0;  // 0 to 5
 };
@@ -30,7 +32,8 @@ struct LineChart {
 // A logarithmic axis where all values are positive and some a hundred times larger than others.
 std::string line_chart(const LineChart&, const Frame& = {});
 
-// Layers on top of each other over x; `names` and `layers` are by part, layers[i] has a value for each x.
+// Layers on top of each other over x; `names` and `layers` are by part, layers[i] has a value for
+// each x.
 struct AreaChart {
   std::string title, x_label;
   std::vector<double> x;

@@ -47,7 +47,8 @@ std::vector<std::string> metric_names(const RunRecords& run) {
   for (const Evaluation& evaluation : run.evaluations) {
     if (evaluation.split != "val") continue;
     for (const auto& [name, value] : evaluation.metrics) {
-      if (name != "loss" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (name != "loss" && std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(name);
     }
   }
   return names;
@@ -66,8 +67,10 @@ std::vector<LineChart> learning_curves(const RunRecords& run) {
     if (!has_values(series)) continue;
     const MetricKind kind = kind_of_metric(run, name);
     const std::string title = "validation" + (kind.unit.empty() ? ": " + name : ", " + kind.unit);
-    auto chart = std::find_if(charts.begin(), charts.end(), [&](const LineChart& c) { return c.title == title; });
-    if (chart == charts.end()) chart = charts.insert(chart, LineChart{.title = title, .x_label = kSteps, .series = {}});
+    auto chart = std::find_if(charts.begin(), charts.end(),
+                              [&](const LineChart& c) { return c.title == title; });
+    if (chart == charts.end())
+      chart = charts.insert(chart, LineChart{.title = title, .x_label = kSteps, .series = {}});
     chart->series.push_back(std::move(series));
   }
   for (LineChart& chart : charts) number_colors(chart);
@@ -79,7 +82,8 @@ std::vector<LineChart> step_curves(const RunRecords& run) {
   std::vector<LineChart> charts;
   const auto add = [&](const std::string& title, const std::string& name, const Get& get) {
     Series series = of_steps(run, name, get);
-    if (has_values(series)) charts.push_back({.title = title, .x_label = kSteps, .series = {std::move(series)}});
+    if (has_values(series))
+      charts.push_back({.title = title, .x_label = kSteps, .series = {std::move(series)}});
   };
   add("throughput", "samples/s", [](const StepWindow& w) { return w.samples_per_second; });
   add("learning rate", "lr", [](const StepWindow& w) { return w.learning_rate; });
@@ -90,16 +94,19 @@ std::vector<LineChart> step_curves(const RunRecords& run) {
 
 std::vector<LineChart> common_curves(const RunRecords& first, const RunRecords& second) {
   std::vector<LineChart> charts;
-  const auto add = [&](const std::string& title, const std::function<Series(const RunRecords&)>& series_of) {
-    LineChart chart{.title = title, .x_label = kSteps, .series = {series_of(first), series_of(second)}};
+  const auto add = [&](const std::string& title,
+                       const std::function<Series(const RunRecords&)>& series_of) {
+    LineChart chart{
+        .title = title, .x_label = kSteps, .series = {series_of(first), series_of(second)}};
     if (!has_values(chart.series[0]) || !has_values(chart.series[1])) return;
     chart.series[0].name = "run 1";
     chart.series[1].name = "run 2";
     number_colors(chart);
     charts.push_back(std::move(chart));
   };
-  add("training loss",
-      [](const RunRecords& run) { return of_steps(run, "", [](const StepWindow& w) { return w.loss; }); });
+  add("training loss", [](const RunRecords& run) {
+    return of_steps(run, "", [](const StepWindow& w) { return w.loss; });
+  });
   add("validation loss", [](const RunRecords& run) { return of_evaluations(run, "loss", ""); });
   for (const std::string& name : metric_names(first)) {
     add("validation " + name, [&](const RunRecords& run) { return of_evaluations(run, name, ""); });

@@ -13,7 +13,8 @@ namespace dtrain::report {
 std::vector<LineChart> learning_curves(const RunRecords&);
 // Throughput, learning rate, norm of the gradient, loss scale: those that the run has.
 std::vector<LineChart> step_curves(const RunRecords&);
-// What two runs have in common: the loss, each validation metric, throughput. Solid lines in one color for each run.
+// What two runs have in common: the loss, each validation metric, throughput. Solid lines in one
+// color for each run.
 std::vector<LineChart> common_curves(const RunRecords& first, const RunRecords& second);
 // Milliseconds per step by part; without windows there is nothing in it.
 AreaChart parts_over_time(const RunRecords&);

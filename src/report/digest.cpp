@@ -16,9 +16,9 @@ constexpr int64_t kWarmUpSteps = 20;
 constexpr size_t kFewest = 4;
 constexpr size_t kMostSlow = 8;
 
-constexpr std::array<const char*, kParts> kPartNames = {"waiting for data", "copy",          "forward",
-                                                        "backward",         "communication", "optimizer",
-                                                        "checkpoint",       "evaluation",    "other"};
+constexpr std::array<const char*, kParts> kPartNames = {
+    "waiting for data", "copy",       "forward",    "backward", "communication",
+    "optimizer",        "checkpoint", "evaluation", "other"};
 
 double part(const Parts& parts, Phase phase) { return parts[static_cast<size_t>(phase)]; }
 
@@ -78,8 +78,10 @@ struct RankSums {
                       .gpu_power_watts = power.mean(),
                       .gpu_celsius = celsius,
                       .gpu_energy_joules = energy.mean()};
-    for (size_t i = 0; i < kParts; ++i) digest.seconds[i] = std::isnan(parts[i].mean()) ? 0 : parts[i].mean();
-    digest.computing = part(digest.seconds, Phase::kForward) + part(digest.seconds, Phase::kBackward) +
+    for (size_t i = 0; i < kParts; ++i)
+      digest.seconds[i] = std::isnan(parts[i].mean()) ? 0 : parts[i].mean();
+    digest.computing = part(digest.seconds, Phase::kForward) +
+                       part(digest.seconds, Phase::kBackward) +
                        part(digest.seconds, Phase::kOptimizer);
     return digest;
   }
@@ -88,10 +90,11 @@ struct RankSums {
 void add_parts(const RunRecords& run, Digest& digest) {
   for (const StepWindow& window : run.steps) {
     const Parts parts = parts_of(window);
-    for (size_t i = 0; i < kParts; ++i) digest.parts[i] += parts[i] * static_cast<double>(window.count);
+    for (size_t i = 0; i < kParts; ++i)
+      digest.parts[i] += parts[i] * static_cast<double>(window.count);
   }
-  // The means of step records begin again after an evaluation, and with it after the save of a best checkpoint; the
-  // last save follows the last step record. Both have records of their own.
+  // The means of step records begin again after an evaluation, and with it after the save of a best
+  // checkpoint; the last save follows the last step record. Both have records of their own.
   digest.parts[static_cast<size_t>(Phase::kEval)] = run.evaluation_seconds;
   digest.parts[static_cast<size_t>(Phase::kCheckpoint)] = run.save_seconds;
   for (const double seconds : digest.parts) digest.seconds += seconds;
@@ -100,7 +103,8 @@ void add_parts(const RunRecords& run, Digest& digest) {
 void add_ranks(const RunRecords& run, Digest& digest) {
   std::map<int64_t, RankSums> sums;
   for (const StepWindow* window : after_warm_up(run.steps)) {
-    for (const RankWindow& rank : window->ranks) sums[rank.rank].add(rank, static_cast<double>(window->count));
+    for (const RankWindow& rank : window->ranks)
+      sums[rank.rank].add(rank, static_cast<double>(window->count));
   }
   double sum = 0, largest = 0;
   for (const auto& [rank, of_rank] : sums) {
@@ -109,10 +113,12 @@ void add_ranks(const RunRecords& run, Digest& digest) {
     largest = std::max(largest, digest.ranks.back().computing);
   }
   if (largest > 0) digest.load_balance = sum / static_cast<double>(sums.size()) / largest;
-  if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size) return;  // of many ranks, some
+  if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size)
+    return;  // of many ranks, some
   double joules = 0;
   for (const RankDigest& rank : digest.ranks) joules += rank.gpu_energy_joules;
-  if (!digest.ranks.empty()) digest.joules_per_sample = joules / (digest.samples_per_second * digest.step_seconds);
+  if (!digest.ranks.empty())
+    digest.joules_per_sample = joules / (digest.samples_per_second * digest.step_seconds);
 }
 
 // Of a rank in a window; of rank 0 where the record does not name the rank.
@@ -135,26 +141,29 @@ Parts usual_parts(const std::vector<const StepWindow*>& windows, int64_t rank) {
 }
 
 void add_slow(const RunRecords& run, Digest& digest) {
-  constexpr double kSlowMean = 1.1, kSlowStep = 1.5;  // × the usual: single steps differ by themselves
+  constexpr double kSlowMean = 1.1,
+                   kSlowStep = 1.5;  // × the usual: single steps differ by themselves
   const std::vector<const StepWindow*> windows = after_warm_up(run.steps);
   for (const StepWindow& window : run.slowest) {
     const bool single = !std::isnan(window.slowest.step_seconds);
     const double seconds = window.longest_seconds();
     if (digest.slow.size() == kMostSlow) break;
     if (!(seconds > (single ? kSlowStep : kSlowMean) * digest.step_seconds)) continue;
-    const Parts own = single ? parts_of(window.slowest.phase_seconds, window.slowest.other_seconds) : parts_of(window);
+    const Parts own = single ? parts_of(window.slowest.phase_seconds, window.slowest.other_seconds)
+                             : parts_of(window);
     const Parts usual = usual_parts(windows, single ? window.slowest.rank : -1);
     size_t worst = 0;
     for (size_t i = 0; i < kParts; ++i) {
       if (own[i] - usual[i] > own[worst] - usual[worst]) worst = i;
     }
     const bool names_rank = single && digest.ranks.size() > 1;
-    digest.slow.push_back({.first = single ? window.slowest.step : window.step - window.count + 1,
-                           .last = single ? window.slowest.step : window.step,
-                           .step_seconds = seconds,
-                           .usual_seconds = digest.step_seconds,
-                           .cause = str(part_name(worst), " +", fixed(1e3 * (own[worst] - usual[worst]), 1), " ms",
-                                        names_rank ? str(" (rank ", window.slowest.rank, ")") : "")});
+    digest.slow.push_back(
+        {.first = single ? window.slowest.step : window.step - window.count + 1,
+         .last = single ? window.slowest.step : window.step,
+         .step_seconds = seconds,
+         .usual_seconds = digest.step_seconds,
+         .cause = str(part_name(worst), " +", fixed(1e3 * (own[worst] - usual[worst]), 1), " ms",
+                      names_rank ? str(" (rank ", window.slowest.rank, ")") : "")});
   }
 }
 
@@ -164,14 +173,17 @@ void add_progress(const RunRecords& run, Digest& digest) {
   digest.planned_steps = e.total_steps;
   const double per_epoch = static_cast<double>(e.steps_per_epoch);
   if (per_epoch > 0) {
-    digest.planned_epochs = static_cast<int64_t>(std::ceil(static_cast<double>(e.total_steps) / per_epoch));
+    digest.planned_epochs =
+        static_cast<int64_t>(std::ceil(static_cast<double>(e.total_steps) / per_epoch));
     digest.epochs = static_cast<double>(run.last_step) / per_epoch;
     if (run.last_step >= e.total_steps) digest.epochs = static_cast<double>(digest.planned_epochs);
     return;
   }
   digest.planned_epochs = parse_number<int64_t>(run.setting("train.epochs")).value_or(0);
   const bool done = run.state == RunState::kFinished && digest.planned_epochs > 0;
-  digest.epochs = static_cast<double>(done ? digest.planned_epochs : run.steps.empty() ? 0 : run.steps.back().epoch);
+  digest.epochs = static_cast<double>(done                ? digest.planned_epochs
+                                      : run.steps.empty() ? 0
+                                                          : run.steps.back().epoch);
 }
 
 }  // namespace
@@ -185,7 +197,9 @@ Parts parts_of(const PhaseSeconds& phases, double other_seconds) {
   return parts;
 }
 
-Parts parts_of(const StepWindow& window) { return parts_of(window.phase_seconds, other_of(window)); }
+Parts parts_of(const StepWindow& window) {
+  return parts_of(window.phase_seconds, other_of(window));
+}
 
 double median(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
@@ -210,7 +224,8 @@ Digest digest(const RunRecords& run) {
   Digest digest;
   std::vector<double> step_seconds;
   for (const StepWindow* window : after_warm_up(run.steps)) {
-    if (std::isfinite(window->samples_per_second)) digest.speeds.push_back(window->samples_per_second);
+    if (std::isfinite(window->samples_per_second))
+      digest.speeds.push_back(window->samples_per_second);
     step_seconds.push_back(window->step_seconds);
   }
   digest.samples_per_second = median(digest.speeds);

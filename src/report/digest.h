@@ -16,7 +16,8 @@ inline constexpr size_t kParts = monitoring::kPhases + 1;
 using Parts = std::array<double, kParts>;
 const char* part_name(size_t part);  // "waiting for data", "forward", ..., "other"
 Parts parts_of(const PhaseSeconds&, double other_seconds);
-Parts parts_of(const StepWindow&);  // the rest of the wall time is `other`, also where the file does not say it
+// the rest of the wall time is `other`, also where the file does not say it
+Parts parts_of(const StepWindow&);
 
 struct RankDigest {
   int64_t rank = 0;
@@ -26,15 +27,16 @@ struct RankDigest {
   double cores = kUnknown, threads = kUnknown;  // that it may use; that it has
   double cores_busy = kUnknown;                 // with its threads, on average
   double memory_bytes = kUnknown;               // the most
-  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
-  double gpu_energy_joules = kUnknown;                                                    // per step
+  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown,
+         gpu_celsius = kUnknown;        // means; celsius: the most
+  double gpu_energy_joules = kUnknown;  // per step
 };
 
 // A slow step, or of older files the mean of a window in which there are slow steps.
 struct SlowWindow {
   int64_t first = 0, last = 0;                 // steps
   double step_seconds = 0, usual_seconds = 0;  // usual: the median of all windows
-  std::string cause;                           // the part that exceeds its median most, by how much, and on which rank
+  std::string cause;  // the part that exceeds its median most, by how much, and on which rank
 };
 
 struct Digest {
@@ -43,14 +45,14 @@ struct Digest {
   double step_seconds = kUnknown;        // likewise
   double joules_per_sample = kUnknown;   // of all GPUs; unknown where that of a rank is
   Parts parts{};                         // of rank 0, in seconds over the whole run
-  double seconds = 0;                    // of all parts: time between two processes of a run is none of them
-  std::vector<RankDigest> ranks;         // by rank; empty in older files
-  double load_balance = kUnknown;        // mean ÷ largest computing time of a rank
-  std::vector<SlowWindow> slow;          // longest first
+  double seconds = 0;  // of all parts: time between two processes of a run is none of them
+  std::vector<RankDigest> ranks;   // by rank; empty in older files
+  double load_balance = kUnknown;  // mean ÷ largest computing time of a rank
+  std::vector<SlowWindow> slow;    // longest first
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;  // the most
   double epochs = 0;                                              // done, with fractions
   int64_t planned_epochs = 0, step = 0, planned_steps = 0;        // 0: unknown
-  const Evaluation* last_val = nullptr;                           // in the records, which must live as long
+  const Evaluation* last_val = nullptr;  // in the records, which must live as long
   const Evaluation* last_test = nullptr;
 };
 
@@ -58,7 +60,8 @@ Digest digest(const RunRecords&);
 
 double median(std::vector<double> values);  // NaN of none; values that are not finite do not count
 
-// The windows after warm-up: without the first one and those of the first 20 steps, as long as four are left.
+// The windows after warm-up: without the first one and those of the first 20 steps, as long as four
+// are left.
 std::vector<const StepWindow*> after_warm_up(const std::vector<StepWindow>&);
 
 }  // namespace dtrain::report

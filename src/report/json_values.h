@@ -1,7 +1,8 @@
 #pragma once
 
-// Values of JSON that others wrote: whatever is missing, of another type or out of range is a value that says so, never
-// an exception. Included by .cpp files of this module alone. Thread-safety: pure functions.
+// Values of JSON that others wrote: whatever is missing, of another type or out of range is a value
+// that says so, never an exception. Included by .cpp files of this module alone. Thread-safety:
+// pure functions.
 
 #include <cmath>
 #include <cstdint>
@@ -33,8 +34,9 @@ inline double number_in(const Json& object, const std::string& key) {
 // A whole number from 0 to 2^53, `otherwise` if it is none.
 inline int64_t count_in(const Json& object, const std::string& key, int64_t otherwise = 0) {
   const double value = number_in(object, key);
-  return value >= 0 && value <= 9007199254740992.0 && value == std::floor(value) ? static_cast<int64_t>(value)
-                                                                                 : otherwise;
+  return value >= 0 && value <= 9007199254740992.0 && value == std::floor(value)
+             ? static_cast<int64_t>(value)
+             : otherwise;
 }
 
 // UTF-8 of at most `most` bytes; "" if it is no text.

@@ -20,14 +20,15 @@ std::string percent(double share, int digits = 1) {
   return std::isnan(share) ? "-" : fixed(100 * share, digits) + " %";
 }
 
-// ---- the head ------------------------------------------------------------------------------------------------------
+// ---- the head -----------------------------------------------------------------------------------
 std::string header(const RunRecords& run) {
   const char* css = run.state == RunState::kFinished || run.state == RunState::kRunning  ? "good"
                     : run.state == RunState::kStopped || run.state == RunState::kNothing ? "warn"
                                                                                          : "bad";
-  std::string html = str("<h1>", html_text(run.name), " <span class=\"state ", css, "\">", run.state, "</span></h1>\n");
-  for (const std::string& line :
-       {task_text(run), data_text(run), ranks_text(run).empty() ? "" : "ranks: " + ranks_text(run)}) {
+  std::string html = str("<h1>", html_text(run.name), " <span class=\"state ", css, "\">",
+                         run.state, "</span></h1>\n");
+  for (const std::string& line : {task_text(run), data_text(run),
+                                  ranks_text(run).empty() ? "" : "ranks: " + ranks_text(run)}) {
     if (!line.empty()) html += str("<p class=\"dim\">", html_text(line), "</p>\n");
   }
   if (!run.reason.empty() && run.state != RunState::kRunning)
@@ -38,41 +39,49 @@ std::string header(const RunRecords& run) {
 std::string tiles(const RunRecords& run, const Digest& digest) {
   std::string html = "<dl class=\"tiles\">\n";
   const auto tile = [&](const std::string& name, const std::string& value) {
-    if (!value.empty()) html += str("<div><dt>", html_text(name), "</dt><dd>", html_text(value), "</dd></div>\n");
+    if (!value.empty())
+      html += str("<div><dt>", html_text(name), "</dt><dd>", html_text(value), "</dd></div>\n");
   };
   if (!std::isnan(run.best_value)) {
     tile(str("best val ", run.best_metric, run.best_step < 0 ? "" : str(", step ", run.best_step)),
          fixed(run.best_value, 4));
   }
-  const double test = digest.last_test == nullptr ? kUnknown : digest.last_test->metric(run.best_metric);
+  const double test =
+      digest.last_test == nullptr ? kUnknown : digest.last_test->metric(run.best_metric);
   if (!std::isnan(test)) tile("test " + run.best_metric, fixed(test, 4));
-  if (!std::isnan(digest.samples_per_second)) tile("samples/s", fixed(digest.samples_per_second, 1));
+  if (!std::isnan(digest.samples_per_second))
+    tile("samples/s", fixed(digest.samples_per_second, 1));
   if (!std::isnan(digest.step_seconds)) tile("ms per step", ms(digest.step_seconds));
-  if (!std::isnan(digest.joules_per_sample)) tile("J per sample", short_number(digest.joules_per_sample));
+  if (!std::isnan(digest.joules_per_sample))
+    tile("J per sample", short_number(digest.joules_per_sample));
   if (digest.planned_epochs > 0)
-    tile("epochs",
-         str(fixed(digest.epochs, digest.epochs == std::floor(digest.epochs) ? 0 : 1), " of ", digest.planned_epochs));
+    tile("epochs", str(fixed(digest.epochs, digest.epochs == std::floor(digest.epochs) ? 0 : 1),
+                       " of ", digest.planned_epochs));
   if (digest.step > 0)
-    tile("steps", digest.planned_steps > 0 ? str(digest.step, " of ", digest.planned_steps) : str(digest.step));
+    tile("steps", digest.planned_steps > 0 ? str(digest.step, " of ", digest.planned_steps)
+                                           : str(digest.step));
   if (digest.seconds > 0) tile("duration", human_duration(digest.seconds));
   if (digest.memory_bytes > 0) tile("memory, at most", human_bytes(digest.memory_bytes));
   return html + "</dl>\n";
 }
 
-// ---- sections ------------------------------------------------------------------------------------------------------
+// ---- sections -----------------------------------------------------------------------------------
 std::string verdict_section(const RunRecords& run, const Digest& digest) {
   std::string html = heading("Verdict");
   const Verdict& verdict = run.verdict;
-  html += str("<p class=\"verdict\">", verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text),
-              "</p>\n");
+  html +=
+      str("<p class=\"verdict\">",
+          verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text), "</p>\n");
   if (!verdict.causes.empty()) {
     Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
     for (const Cause& cause : verdict.causes) {
-      const std::string setting = cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
+      const std::string setting =
+          cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
       const std::string gain =
           std::isnan(cause.gain)
               ? "-"
-              : "+" + percent(cause.gain, 0) + (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
+              : "+" + percent(cause.gain, 0) +
+                    (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
       rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), gain,
                 setting + html_text(cause.otherwise), html_text(cause.evidence)});
     }
@@ -85,12 +94,14 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
     html += str("<p class=\"dim\">", html_text(probes), "</p>\n");
   }
   if (!std::isnan(digest.load_balance) && digest.ranks.size() > 1) {
-    html += str("<p>Load balance ", percent(digest.load_balance),
-                " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");
+    html +=
+        str("<p>Load balance ", percent(digest.load_balance),
+            " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");
   }
   if (!verdict.not_measured.empty()) {
     html += "<p class=\"dim\">Not measured:</p>\n<ul class=\"dim\">\n";
-    for (const std::string& what : verdict.not_measured) html += "<li>" + html_text(what) + "</li>\n";
+    for (const std::string& what : verdict.not_measured)
+      html += "<li>" + html_text(what) + "</li>\n";
     html += "</ul>\n";
   }
   return html;
@@ -105,13 +116,15 @@ std::string time_section(const RunRecords& run, const Digest& digest) {
     shares.push_back(digest.parts[i] / digest.seconds);
     names.emplace_back(part_name(i));
     if (shares.back() >= 0.0005)
-      rows.add({part_key(i) + names.back(), percent(shares.back()), human_duration(digest.parts[i])});
+      rows.add(
+          {part_key(i) + names.back(), percent(shares.back()), human_duration(digest.parts[i])});
   }
   std::string bar = share_bar(shares, names);
   bar.replace(0, std::string_view("<svg class=\"bar\"").size(), "<svg class=\"bar tall\"");
-  return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() + "</div>\n" +
-         area_chart(parts_over_time(run)) +
-         "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step lines, which leave out "
+  return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() +
+         "</div>\n" + area_chart(parts_over_time(run)) +
+         "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step "
+         "lines, which leave out "
          "evaluations and the saves of best checkpoints.</p>\n";
 }
 
@@ -132,20 +145,24 @@ std::string rank_name(const RunRecords& run, int64_t rank) {
 // "1.9 of 4": how many of the cores that a rank may use its threads kept busy.
 std::string cores_text(const RankDigest& rank) {
   if (std::isnan(rank.cores_busy)) return "-";
-  return fixed(rank.cores_busy, 1) + (std::isnan(rank.cores) ? "" : " of " + short_number(rank.cores));
+  return fixed(rank.cores_busy, 1) +
+         (std::isnan(rank.cores) ? "" : " of " + short_number(rank.cores));
 }
 
 std::string ranks_section(const RunRecords& run, const Digest& digest) {
   if (run.environment.world_size == 0 && digest.ranks.empty()) return "";
   std::string html = heading("Ranks and devices");
   if (digest.ranks.empty()) {
-    Rows rows({"rank", "host and device", "memory", "cores", "threads", "reader threads"}, /*left_columns=*/2);
+    Rows rows({"rank", "host and device", "memory", "cores", "threads", "reader threads"},
+              /*left_columns=*/2);
     for (size_t i = 0; i < run.environment.ranks.size() && i < kMostRankRows; ++i) {
       const RankPlace& place = run.environment.ranks[i];
-      rows.add({str(i), html_text(rank_name(run, static_cast<int64_t>(i))), human_bytes(place.memory_bytes),
-                str(place.cores), str(place.threads), str(place.loader_threads)});
+      rows.add({str(i), html_text(rank_name(run, static_cast<int64_t>(i))),
+                human_bytes(place.memory_bytes), str(place.cores), str(place.threads),
+                str(place.loader_threads)});
     }
-    return html + rows.html() + "<p class=\"dim\">The records of this run have no times of single ranks.</p>\n";
+    return html + rows.html() +
+           "<p class=\"dim\">The records of this run have no times of single ranks.</p>\n";
   }
   double longest = 0;
   for (const RankDigest& rank : digest.ranks) {
@@ -155,9 +172,10 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
   }
   const bool gpu = std::any_of(digest.ranks.begin(), digest.ranks.end(),
                                [](const auto& r) { return !std::isnan(r.gpu_utilization); });
-  std::vector<std::string> names,
-      titles = {"rank",     "host and device", "a step",     "computing ms", "waits for data ms", "communication ms",
-                "other ms", "queue full",      "cores busy", "memory"};
+  std::vector<std::string> names, titles = {"rank",         "host and device",   "a step",
+                                            "computing ms", "waits for data ms", "communication ms",
+                                            "other ms",     "queue full",        "cores busy",
+                                            "memory"};
   if (gpu) titles.insert(titles.end(), {"GPU busy", "power W", "°C"});
   for (size_t i = 0; i < kParts; ++i) names.emplace_back(part_name(i));
   Rows rows(titles, /*left_columns=*/2);
@@ -166,21 +184,28 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     std::vector<double> shares;
     for (const double seconds : rank.seconds) shares.push_back(longest > 0 ? seconds / longest : 0);
     std::vector<std::string> cells = {
-        str(rank.rank),           html_text(rank_name(run, rank.rank)),
-        share_bar(shares, names), ms(rank.computing),
-        ms(rank.seconds[0]),      ms(rank.seconds[4]),
-        ms(rank.seconds.back()),  percent(rank.queue, 0),
-        cores_text(rank),         std::isnan(rank.memory_bytes) ? "-" : human_bytes(rank.memory_bytes)};
+        str(rank.rank),
+        html_text(rank_name(run, rank.rank)),
+        share_bar(shares, names),
+        ms(rank.computing),
+        ms(rank.seconds[0]),
+        ms(rank.seconds[4]),
+        ms(rank.seconds.back()),
+        percent(rank.queue, 0),
+        cores_text(rank),
+        std::isnan(rank.memory_bytes) ? "-" : human_bytes(rank.memory_bytes)};
     if (gpu)
-      cells.insert(cells.end(), {percent(rank.gpu_utilization, 0), short_number(rank.gpu_power_watts),
-                                 short_number(rank.gpu_celsius)});
+      cells.insert(cells.end(),
+                   {percent(rank.gpu_utilization, 0), short_number(rank.gpu_power_watts),
+                    short_number(rank.gpu_celsius)});
     rows.add(cells);
   }
   html += rows.html();
   const auto shown = static_cast<int64_t>(rows.size());
   if (run.environment.world_size > shown) {
-    html += str("<p class=\"dim\">", shown, " of ", run.environment.world_size,
-                " ranks: with more than 64, the records have the slowest ones of each moment.</p>\n");
+    html +=
+        str("<p class=\"dim\">", shown, " of ", run.environment.world_size,
+            " ranks: with more than 64, the records have the slowest ones of each moment.</p>\n");
   }
   return html;
 }
@@ -189,11 +214,12 @@ std::string slow_section(const Digest& digest) {
   if (digest.slow.empty()) return "";
   Rows rows({"steps", "ms per step", "usual ms", "longer mostly in"});
   for (const SlowWindow& slow : digest.slow) {
-    rows.add({slow.first == slow.last ? str(slow.last) : str(slow.first, " to ", slow.last), ms(slow.step_seconds),
-              ms(slow.usual_seconds), slow.cause});
+    rows.add({slow.first == slow.last ? str(slow.last) : str(slow.first, " to ", slow.last),
+              ms(slow.step_seconds), ms(slow.usual_seconds), slow.cause});
   }
   return heading("Slowest steps") + rows.html() +
-         "<p class=\"dim\">The slowest step of those between two step lines, of the rank that took longest for it (of "
+         "<p class=\"dim\">The slowest step of those between two step lines, of the rank that took "
+         "longest for it (of "
          "older runs the mean of these steps); usual: the median of all means.</p>\n";
 }
 
@@ -206,14 +232,17 @@ std::string confused_pairs(const Table& table) {
   std::vector<Pair> pairs;
   for (size_t row = 0; row < table.rows.size(); ++row) {
     for (size_t column = 0; column < table.columns.size(); ++column) {
-      if (row != column && table.cells[row][column] > 0) pairs.push_back({table.cells[row][column], row, column});
+      if (row != column && table.cells[row][column] > 0)
+        pairs.push_back({table.cells[row][column], row, column});
     }
   }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.count > b.count; });
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const Pair& a, const Pair& b) { return a.count > b.count; });
   pairs.resize(std::min(pairs.size(), kMostConfused));
   Rows rows({"target", "taken for", "samples"}, 2);
   for (const Pair& pair : pairs)
-    rows.add({html_text(table.rows[pair.row]), html_text(table.columns[pair.column]), short_number(pair.count)});
+    rows.add({html_text(table.rows[pair.row]), html_text(table.columns[pair.column]),
+              short_number(pair.count)});
   return "<div><h3>Most often confused</h3>" + rows.html() + "</div>\n";
 }
 
@@ -226,8 +255,11 @@ std::string number_table(const Table& table) {
   const bool too_many = order.size() > kMostClassRows;
   if (too_many && f1 != table.columns.end()) {
     const auto column = static_cast<size_t>(f1 - table.columns.begin());
-    const auto value = [&](size_t row) { return std::isnan(table.cells[row][column]) ? 2 : table.cells[row][column]; };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return value(a) < value(b); });
+    const auto value = [&](size_t row) {
+      return std::isnan(table.cells[row][column]) ? 2 : table.cells[row][column];
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return value(a) < value(b); });
   }
   Rows rows(titles);
   for (const size_t row : order) {
@@ -237,15 +269,17 @@ std::string number_table(const Table& table) {
     rows.add(cells);
   }
   const std::string note =
-      too_many ? str("<p class=\"dim\">The ", kMostClassRows, " worst of ", order.size(), ".</p>\n") : "";
+      too_many ? str("<p class=\"dim\">The ", kMostClassRows, " worst of ", order.size(), ".</p>\n")
+               : "";
   return str("<div><h3>", html_text(table.name), "</h3>", rows.html(), note, "</div>\n");
 }
 
 std::string table_picture(const Table& table) {
   if (table.rows == table.columns)
-    return table.rows.size() <= kLargestMap ? heat_map(table) + confused_pairs(table) : confused_pairs(table);
-  const bool is_histogram =
-      table.name.find("share of samples") != std::string::npos && table.rows.size() <= 6 && table.columns.size() <= 60;
+    return table.rows.size() <= kLargestMap ? heat_map(table) + confused_pairs(table)
+                                            : confused_pairs(table);
+  const bool is_histogram = table.name.find("share of samples") != std::string::npos &&
+                            table.rows.size() <= 6 && table.columns.size() <= 60;
   return is_histogram ? bar_chart(table) : number_table(table);
 }
 
@@ -259,35 +293,39 @@ std::string results_section(const Digest& digest) {
     const double test = digest.last_test == nullptr ? kUnknown : digest.last_test->metric(name);
     rows.add({html_text(name), short_number(val), short_number(test)});
   }
-  html += str(
-      "<div class=\"charts\">\n<div>", rows.html(), "<p class=\"dim\">",
-      digest.last_val == nullptr
-          ? ""
-          : str("Validation: step ", digest.last_val->step, ", ", human_count(digest.last_val->samples), " samples. "),
-      digest.last_test == nullptr
-          ? ""
-          : str("Test: step ", digest.last_test->step, ", ", human_count(digest.last_test->samples), " samples."),
-      "</p></div>\n");
+  html +=
+      str("<div class=\"charts\">\n<div>", rows.html(), "<p class=\"dim\">",
+          digest.last_val == nullptr ? ""
+                                     : str("Validation: step ", digest.last_val->step, ", ",
+                                           human_count(digest.last_val->samples), " samples. "),
+          digest.last_test == nullptr ? ""
+                                      : str("Test: step ", digest.last_test->step, ", ",
+                                            human_count(digest.last_test->samples), " samples."),
+          "</p></div>\n");
   for (const Table& table : shown->tables) html += table_picture(table);
   return html + "</div>\n";
 }
 
 std::string sheet_section(const ContactSheet& sheet) {
   if (sheet.samples.empty()) return "";
-  std::string html = heading("Samples") + str("<p class=\"dim\">", html_text(sheet.caption), "</p>\n");
-  const bool pictures =
-      std::any_of(sheet.samples.begin(), sheet.samples.end(), [](const Sample& s) { return !s.picture.empty(); });
+  std::string html =
+      heading("Samples") + str("<p class=\"dim\">", html_text(sheet.caption), "</p>\n");
+  const bool pictures = std::any_of(sheet.samples.begin(), sheet.samples.end(),
+                                    [](const Sample& s) { return !s.picture.empty(); });
   if (!pictures) {
     Rows rows({"sample", "target", "prediction", "error"}, 3);
     for (const Sample& s : sheet.samples)
-      rows.add({html_text(s.name), html_text(s.target), html_text(s.prediction), short_number(s.error)});
+      rows.add(
+          {html_text(s.name), html_text(s.target), html_text(s.prediction), short_number(s.error)});
     return html + rows.html();
   }
   html += "<div class=\"sheet\">\n";
   for (const Sample& s : sheet.samples) {
-    html += str("<figure><img src=\"", html_text(s.picture), "\" alt=\"", html_text(s.name), "\"><figcaption>", "is ",
-                html_text(s.target), "<br>predicted ", html_text(s.prediction),
-                std::isnan(s.error) ? "" : "<br>error " + short_number(s.error), "</figcaption></figure>\n");
+    html += str("<figure><img src=\"", html_text(s.picture), "\" alt=\"", html_text(s.name),
+                "\"><figcaption>", "is ", html_text(s.target), "<br>predicted ",
+                html_text(s.prediction),
+                std::isnan(s.error) ? "" : "<br>error " + short_number(s.error),
+                "</figcaption></figure>\n");
   }
   return html + "</div>\n";
 }
@@ -306,15 +344,19 @@ std::string setup_section(const RunRecords& run) {
   fact("resumed", e.resumed);
   std::string checkpoints;
   for (const CheckpointFolder& c : run.checkpoints)
-    checkpoints += str(checkpoints.empty() ? "" : ", ", c.name, " (", human_bytes(static_cast<double>(c.bytes)), ")");
+    checkpoints += str(checkpoints.empty() ? "" : ", ", c.name, " (",
+                       human_bytes(static_cast<double>(c.bytes)), ")");
   fact("checkpoints", checkpoints);
   if (run.saves > 0)
-    fact("saving", str(run.saves, run.saves == 1 ? " save took " : " saves took ", human_duration(run.save_seconds)));
+    fact("saving", str(run.saves, run.saves == 1 ? " save took " : " saves took ",
+                       human_duration(run.save_seconds)));
   html += facts.html_without_head();
   if (run.config.empty()) return html;
   std::string values;
-  for (const auto& [key, value] : run.config) values += html_text(key) + ": " + html_text(value) + "\n";
-  return html + "<details><summary>configuration</summary>\n<pre class=\"scroll\">" + values + "</pre></details>\n";
+  for (const auto& [key, value] : run.config)
+    values += html_text(key) + ": " + html_text(value) + "\n";
+  return html + "<details><summary>configuration</summary>\n<pre class=\"scroll\">" + values +
+         "</pre></details>\n";
 }
 
 std::string gaps_section(const RunRecords& run) {
@@ -326,12 +368,13 @@ std::string gaps_section(const RunRecords& run) {
 
 }  // namespace
 
-std::string page(const RunRecords& run, const Digest& digest, const ContactSheet& sheet, double now) {
-  const std::string body = tiles(run, digest) + verdict_section(run, digest) + time_section(run, digest) +
-                           charts_section("Learning", learning_curves(run)) +
-                           charts_section("Steps", step_curves(run)) + ranks_section(run, digest) +
-                           slow_section(digest) + results_section(digest) + sheet_section(sheet) + setup_section(run) +
-                           gaps_section(run);
+std::string page(const RunRecords& run, const Digest& digest, const ContactSheet& sheet,
+                 double now) {
+  const std::string body =
+      tiles(run, digest) + verdict_section(run, digest) + time_section(run, digest) +
+      charts_section("Learning", learning_curves(run)) + charts_section("Steps", step_curves(run)) +
+      ranks_section(run, digest) + slow_section(digest) + results_section(digest) +
+      sheet_section(sheet) + setup_section(run) + gaps_section(run);
   return page_of(run.name + " - dtrain", header(run), body, report_json(run, digest, sheet), now);
 }
 

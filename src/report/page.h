@@ -1,7 +1,8 @@
 #pragma once
 
-// A report as one HTML file without outside resources and without scripts: the template report.html, filled. The data
-// are in it as JSON too, in the element with the id dtrain-report. Pure.
+// A report as one HTML file without outside resources and without scripts: the template
+// report.html, filled. The data are in it as JSON too, in the element with the id
+// dtrain-report. Pure.
 
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ struct ContactSheet {
   std::vector<Sample> samples = {};
 };
 
-std::string page(const RunRecords&, const Digest&, const ContactSheet&, double now);  // `now`: seconds since 1970
+std::string page(const RunRecords&, const Digest&, const ContactSheet&,
+                 double now);  // `now`: seconds since 1970
 // The content of --json, which the page holds as well.
 std::string report_json(const RunRecords&, const Digest&, const ContactSheet&);
 
@@ -35,19 +37,23 @@ struct Known {
   const RunRecords& run;
   const Digest& digest;
 };
-// The keys of the configurations that differ (but not those of the section run), each with both values; "" where a run
-// does not have it.
+// The keys of the configurations that differ (but not those of the section run), each with both
+// values; "" where a run does not have it.
 struct Difference {
   std::string key, first, second;
 };
 std::vector<Difference> config_differences(const RunRecords& first, const RunRecords& second);
-std::string comparison_text(Known first, Known second, const std::vector<Regression>&, double limit);
-std::string comparison_page(Known first, Known second, const std::vector<Regression>&, double limit, double now);
-std::string comparison_json(Known first, Known second, const std::vector<Regression>&, double limit);
+std::string comparison_text(Known first, Known second, const std::vector<Regression>&,
+                            double limit);
+std::string comparison_page(Known first, Known second, const std::vector<Regression>&, double limit,
+                            double now);
+std::string comparison_json(Known first, Known second, const std::vector<Regression>&,
+                            double limit);
 
 // The text of src/report/NAME.html, built into the binary.
 std::optional<std::string_view> embedded_page(std::string_view name);
 // The template with each {{KEY}} replaced by its value, which is not searched for keys again.
-std::string filled(std::string_view page, const std::vector<std::pair<std::string, std::string>>& values);
+std::string filled(std::string_view page,
+                   const std::vector<std::pair<std::string, std::string>>& values);
 
 }  // namespace dtrain::report

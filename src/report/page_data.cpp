@@ -26,9 +26,9 @@ std::string script_json(std::string_view json) {
 
 std::string data_uri(std::string_view media_type, std::span<const std::byte> bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  const int written =
-      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  const int written = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                      reinterpret_cast<const unsigned char*>(bytes.data()),
+                                      static_cast<int>(bytes.size()));
   DTRAIN_CHECK(written >= 0, "no base64 of ", bytes.size(), " bytes");
   text.resize(static_cast<size_t>(written));
   return str("data:", media_type, ";base64,", text);

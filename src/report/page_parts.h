@@ -1,6 +1,7 @@
 #pragma once
 
-// The pieces that pages are put together from. What is given as HTML must have been escaped (html_text.h). Pure.
+// The pieces that pages are put together from. What is given as HTML must have been escaped
+// (html_text.h). Pure.
 
 #include <cstddef>
 #include <string>
@@ -8,11 +9,13 @@
 
 namespace dtrain::report {
 
-// A table in a box that scrolls sideways on a narrow screen. All cells are HTML. The first `left_columns` columns are
-// aligned to the left; of them the last column of the table, or the last `wrapped` ones, break their text into lines.
+// A table in a box that scrolls sideways on a narrow screen. All cells are HTML. The first
+// `left_columns` columns are aligned to the left; of them the last column of the table, or the last
+// `wrapped` ones, break their text into lines.
 class Rows {
  public:
-  explicit Rows(const std::vector<std::string>& titles, size_t left_columns = 1, size_t wrapped = 1);
+  explicit Rows(const std::vector<std::string>& titles, size_t left_columns = 1,
+                size_t wrapped = 1);
   void add(const std::vector<std::string>& cells);
   size_t size() const { return rows_; }
   std::string html() const;
@@ -28,7 +31,8 @@ class Rows {
 std::string heading(const std::string& text);  // plain text
 std::string part_key(size_t part);             // a square in the color of a part
 
-// A whole page from the template; `header` and `body` are HTML, `title` is not. `now`: seconds since 1970.
+// A whole page from the template; `header` and `body` are HTML, `title` is not. `now`: seconds
+// since 1970.
 std::string page_of(const std::string& title, const std::string& header, const std::string& body,
                     const std::string& json, double now);
 

@@ -25,18 +25,23 @@ double deviation(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-// The standard deviation of one value: how far an evaluation typically is from the mean of those before and after it,
-// so that steady progress is no noise. Of the last third of the run, or of its last five evaluations.
+// The standard deviation of one value: how far an evaluation typically is from the mean of those
+// before and after it, so that steady progress is no noise. Of the last third of the run, or of its
+// last five evaluations.
 double jitter(const std::vector<double>& values) {
-  const size_t last = std::max<size_t>(5, values.size() / 3), begin = values.size() > last ? values.size() - last : 0;
+  const size_t last = std::max<size_t>(5, values.size() / 3),
+               begin = values.size() > last ? values.size() - last : 0;
   std::vector<double> distances;
   for (size_t i = begin + 1; i + 1 < values.size(); ++i) {
     distances.push_back(std::abs(values[i] - (values[i - 1] + values[i + 1]) / 2));
   }
-  return distances.size() < kFewestDistances ? kUnknown : median(std::move(distances)) * 1.4826 / std::sqrt(1.5);
+  return distances.size() < kFewestDistances
+             ? kUnknown
+             : median(std::move(distances)) * 1.4826 / std::sqrt(1.5);
 }
 
-std::vector<double> validation_values(const RunRecords& run, const std::string& metric, int64_t* samples) {
+std::vector<double> validation_values(const RunRecords& run, const std::string& metric,
+                                      int64_t* samples) {
   std::vector<double> values;
   for (const Evaluation& evaluation : run.evaluations) {
     const double value = evaluation.metric(metric);
@@ -71,21 +76,25 @@ Measured best_metric(const std::vector<double>& values, const MetricKind& kind, 
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   Measured result{.value = kind.higher_is_better ? *most : *least, .error = jitter(values)};
   if (kind.unit == "share" && samples > 0 && result.value >= 0 && result.value <= 1) {
-    const double of_samples = std::sqrt(result.value * (1 - result.value) / static_cast<double>(samples));
+    const double of_samples =
+        std::sqrt(result.value * (1 - result.value) / static_cast<double>(samples));
     result.error = std::isnan(result.error) ? of_samples : std::max(result.error, of_samples);
   }
   return result;
 }
 
-Regression compare(std::string name, Measured first, Measured second, bool higher_is_better, double limit) {
+Regression compare(std::string name, Measured first, Measured second, bool higher_is_better,
+                   double limit) {
   Regression result{.name = std::move(name), .first = first, .second = second};
   if (std::isnan(first.value) || std::isnan(second.value)) {
-    result.reason = str(std::isnan(first.value) ? "the first" : "the second", " run has no such value");
+    result.reason =
+        str(std::isnan(first.value) ? "the first" : "the second", " run has no such value");
     // A run that ended before it had one must not pass a gate.
     if (!std::isnan(first.value)) result.judgment = Judgment::kWorse;
     return result;
   }
-  const double worse_by = higher_is_better ? first.value - second.value : second.value - first.value;
+  const double worse_by =
+      higher_is_better ? first.value - second.value : second.value - first.value;
   const double scale = std::abs(first.value);
   if (scale == 0) {
     result.loss = worse_by == 0 ? 0 : std::copysign(HUGE_VAL, worse_by);
@@ -93,8 +102,9 @@ Regression compare(std::string name, Measured first, Measured second, bool highe
     result.loss = worse_by / scale;
   }
   if (std::isnan(first.error) || std::isnan(second.error)) {
-    result.reason = str("its noise is not known: ", std::isnan(first.error) ? "the first" : "the second",
-                        " run is too short for it");
+    result.reason =
+        str("its noise is not known: ", std::isnan(first.error) ? "the first" : "the second",
+            " run is too short for it");
     return result;
   }
   result.noise = scale == 0 ? 0 : 2 * std::hypot(first.error, second.error) / scale;
@@ -103,9 +113,11 @@ Regression compare(std::string name, Measured first, Measured second, bool highe
   return result;
 }
 
-std::vector<Regression> regressions(const RunRecords& first, const Digest& of_first, const RunRecords& second,
-                                    const Digest& of_second, double limit) {
-  std::vector<Regression> all = {compare("samples/s", throughput(of_first.speeds), throughput(of_second.speeds),
+std::vector<Regression> regressions(const RunRecords& first, const Digest& of_first,
+                                    const RunRecords& second, const Digest& of_second,
+                                    double limit) {
+  std::vector<Regression> all = {compare("samples/s", throughput(of_first.speeds),
+                                         throughput(of_second.speeds),
                                          /*higher_is_better=*/true, limit)};
   const std::string& metric = first.best_metric;
   if (metric.empty()) {
@@ -113,12 +125,14 @@ std::vector<Regression> regressions(const RunRecords& first, const Digest& of_fi
     return all;
   }
   if (second.best_metric.empty()) {
-    all.push_back(
-        {.name = "val " + metric, .judgment = Judgment::kWorse, .reason = "the second run has no evaluation"});
+    all.push_back({.name = "val " + metric,
+                   .judgment = Judgment::kWorse,
+                   .reason = "the second run has no evaluation"});
     return all;
   }
   if (metric != second.best_metric) {
-    all.push_back({.name = "val metric", .reason = str("the runs watch ", metric, " and ", second.best_metric)});
+    all.push_back({.name = "val metric",
+                   .reason = str("the runs watch ", metric, " and ", second.best_metric)});
     return all;
   }
   const MetricKind kind = kind_of_metric(first, metric);
@@ -127,19 +141,23 @@ std::vector<Regression> regressions(const RunRecords& first, const Digest& of_fi
     return all;
   }
   int64_t samples_of_first = 0, samples_of_second = 0;
-  const Measured a = best_metric(validation_values(first, metric, &samples_of_first), kind, samples_of_first);
-  const Measured b = best_metric(validation_values(second, metric, &samples_of_second), kind, samples_of_second);
+  const Measured a =
+      best_metric(validation_values(first, metric, &samples_of_first), kind, samples_of_first);
+  const Measured b =
+      best_metric(validation_values(second, metric, &samples_of_second), kind, samples_of_second);
   all.push_back(compare("val " + metric, a, b, kind.higher_is_better, limit));
   return all;
 }
 
 std::string to_text(const Regression& r, double limit) {
-  const std::string values = str(r.name, ": ", short_number(r.first.value), " -> ", short_number(r.second.value));
+  const std::string values =
+      str(r.name, ": ", short_number(r.first.value), " -> ", short_number(r.second.value));
   if (!r.reason.empty()) {
-    return str(values, ": ", r.judgment == Judgment::kWorse ? "WORSE" : "cannot tell", ": ", r.reason);
+    return str(values, ": ", r.judgment == Judgment::kWorse ? "WORSE" : "cannot tell", ": ",
+               r.reason);
   }
-  const std::string change =
-      str(percent(std::abs(r.loss)), r.loss > 0 ? " worse" : " better", ", noise ", percent(r.noise));
+  const std::string change = str(percent(std::abs(r.loss)), r.loss > 0 ? " worse" : " better",
+                                 ", noise ", percent(r.noise));
   switch (r.judgment) {
     case Judgment::kFine:
       return str(values, ": fine: ", change, ", limit ", percent(limit));

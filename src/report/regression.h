@@ -1,14 +1,17 @@
 #pragma once
 
-// Whether a second run is worse than a first one by more than a limit, as far as the noise of both lets anyone tell.
-// The rule (docs/metrics.md, "Comparing two runs"):
-//   throughput  the median of the windows of each run after warm-up. Its standard error comes from the means of up to
-//               ten consecutive blocks of windows, because neighboring windows are not independent.
-//   metric      the best validation value. Its standard error is the larger of the jitter of the last evaluations (how
-//               far one is from the mean of its neighbors) and, for a share, that of so many samples.
-// The loss is how much worse the second is, relative to the first. The noise is twice the standard error of the
-// difference. With a noise that is larger than both the loss and the limit, nobody can tell; else the second run is
-// worse if the loss is larger than the limit. A second run without a value that the first one has is worse. Pure.
+// Whether a second run is worse than a first one by more than a limit, as far as the noise of both
+// lets anyone tell. The rule (docs/metrics.md, "Comparing two runs"):
+//   throughput  the median of the windows of each run after warm-up. Its standard error comes from
+//               the means of up to ten consecutive blocks of windows, because neighboring windows
+//               are not independent.
+//   metric      the best validation value. Its standard error is the larger of the jitter of the
+//               last evaluations (how far one is from the mean of its neighbors) and, for a share,
+//               that of so many samples.
+// The loss is how much worse the second is, relative to the first. The noise is twice the standard
+// error of the difference. With a noise that is larger than both the loss and the limit, nobody can
+// tell; else the second run is worse if the loss is larger than the limit. A second run without a
+// value that the first one has is worse. Pure.
 
 #include <string>
 #include <vector>
@@ -30,20 +33,24 @@ struct Measured {
 struct Regression {
   std::string name = {};  // "samples/s", "val mae"
   Measured first = {}, second = {};
-  double loss = kUnknown, noise = kUnknown;  // shares of the first value; loss < 0: the second is better
+  double loss = kUnknown,
+         noise = kUnknown;  // shares of the first value; loss < 0: the second is better
   Judgment judgment = Judgment::kCannotTell;
-  std::string reason = {};  // why nobody can tell, or which value is missing; "": the numbers say it
+  std::string reason =
+      {};  // why nobody can tell, or which value is missing; "": the numbers say it
 };
 
 Measured throughput(const std::vector<double>& windows);  // in their order
 // `values`: of all evaluations in their order; `samples`: of one of them.
 Measured best_metric(const std::vector<double>& values, const MetricKind&, int64_t samples);
 
-Regression compare(std::string name, Measured first, Measured second, bool higher_is_better, double limit);
+Regression compare(std::string name, Measured first, Measured second, bool higher_is_better,
+                   double limit);
 
 // Throughput and, if both runs have the same watched metric, that one. `limit`: 0.05 for 5 %.
-std::vector<Regression> regressions(const RunRecords& first, const Digest& of_first, const RunRecords& second,
-                                    const Digest& of_second, double limit);
+std::vector<Regression> regressions(const RunRecords& first, const Digest& of_first,
+                                    const RunRecords& second, const Digest& of_second,
+                                    double limit);
 
 std::string to_text(const Regression&, double limit);  // one line
 

@@ -22,7 +22,8 @@ Json number(double value) {
 
 Json phases(const Parts& parts) {
   Json by_name = Json::object();
-  for (size_t i = 0; i < monitoring::kPhases; ++i) by_name[monitoring::kPhaseNames[i]] = number(parts[i]);
+  for (size_t i = 0; i < monitoring::kPhases; ++i)
+    by_name[monitoring::kPhaseNames[i]] = number(parts[i]);
   by_name["other"] = number(parts.back());
   return by_name;
 }
@@ -44,10 +45,13 @@ Json windows(const RunRecords& run) {
 
 Json evaluations(const RunRecords& run) {
   Json all = Json::array();
-  const size_t stride = std::max<size_t>(1, (run.evaluations.size() + kMostEvaluations - 1) / kMostEvaluations);
-  for (size_t i = (run.evaluations.size() + stride - 1) % stride; i < run.evaluations.size(); i += stride) {
+  const size_t stride =
+      std::max<size_t>(1, (run.evaluations.size() + kMostEvaluations - 1) / kMostEvaluations);
+  for (size_t i = (run.evaluations.size() + stride - 1) % stride; i < run.evaluations.size();
+       i += stride) {
     const Evaluation& e = run.evaluations[i];
-    Json json = {{"step", e.step}, {"split", e.split}, {"samples", e.samples}, {"metrics", Json::object()}};
+    Json json = {
+        {"step", e.step}, {"split", e.split}, {"samples", e.samples}, {"metrics", Json::object()}};
     for (const auto& [name, value] : e.metrics) json["metrics"][name] = number(value);
     all.push_back(std::move(json));
   }
@@ -70,7 +74,8 @@ Json ranks(const Digest& digest) {
 }
 
 Json verdict_json(const Verdict& verdict) {
-  Json json = {{"text", verdict.text}, {"causes", Json::array()}, {"not_measured", verdict.not_measured}};
+  Json json = {
+      {"text", verdict.text}, {"causes", Json::array()}, {"not_measured", verdict.not_measured}};
   for (const Cause& c : verdict.causes) {
     json["causes"].push_back({{"cause", c.cause},
                               {"rank", c.rank},
@@ -91,7 +96,8 @@ Json verdict_json(const Verdict& verdict) {
   const auto& [cached_step, latency, seconds_per_byte] = verdict.probes;
   if (!std::isnan(cached_step)) json["headroom"] = {{"step_seconds", number(cached_step)}};
   if (!std::isnan(latency)) {
-    json["all_reduce"] = {{"latency_seconds", number(latency)}, {"seconds_per_byte", number(seconds_per_byte)}};
+    json["all_reduce"] = {{"latency_seconds", number(latency)},
+                          {"seconds_per_byte", number(seconds_per_byte)}};
   }
   return json;
 }
@@ -112,7 +118,8 @@ Json known_json(const RunRecords& run, const Digest& digest) {
   json["epochs"] = number(digest.epochs);
   json["planned_epochs"] = digest.planned_epochs;
   json["seconds"] = number(digest.seconds);
-  json["best"] = {{"metric", run.best_metric}, {"value", number(run.best_value)}, {"step", run.best_step}};
+  json["best"] = {
+      {"metric", run.best_metric}, {"value", number(run.best_value)}, {"step", run.best_step}};
   json["samples_per_second"] = number(digest.samples_per_second);
   json["step_seconds"] = number(digest.step_seconds);
   json["joules_per_sample"] = number(digest.joules_per_sample);
@@ -126,7 +133,9 @@ Json known_json(const RunRecords& run, const Digest& digest) {
   return json;
 }
 
-std::string text_of_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string text_of_json(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace
 
@@ -143,13 +152,16 @@ std::string report_json(const RunRecords& run, const Digest& digest, const Conta
   }
   json["samples"] = Json::array();
   for (const Sample& s : sheet.samples) {
-    json["samples"].push_back(
-        {{"name", s.name}, {"target", s.target}, {"prediction", s.prediction}, {"error", number(s.error)}});
+    json["samples"].push_back({{"name", s.name},
+                               {"target", s.target},
+                               {"prediction", s.prediction},
+                               {"error", number(s.error)}});
   }
   return text_of_json(json);
 }
 
-std::string comparison_json(Known first, Known second, const std::vector<Regression>& all, double limit) {
+std::string comparison_json(Known first, Known second, const std::vector<Regression>& all,
+                            double limit) {
   Json json;
   json["runs"] = {known_json(first.run, first.digest), known_json(second.run, second.digest)};
   json["differences"] = Json::array();

@@ -27,7 +27,8 @@ std::string what_it_is(const fs::path& folder) {
   std::error_code code;
   const fs::file_status status = fs::status(folder, code);
   if (!fs::exists(status))
-    return code && code != std::errc::no_such_file_or_directory && code != std::errc::not_a_directory
+    return code && code != std::errc::no_such_file_or_directory &&
+                   code != std::errc::not_a_directory
                ? str("cannot be read: ", code.message())
                : "does not exist";
   if (!fs::is_directory(status)) return "is a file; name the folder of a run, such as runs/NAME";
@@ -35,11 +36,14 @@ std::string what_it_is(const fs::path& folder) {
     return "is a checkpoint; name the folder of its run, two levels above";
   }
   std::vector<std::string> runs;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end && runs.size() < 4; at.increment(code)) {
+  for (fs::directory_iterator at(folder, code), end; !code && at != end && runs.size() < 4;
+       at.increment(code)) {
     if (is_run_folder(at->path())) runs.push_back(at->path().filename().string());
   }
   std::sort(runs.begin(), runs.end());
-  if (!runs.empty()) return str("holds runs (", join(runs, ", "), "); name one of them, or list them with `dtrain ls`");
+  if (!runs.empty())
+    return str("holds runs (", join(runs, ", "),
+               "); name one of them, or list them with `dtrain ls`");
   return "is no run folder: it has neither metrics.jsonl nor environment.json nor checkpoints";
 }
 
@@ -100,7 +104,8 @@ Environment environment_in(const Json& json) {
 
 std::optional<int64_t> step_of(const std::string& name) {
   constexpr std::string_view kPrefix = "step_";
-  return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size())) : std::nullopt;
+  return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size()))
+                                   : std::nullopt;
 }
 
 int64_t bytes_in(const fs::path& folder) {
@@ -122,7 +127,8 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
     const std::optional<int64_t> step = step_of(name);
     if (step) found.push_back({.name = name, .step = *step});
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step > b.step; });
   if (found.size() > kMostCheckpoints) found.resize(kMostCheckpoints);
   for (CheckpointFolder& checkpoint : found) checkpoint.bytes = bytes_in(folder / checkpoint.name);
   return found;
@@ -131,8 +137,8 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
 // The best value that training knew when it saved last.
 void read_best(RunRecords& run) {
   if (run.checkpoints.empty()) return;
-  const FileText file =
-      read_small(run.folder / "checkpoints" / run.checkpoints.front().name / "state.json", kSmallFile);
+  const FileText file = read_small(
+      run.folder / "checkpoints" / run.checkpoints.front().name / "state.json", kSmallFile);
   const Json state = parsed(file, "state.json of the newest checkpoint", run.gaps);
   run.best_metric = text_in(state, "metric");
   run.best_value = number_in(state, "best");
@@ -145,7 +151,8 @@ void read_log(RunRecords& run) {
   constexpr std::string_view kVerdict = "\nverdict: ";
   const size_t at = log.text.rfind(kVerdict);
   if (!run.verdict.text.empty() || at == std::string::npos) return;
-  run.verdict.text = log.text.substr(at + 1, log.text.find('\n', at + 1) - at - 1);  // of a version without the record
+  run.verdict.text = log.text.substr(
+      at + 1, log.text.find('\n', at + 1) - at - 1);  // of a version without the record
 }
 
 // Where no checkpoint says it: of the evaluations.
@@ -155,7 +162,8 @@ void find_best(RunRecords& run) {
   const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
   const auto last = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), is_val);
   if (last == run.evaluations.rend()) return;
-  if (run.best_metric.empty()) {  // the first one beside the loss is the primary metric of every task
+  if (run.best_metric
+          .empty()) {  // the first one beside the loss is the primary metric of every task
     for (const auto& [name, value] : last->metrics) {
       if (run.best_metric.empty() && name != "loss") run.best_metric = name;
     }
@@ -200,7 +208,8 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
     kind.unit = angle ? "degrees" : "absolute error";
   } else if (has("mse") || has("reconstruction")) {
     kind.unit = "squared error";
-  } else if (has("accuracy") || has("top1") || has("top5") || has("f1") || has("precision") || has("recall")) {
+  } else if (has("accuracy") || has("top1") || has("top5") || has("f1") || has("precision") ||
+             has("recall")) {
     kind.unit = "share";
     kind.higher_is_better = true;
   } else {
@@ -212,14 +221,15 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
 RunRecords read_run(const fs::path& given, bool own, int64_t most_bytes) {
   const fs::path folder = given.has_filename() ? given : given.parent_path();
   std::error_code unknown;
-  if (!fs::is_directory(folder, unknown) || !is_run_folder(folder) || fs::exists(folder / "MANIFEST.json", unknown)) {
+  if (!fs::is_directory(folder, unknown) || !is_run_folder(folder) ||
+      fs::exists(folder / "MANIFEST.json", unknown)) {
     throw DataError(str(given.string(), " ", what_it_is(folder)));
   }
   RunRecords run;
   run.folder = folder;
   run.name = fs::absolute(folder, unknown).lexically_normal().filename().string();
-  run.environment =
-      environment_in(parsed(read_small(folder / "environment.json", kSmallFile), "environment.json", run.gaps));
+  run.environment = environment_in(
+      parsed(read_small(folder / "environment.json", kSmallFile), "environment.json", run.gaps));
   if (const FileText yaml = read_small(folder / "config.yaml", kSmallFile); !yaml.problem.empty()) {
     run.gaps.push_back("config.yaml " + yaml.problem);
   } else {
@@ -230,15 +240,18 @@ RunRecords read_run(const fs::path& given, bool own, int64_t most_bytes) {
   RecordAdder adder(run);
   const std::string problem = read_lines(
       folder / "metrics.jsonl", most_bytes, kLongestLine,
-      [&](std::string_view line, bool whole) { adder.line(line, whole); }, [&] { adder.skipped(); });
+      [&](std::string_view line, bool whole) { adder.line(line, whole); },
+      [&] { adder.skipped(); });
   if (!problem.empty()) run.gaps.push_back("metrics.jsonl " + problem);
   adder.finish(/*growing=*/locked);
   run.checkpoints = checkpoints_in(folder / "checkpoints");
   read_log(run);
   read_best(run);
   find_best(run);
-  run.state = state_of(locked, adder.last_state(), run.reason, run.last_step, run.environment.total_steps);
-  if (run.steps.empty() && problem.empty()) run.gaps.push_back("metrics.jsonl has no step records yet");
+  run.state =
+      state_of(locked, adder.last_state(), run.reason, run.last_step, run.environment.total_steps);
+  if (run.steps.empty() && problem.empty())
+    run.gaps.push_back("metrics.jsonl has no step records yet");
   return run;
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-// What a run folder tells about its run, as plain values: for `dtrain report`, `dtrain ls` and the live page. The files
-// may be half written, still growing, older or newer than this program, or made by others: what is missing or damaged
-// is left out and named in `gaps`, and sizes are bounded, so that no file can crash the reader or use up the memory.
-// Numbers that a file does not have are NaN. Reads only; writes nothing. Thread-safety: pure but for the file system.
+// What a run folder tells about its run, as plain values: for `dtrain report`, `dtrain ls` and the
+// live page. The files may be half written, still growing, older or newer than this program, or
+// made by others: what is missing or damaged is left out and named in `gaps`, and sizes are
+// bounded, so that no file can crash the reader or use up the memory. Numbers that a file does not
+// have are NaN. Reads only; writes nothing. Thread-safety: pure but for the file system.
 
 #include <array>
 #include <cmath>
@@ -26,16 +27,19 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 using PhaseSeconds = std::array<double, monitoring::kPhases>;
 
-// One rank between two records: means per optimizer step, and the last reading where the name says no time.
+// One rank between two records: means per optimizer step, and the last reading where the name says
+// no time.
 struct RankWindow {
   int64_t rank = 0;
   double step_seconds = kUnknown, other_seconds = kUnknown;
   PhaseSeconds phase_seconds{};
   double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
-  double loader_bytes = kUnknown, queue = kUnknown;  // of the loader; queue: share of its batches that are ready
+  double loader_bytes = kUnknown,
+         queue = kUnknown;  // of the loader; queue: share of its batches that are ready
   double cpu_seconds = kUnknown, run_delay_seconds = kUnknown;           // cpu: of all its threads
   double cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;  // cores: that it may use
-  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown, gpu_clock_hertz = kUnknown;
+  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown,
+         gpu_clock_hertz = kUnknown;
   double gpu_energy_joules = kUnknown;
 };
 
@@ -57,7 +61,9 @@ struct StepWindow {
   std::vector<RankWindow> ranks = {};  // in the order of the file; none in older files
   SlowestStep slowest = {};            // step_seconds: NaN where the record has none
 
-  double longest_seconds() const { return std::isnan(slowest.step_seconds) ? step_seconds : slowest.step_seconds; }
+  double longest_seconds() const {
+    return std::isnan(slowest.step_seconds) ? step_seconds : slowest.step_seconds;
+  }
 };
 
 struct Evaluation {
@@ -65,7 +71,7 @@ struct Evaluation {
   double time = kUnknown, seconds = kUnknown;
   std::string split = {};
   std::vector<std::pair<std::string, double>> metrics = {};  // in the order of the task
-  std::vector<Table> tables = {};                            // only of the last evaluation of a split
+  std::vector<Table> tables = {};  // only of the last evaluation of a split
 
   double metric(std::string_view name) const;  // NaN: it has none of this name
 };
@@ -116,20 +122,22 @@ struct RunRecords {
   std::filesystem::path folder;
   std::string name;
   RunState state = RunState::kNothing;
-  std::vector<std::pair<std::string, std::string>> config;  // config.yaml by dotted name, in its order
+  std::vector<std::pair<std::string, std::string>>
+      config;  // config.yaml by dotted name, in its order
   Environment environment;
-  std::vector<StepWindow> steps;              // ascending; of a long run, neighbors are joined
-  std::vector<StepWindow> slowest;            // the windows with the longest steps, never joined; longest first
+  std::vector<StepWindow> steps;  // ascending; of a long run, neighbors are joined
+  std::vector<StepWindow>
+      slowest;  // the windows with the longest steps, never joined; longest first
   std::vector<Evaluation> evaluations;        // ascending by step
   Verdict verdict;                            // the last one
   std::vector<CheckpointFolder> checkpoints;  // newest first; by name and size, not verified
-  int64_t last_step = 0;                      // of all records; a step between two step lines has none of its own
-  int64_t saves = 0;                          // checkpoint records
-  double save_seconds = 0;                    // of them all
-  double evaluation_seconds = 0;              // of all evaluations, also of those that `evaluations` lacks
-  double last_time = kUnknown;                // of the last record
-  std::string reason;                         // why it ended, as the last line of the log says it; "" if it does not
-  double best_value = kUnknown;               // of the watched metric, by the newest checkpoint
+  int64_t last_step = 0;    // of all records; a step between two step lines has none of its own
+  int64_t saves = 0;        // checkpoint records
+  double save_seconds = 0;  // of them all
+  double evaluation_seconds = 0;  // of all evaluations, also of those that `evaluations` lacks
+  double last_time = kUnknown;    // of the last record
+  std::string reason;  // why it ended, as the last line of the log says it; "" if it does not
+  double best_value = kUnknown;  // of the watched metric, by the newest checkpoint
   int64_t best_step = -1;
   std::string best_metric;
   std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown
@@ -137,12 +145,15 @@ struct RunRecords {
   std::string setting(std::string_view key) const;  // of config; "": it has none
 };
 
-// Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end. `own`: the caller
-// trained it, and still holds its lock. DataError if `folder` is no run: with what it is instead.
+// Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end.
+// `own`: the caller trained it, and still holds its lock. DataError if `folder` is no run: with
+// what it is instead.
 inline constexpr int64_t kMostBytes = int64_t{1} << 30;
-RunRecords read_run(const std::filesystem::path& folder, bool own = false, int64_t most_bytes = kMostBytes);
+RunRecords read_run(const std::filesystem::path& folder, bool own = false,
+                    int64_t most_bytes = kMostBytes);
 
-// The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last line is expected.
+// The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last
+// line is expected.
 void add_records(RunRecords&, std::string_view text, bool growing = false);
 
 // What is known of a metric by its name, for runs whose environment.json does not say it.

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of metrics.jsonl. A step record has about 1.5 KB for each of its ranks, of which it has up to 64: the second tail is
-// long enough for kSpeeds of them with 10 ranks, the third for all.
+// Of metrics.jsonl. A step record has about 1.5 KB for each of its ranks, of which it has up to 64:
+// the second tail is long enough for kSpeeds of them with 10 ranks, the third for all.
 constexpr int64_t kShortTail = 16 << 10, kLongTail = 256 << 10, kLongestTail = 2 << 20;
 constexpr int64_t kSmallFile = 1 << 20;
 constexpr size_t kSpeeds = 16;  // step records whose median is the speed
@@ -55,7 +55,8 @@ Tail tail_of(std::string_view text, bool from_start, const std::string& metric) 
     const size_t newline = text.rfind('\n');
     const std::string_view line = text.substr(newline == std::string_view::npos ? 0 : newline + 1);
     text.remove_suffix(line.size());
-    if (tail.speeds.size() == kSpeeds && line.starts_with("{\"kind\":\"step\"")) continue;  // not worth the parsing
+    if (tail.speeds.size() == kSpeeds && line.starts_with("{\"kind\":\"step\""))
+      continue;  // not worth the parsing
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;
     const std::string kind = text_in(json, "kind");
@@ -86,7 +87,8 @@ double write_time(const fs::path& path) {
   std::error_code code;
   const auto time = fs::last_write_time(path, code);
   if (code) return kUnknown;
-  return std::chrono::duration<double>(std::chrono::file_clock::to_sys(time).time_since_epoch()).count();
+  return std::chrono::duration<double>(std::chrono::file_clock::to_sys(time).time_since_epoch())
+      .count();
 }
 
 // The settings that the table shows: environment.json says them, and in older runs config.yaml.
@@ -99,7 +101,8 @@ void read_settings(RunSummary& run, RunRecords& known) {
   run.total_steps = count_in(environment, "total_steps");
   known.environment.steps_per_epoch = count_in(environment, "steps_per_epoch");
   if (run.task.empty()) {
-    known.config = config::values_in(counted(read_small(run.folder / "config.yaml", kSmallFile), run).text);
+    known.config =
+        config::values_in(counted(read_small(run.folder / "config.yaml", kSmallFile), run).text);
     run.task = known.setting("task.name");
     run.network = known.setting("model.name");
     run.metric = known.setting("train.metric");
@@ -116,7 +119,8 @@ void read_settings(RunSummary& run, RunRecords& known) {
 void read_best(RunSummary& run) {
   std::error_code code;
   std::pair<int64_t, fs::path> newest{-1, {}};
-  for (fs::directory_iterator at(run.folder / "checkpoints", code), end; !code && at != end; at.increment(code)) {
+  for (fs::directory_iterator at(run.folder / "checkpoints", code), end; !code && at != end;
+       at.increment(code)) {
     const std::string name = at->path().filename().string();
     if (!name.starts_with("step_")) continue;
     const auto step = parse_number<int64_t>(name.substr(5));
@@ -139,7 +143,8 @@ void take_better(RunSummary& run, const Tail& tail, const MetricKind& kind) {
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 TextRow row_of(const RunSummary& run, double now) {
-  const std::string epochs = run.planned_epochs > 0 ? str(run.epochs, "/", run.planned_epochs) : "-";
+  const std::string epochs =
+      run.planned_epochs > 0 ? str(run.epochs, "/", run.planned_epochs) : "-";
   return {run.name,
           run.problem.empty() ? std::string(name_of(run.state)) : "damaged",
           or_dash(run.task),
@@ -183,7 +188,8 @@ RunSummary summarize(const fs::path& folder) {
   const std::string reason = reason_in_log(counted(read_tail(folder / "log.txt", 4096), run).text);
   run.state = state_of(locked, tail.state, reason, run.step, run.total_steps);
   const int64_t per_epoch = known.environment.steps_per_epoch;
-  run.epochs = per_epoch > 0 ? run.step / per_epoch + (run.step >= run.total_steps && run.step % per_epoch > 0)
+  run.epochs = per_epoch > 0 ? run.step / per_epoch +
+                                   (run.step >= run.total_steps && run.step % per_epoch > 0)
                : run.state == RunState::kFinished ? run.planned_epochs
                : tail.epoch > 0                   ? tail.epoch
                                                   : 0;
@@ -194,9 +200,10 @@ std::vector<RunSummary> list_runs(const fs::path& folder) {
   std::error_code code;
   if (!fs::is_directory(folder, code)) {
     throw DataError(
-        str(folder.string(), fs::exists(folder, code)
-                                 ? " is a file; name the folder that holds the runs"
-                                 : " does not exist: no run was started here, or --run.folder named another one"));
+        str(folder.string(),
+            fs::exists(folder, code)
+                ? " is a file; name the folder that holds the runs"
+                : " does not exist: no run was started here, or --run.folder named another one"));
   }
   std::vector<fs::path> folders;
   if (is_run_folder(folder)) {
@@ -210,10 +217,12 @@ std::vector<RunSummary> list_runs(const fs::path& folder) {
   }
   if (folders.empty()) throw DataError(str(folder.string(), " has no runs in it"));
   std::vector<RunSummary> runs(folders.size());
-  parallel_for(static_cast<int64_t>(folders.size()), 0,
-               [&](int64_t i) { runs[static_cast<size_t>(i)] = summarize(folders[static_cast<size_t>(i)]); });
+  parallel_for(static_cast<int64_t>(folders.size()), 0, [&](int64_t i) {
+    runs[static_cast<size_t>(i)] = summarize(folders[static_cast<size_t>(i)]);
+  });
   std::sort(runs.begin(), runs.end(), [](const RunSummary& a, const RunSummary& b) {
-    const double of_a = std::isnan(a.last_time) ? 0 : a.last_time, of_b = std::isnan(b.last_time) ? 0 : b.last_time;
+    const double of_a = std::isnan(a.last_time) ? 0 : a.last_time,
+                 of_b = std::isnan(b.last_time) ? 0 : b.last_time;
     return of_a != of_b ? of_a > of_b : a.name < b.name;
   });
   return runs;
@@ -223,11 +232,12 @@ std::string runs_table(const std::vector<RunSummary>& runs, double now) {
   std::vector<TextRow> rows;
   for (const RunSummary& run : runs) rows.push_back(row_of(run, now));
   TextRow header = {"run", "state", "task", "epochs", "best", "samples/s", "age", ""};
-  const bool any_problem = std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.problem.empty(); });
+  const bool any_problem =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.problem.empty(); });
   if (any_problem) header.back() = "problem";
   return text_table(header, rows,
-                    {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft, Align::kRight,
-                     Align::kRight, Align::kLeft});
+                    {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft,
+                     Align::kRight, Align::kRight, Align::kLeft});
 }
 
 std::string runs_json(const std::vector<RunSummary>& runs) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// One line about each run of a folder, for `dtrain ls`. Reads the ends of the files only, so that a thousand runs take
-// a second or two however long they were. Thread-safety: pure but for the file system.
+// One line about each run of a folder, for `dtrain ls`. Reads the ends of the files only, so that a
+// thousand runs take a second or two however long they were. Thread-safety: pure but for the
+// file system.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +29,8 @@ struct RunSummary {
 
 RunSummary summarize(const std::filesystem::path& run);
 
-// The runs in `folder`, or the one that it is, newest first. DataError if there is no such folder, or no run in it.
+// The runs in `folder`, or the one that it is, newest first. DataError if there is no such folder,
+// or no run in it.
 std::vector<RunSummary> list_runs(const std::filesystem::path& folder);
 
 std::string runs_table(const std::vector<RunSummary>&, double now);  // `now`: seconds since 1970

@@ -29,9 +29,13 @@ struct HostWatch::Watched {
   std::string last_words{};  // of the last shell that ended
 };
 
-HostWatch::HostWatch(std::vector<Host> hosts, std::vector<std::string> shell, std::vector<std::string> environment,
-                     double timeout_seconds, const Clock& clock)
-    : shell_(std::move(shell)), environment_(std::move(environment)), timeout_(timeout_seconds), clock_(clock) {
+HostWatch::HostWatch(std::vector<Host> hosts, std::vector<std::string> shell,
+                     std::vector<std::string> environment, double timeout_seconds,
+                     const Clock& clock)
+    : shell_(std::move(shell)),
+      environment_(std::move(environment)),
+      timeout_(timeout_seconds),
+      clock_(clock) {
   asked_ = clock_.now();
   for (Host& host : hosts) {
     auto one = std::make_unique<Watched>();
@@ -56,7 +60,8 @@ std::vector<HostWatch::Change> HostWatch::poll() {
     } else if (!one->lost && seconds_between(one->answered, clock_.now()) >= timeout_) {
       one->lost = true;
       const std::string said = last_line(one->errors.empty() ? one->last_words : one->errors);
-      changes.push_back({one->host.name, false, said.empty() ? str("no answer for ", timeout_, " s") : said});
+      changes.push_back(
+          {one->host.name, false, said.empty() ? str("no answer for ", timeout_, " s") : said});
       one->shell.reset();  // it may never end by itself
     }
   }
@@ -66,11 +71,13 @@ std::vector<HostWatch::Change> HostWatch::poll() {
 // Takes the lines of a host, and logs in again where the remote shell has ended.
 void HostWatch::look(Watched& one) {
   // A login that hangs, or a connection that is dead, may not end for hours.
-  if (one.lost && one.shell && seconds_between(one.login, clock_.now()) >= timeout_) one.shell.reset();
+  if (one.lost && one.shell && seconds_between(one.login, clock_.now()) >= timeout_)
+    one.shell.reset();
   if (!one.shell) {
     if (one.login != Time{} && seconds_between(one.login, clock_.now()) < kBetweenLogins) return;
     one.login = clock_.now();
-    std::vector<std::string> command = {"setpriv", "--pdeathsig", "TERM"};  // it does not outlive the supervisor
+    std::vector<std::string> command = {"setpriv", "--pdeathsig",
+                                        "TERM"};  // it does not outlive the supervisor
     command.insert(command.end(), shell_.begin(), shell_.end());
     command.insert(command.end(), {one.host.name, kBeat});
     try {

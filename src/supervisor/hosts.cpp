@@ -29,7 +29,8 @@ int slots_in(const std::string& word, const std::string& where) {
   return *slots;
 }
 
-// Letters, digits, '.', '_' and '-', and a user before '@': nothing that a remote shell takes for a flag or a command.
+// Letters, digits, '.', '_' and '-', and a user before '@': nothing that a remote shell takes for a
+// flag or a command.
 bool is_host_name(std::string_view word) {
   const size_t at = word.find('@');
   const auto part = [](std::string_view text) {
@@ -37,7 +38,8 @@ bool is_host_name(std::string_view word) {
       return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
     });
   };
-  return at == std::string_view::npos ? part(word) : part(word.substr(0, at)) && part(word.substr(at + 1));
+  return at == std::string_view::npos ? part(word)
+                                      : part(word.substr(0, at)) && part(word.substr(at + 1));
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -60,7 +62,8 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& file_nam
     const std::vector<std::string> parts = words(std::string_view(line).substr(0, line.find('#')));
     if (parts.empty()) continue;
     if (std::ranges::count(parts[0], ':') > 1) {
-      throw UsageError(str(where, "'", parts[0], "' is an IPv6 address, which mpirun does not take here: use a name"));
+      throw UsageError(str(where, "'", parts[0],
+                           "' is an IPv6 address, which mpirun does not take here: use a name"));
     }
     if (!is_host_name(parts[0])) {
       throw UsageError(str(where, "'", parts[0], "' is no host name: a line is NAME slots=N"));
@@ -99,7 +102,9 @@ std::vector<Host> used_hosts(const std::vector<Host>& hosts, int ranks) {
   return used;
 }
 
-std::string where_to_look(const std::string& host) { return str("look with `ssh ", host, "` and launch/ssh/check"); }
+std::string where_to_look(const std::string& host) {
+  return str("look with `ssh ", host, "` and launch/ssh/check");
+}
 
 std::string host_list(const std::vector<Host>& hosts, int ranks) {
   std::vector<std::string> parts;
@@ -123,7 +128,8 @@ bool is_this_host(const std::string& user_and_name) {
 }
 
 void put_this_host_first(std::vector<Host>& hosts) {
-  const auto here = std::ranges::find_if(hosts, [](const Host& host) { return is_this_host(host.name); });
+  const auto here =
+      std::ranges::find_if(hosts, [](const Host& host) { return is_this_host(host.name); });
   if (here != hosts.end()) std::rotate(hosts.begin(), here, here + 1);
 }
 

@@ -15,8 +15,8 @@ constexpr int kExitByStopSignal = 128 + SIGUSR1;  // a rank that had not yet rea
 
 // Of dtrain's own errors, all but those that restarts are for (core/error.h).
 bool comes_again(int code) {
-  return code >= UsageError("").exit_code() && code <= NumericsError("").exit_code() && code != kExitStoppedOnRequest &&
-         code != CommError("").exit_code();
+  return code >= UsageError("").exit_code() && code <= NumericsError("").exit_code() &&
+         code != kExitStoppedOnRequest && code != CommError("").exit_code();
 }
 
 }  // namespace
@@ -24,7 +24,8 @@ bool comes_again(int code) {
 Cause cause_of(const JobEnd& end) {
   if (end.code == 0) return Cause::kFinished;
   if (end.refused) return Cause::kError;
-  const bool has_stopped = end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal || end.saved;
+  const bool has_stopped =
+      end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal || end.saved;
   if (end.stop_sent && has_stopped) return Cause::kStopped;
   if (end.host_lost) return Cause::kHostLost;
   if (end.code == kExitStoppedOnRequest) return Cause::kPreempted;
@@ -32,12 +33,15 @@ Cause cause_of(const JobEnd& end) {
   return comes_again(end.code) ? Cause::kError : Cause::kCrash;
 }
 
-bool may_be_restarted(Cause cause) { return std::ranges::find(kRestarted, cause) != std::end(kRestarted); }
+bool may_be_restarted(Cause cause) {
+  return std::ranges::find(kRestarted, cause) != std::end(kRestarted);
+}
 
 int exit_code_of(const JobEnd& end) {
   const Cause cause = cause_of(end);
   if (cause == Cause::kStopped) return kExitStoppedOnRequest;
-  return cause == Cause::kHostLost ? CommError("").exit_code() : end.code;  // that of mpirun says less
+  return cause == Cause::kHostLost ? CommError("").exit_code()
+                                   : end.code;  // that of mpirun says less
 }
 
 RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) {
@@ -46,10 +50,12 @@ RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) 
   if (!may_be_restarted(cause)) return {};
   if (restarts_ >= limits_.most) {
     return {.restart = false,
-            .reason = str("it was restarted ", restarts_, " times, the most that --max-restarts allows")};
+            .reason =
+                str("it was restarted ", restarts_, " times, the most that --max-restarts allows")};
   }
   if (in_place_ >= limits_.most_in_place) {
-    return {.restart = false, .reason = str("it ended ", in_place_ + 1, " times without a new checkpoint between")};
+    return {.restart = false,
+            .reason = str("it ended ", in_place_ + 1, " times without a new checkpoint between")};
   }
   ++restarts_;
   const double wait = std::min(limits_.first_wait * std::exp2(in_place_), limits_.longest_wait);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Why a job has ended, from the exit code of mpirun and from what the supervisor had done to it, and whether it is
-// started again. Pure.
+// Why a job has ended, from the exit code of mpirun and from what the supervisor had done to it,
+// and whether it is started again. Pure.
 
 #include <cstdint>
 #include <string>
@@ -12,12 +12,14 @@ namespace dtrain::supervisor {
 
 enum class Cause : uint8_t {
   kFinished,   // exit code 0
-  kStopped,    // after a signal that the supervisor forwarded: the ranks saved (75), or had nothing to save yet (138)
+  kStopped,    // after a signal that the supervisor forwarded: the ranks saved (75), or had nothing
+               // to save yet (138)
   kPreempted,  // 75 without such a signal: somebody else asked the ranks to stop
   kComm,       // 76: MPI or NCCL failed, or a rank died or hangs
   kCrash,      // ended by a signal, or with a code that is no error of dtrain
   kHostLost,   // a host no longer answered
-  kError,      // an error that would come again: of the command, the configuration, the data, a device, the disk
+  // an error that would come again: of the command, the configuration, the data, a device, the disk
+  kError,
 };
 constexpr auto names_of(Cause) {
   return names("finished", "stopped", "preempted", "comm", "crash", "host_lost", "error");
@@ -27,29 +29,35 @@ struct JobEnd {
   int code = 0;            // of mpirun; 128 + the signal that ended it
   bool stop_sent = false;  // the supervisor had forwarded a request to stop
   bool saved = false;      // a checkpoint was made after that
-  bool host_lost = false;  // a host no longer answered the supervisor, or mpirun lost its daemon there
-  bool refused = false;    // mpirun could not make sense of its command line, or run the program in the first job
+  bool host_lost =
+      false;  // a host no longer answered the supervisor, or mpirun lost its daemon there
+  // mpirun could not make sense of its command line, or run the program in the first job
+  bool refused = false;
 };
 
 Cause cause_of(const JobEnd&);
 // Those after which a job may be started again.
-inline constexpr Cause kRestarted[] = {Cause::kPreempted, Cause::kComm, Cause::kCrash, Cause::kHostLost};
+inline constexpr Cause kRestarted[] = {Cause::kPreempted, Cause::kComm, Cause::kCrash,
+                                       Cause::kHostLost};
 bool may_be_restarted(Cause);
 
 // The exit code of the supervisor for a job that is not started again.
 int exit_code_of(const JobEnd&);
 
-// Whether to start again, and when. A cause that comes again and again without progress is a fault that restarts do not
-// cure: at most `most` restarts in all, and at most `most_in_place` without a new checkpoint between them.
+// Whether to start again, and when. A cause that comes again and again without progress is a fault
+// that restarts do not cure: at most `most` restarts in all, and at most `most_in_place` without a
+// new checkpoint between them.
 struct RestartLimits {
   int most = 10, most_in_place = 3;
-  double first_wait = 1, longest_wait = 30;  // seconds; doubled from restart to restart without a new checkpoint
+  double first_wait = 1,
+         longest_wait = 30;  // seconds; doubled from restart to restart without a new checkpoint
 };
 
 class RestartPolicy {
  public:
   // `newest_step`: of the newest checkpoint before the first job; -1: there is none.
-  RestartPolicy(const RestartLimits& limits, int64_t newest_step) : limits_(limits), newest_step_(newest_step) {}
+  RestartPolicy(const RestartLimits& limits, int64_t newest_step)
+      : limits_(limits), newest_step_(newest_step) {}
 
   struct Decision {
     bool restart = false;

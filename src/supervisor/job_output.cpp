@@ -39,19 +39,21 @@ std::string_view without_dot(std::string_view text) {
   return text;
 }
 
-// "error: TEXT" of a process alone, "[rank 1] error: TEXT" or "[rank 1 on HOST] error: TEXT" of one of several.
+// "error: TEXT" of a process alone, "[rank 1] error: TEXT" or "[rank 1 on HOST] error: TEXT" of one
+// of several.
 bool is_error_message(std::string_view text) {
   return text.starts_with("error: ") || (text.starts_with("[rank ") && after(text, "] error: "));
 }
 
 bool has_one_of(std::string_view text, std::span<const std::string_view> words) {
-  return std::ranges::any_of(words, [text](std::string_view one) { return text.find(one) != text.npos; });
+  return std::ranges::any_of(words,
+                             [text](std::string_view one) { return text.find(one) != text.npos; });
 }
 
 // A rank that has died says nothing; another one says it: "... rank 1 (process 12) has died".
 std::optional<int> blamed_rank(std::string_view text) {
-  constexpr std::array<std::string_view, 4> kBlames = {" has died", " sent no heartbeat", " has made no progress",
-                                                       " has left while others wait"};
+  constexpr std::array<std::string_view, 4> kBlames = {
+      " has died", " sent no heartbeat", " has made no progress", " has left while others wait"};
   size_t end = text.npos;
   for (const std::string_view words : kBlames) end = std::min(end, text.find(words));
   if (end == text.npos) return std::nullopt;
@@ -66,7 +68,8 @@ std::optional<int> blamed_rank(std::string_view text) {
 
 // The words of a rank that cannot reach the others, for whatever reason.
 bool is_of_communication(std::string_view text) {
-  constexpr std::array<std::string_view, 3> kWords = {"communicator", " failed: MPI_", "NCCL_DEBUG=WARN prints more"};
+  constexpr std::array<std::string_view, 3> kWords = {"communicator", " failed: MPI_",
+                                                      "NCCL_DEBUG=WARN prints more"};
   return has_one_of(text, kWords);
 }
 
@@ -94,14 +97,16 @@ constexpr std::array<std::string_view, 6> kRefusals = {
     "mpirun has detected an attempt to run as root"};
 
 // Its remote shell has spoken before.
-constexpr std::array<std::string_view, 2> kNoDaemon = {"ORTE was unable to reliably start one or more daemons",
-                                                       "An ORTE daemon has unexpectedly failed after launch"};
+constexpr std::array<std::string_view, 2> kNoDaemon = {
+    "ORTE was unable to reliably start one or more daemons",
+    "An ORTE daemon has unexpectedly failed after launch"};
 
 }  // namespace
 
 TaggedLine parse_tagged(std::string_view line) {
   std::string_view rest = line;
-  if (!take_prefix(rest, "[") || !take_number(rest) || !take_prefix(rest, ",")) return {.text = line};
+  if (!take_prefix(rest, "[") || !take_number(rest) || !take_prefix(rest, ","))
+    return {.text = line};
   const std::optional<int> rank = take_number(rest);
   if (!rank || !take_prefix(rest, "]<")) return {.text = line};
   const bool is_error = rest.starts_with("stderr>");
@@ -109,8 +114,9 @@ TaggedLine parse_tagged(std::string_view line) {
   return {.rank = *rank, .is_error = is_error, .text = rest};
 }
 
-// mpirun reads from a rank up to 4096 bytes at a time and puts a tag before each of them and at the beginning of each
-// line, so that a line may have tags inside, and text of another rank behind a part of a line.
+// mpirun reads from a rank up to 4096 bytes at a time and puts a tag before each of them and at the
+// beginning of each line, so that a line may have tags inside, and text of another rank behind a
+// part of a line.
 void JobOutput::add(std::string_view bytes, bool is_error) {
   Received& stream = received_[is_error ? 1 : 0];
   stream.text.append(bytes);
@@ -131,7 +137,8 @@ void JobOutput::finish() {
   }
 }
 
-// `part` may be of several ranks; the last of them ends its line (by a line feed), or goes back to its beginning.
+// `part` may be of several ranks; the last of them ends its line (by a line feed), or goes back to
+// its beginning.
 void JobOutput::take(std::string_view part, bool is_error, char end) {
   Source& source = received_[is_error ? 1 : 0].source;
   const auto append = [&](std::string_view text) {
@@ -147,7 +154,8 @@ void JobOutput::take(std::string_view part, bool is_error, char end) {
   const Source ended = source;
   if (end == '\n') source = {kNoRank, is_error};  // what comes without a tag after it is mpirun's
   const std::string text = std::exchange(partial_[ended], {});
-  if (ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal")) return;  // it is no news
+  if (ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal"))
+    return;  // it is no news
   write_(str(text, end), ended.is_error);
   if (end == '\n' || ended.rank == kNoRank) learn(text, ended);  // ssh ends its lines with both
 }
@@ -157,14 +165,16 @@ void JobOutput::learn(std::string_view line, const Source& source) {
   std::string_view text = line;
   take_prefix(text, kClearLine);
   std::string_view named = text;
-  if (source.rank == 0 && run_folder_.empty() && take_prefix(named, kNamesRunFolder)) run_folder_ = named;
+  if (source.rank == 0 && run_folder_.empty() && take_prefix(named, kNamesRunFolder))
+    run_folder_ = named;
   if (source.is_error && is_error_message(text) && !take_error(text, source.rank)) return;
   std::deque<std::string>& last = last_[source.rank];
   last.emplace_back(line);
   if (last.size() > kLastLines) last.pop_front();
 }
 
-// False: it explains nothing. A rank that was stopped goes on when the job ends, and then misses the others in turn.
+// False: it explains nothing. A rank that was stopped goes on when the job ends, and then misses
+// the others in turn.
 bool JobOutput::take_error(std::string_view text, int rank) {
   const std::optional<int> named = blamed_rank(text);
   Error error{named.value_or(rank), Error::kOwn, std::string(text)};
@@ -178,9 +188,12 @@ bool JobOutput::take_error(std::string_view text, int rank) {
     return true;
   }
   const Error& first = *first_error_;
-  const bool answers = first.kind == Error::kOfOther && first.rank == rank && error.kind != Error::kOwn;
-  const bool names_cause = first.kind == Error::kNoOthers && first.rank == rank && error.kind == Error::kOfOther;
-  if (names_cause || (first.kind != Error::kOwn && error.kind == Error::kOwn)) first_error_ = std::move(error);
+  const bool answers =
+      first.kind == Error::kOfOther && first.rank == rank && error.kind != Error::kOwn;
+  const bool names_cause =
+      first.kind == Error::kNoOthers && first.rank == rank && error.kind == Error::kOfOther;
+  if (names_cause || (first.kind != Error::kOwn && error.kind == Error::kOwn))
+    first_error_ = std::move(error);
   return !answers;
 }
 
@@ -238,11 +251,13 @@ std::string JobOutput::cause() const {
   if (ended_silently()) return str("rank ", ended_->rank, ended_->where, ": ", ended_->how);
   if (first_error_) return first_error_->text;
   if (first_words_.starts_with(kNoMpirun) && first_words_.ends_with("No such file or directory")) {
-    return first_words_ + ". Install Open MPI (Debian: openmpi-bin), or add the folder of its mpirun to PATH";
+    return first_words_ +
+           ". Install Open MPI (Debian: openmpi-bin), or add the folder of its mpirun to PATH";
   }
   if (lost_host_.empty()) return first_words_;
   return str("mpirun lost its daemon on host ", lost_host_,
-             ": the host or its network is down, or something blocks the connection: ", where_to_look(lost_host_));
+             ": the host or its network is down, or something blocks the connection: ",
+             where_to_look(lost_host_));
 }
 
 std::vector<std::string> JobOutput::last_lines(int rank) const {

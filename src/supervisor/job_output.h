@@ -1,8 +1,9 @@
 #pragma once
 
-// What a job prints, line by line: mpirun names the rank of each line with --tag-output, this class takes the names off
-// again, so that people see what they would see without a supervisor, and keeps what a failure is explained with: the
-// last lines of each rank, the first error, and what mpirun says of the rank that ended the job.
+// What a job prints, line by line: mpirun names the rank of each line with --tag-output, this class
+// takes the names off again, so that people see what they would see without a supervisor, and keeps
+// what a failure is explained with: the last lines of each rank, the first error, and what mpirun
+// says of the rank that ended the job.
 //
 // Thread-safety: none.
 
@@ -30,18 +31,21 @@ TaggedLine parse_tagged(std::string_view line);
 
 class JobOutput {
  public:
-  // `write(text, is_error)`: a line with its newline, or a part that ends by a carriage return (a progress bar).
-  explicit JobOutput(std::function<void(std::string_view text, bool is_error)> write) : write_(std::move(write)) {}
+  // `write(text, is_error)`: a line with its newline, or a part that ends by a carriage return (a
+  // progress bar).
+  explicit JobOutput(std::function<void(std::string_view text, bool is_error)> write)
+      : write_(std::move(write)) {}
 
   // Bytes of mpirun's standard output or standard error, cut anywhere.
   void add(std::string_view bytes, bool is_error);
   // No more will come: what has no newline is a line too.
   void finish();
 
-  // The first rank that failed: one that a signal ended, by mpirun's words, or that of which the first error is. An
-  // error that is a rank's own counts before those of ranks that miss it.
+  // The first rank that failed: one that a signal ended, by mpirun's words, or that of which the
+  // first error is. An error that is a rank's own counts before those of ranks that miss it.
   std::optional<int> failed_rank() const;
-  // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
+  // Why the job ended, in one line: by the words of that rank if it could say any, else by
+  // mpirun's. "": no words.
   std::string cause() const;
   std::vector<std::string> last_lines(int rank) const;  // at most kLastLines
   // Some rank has printed a line: all are beyond the beginning of main().
@@ -53,7 +57,8 @@ class JobOutput {
   const std::string& lost_host() const { return lost_host_; }
   // mpirun could not start its daemon on some host, which may be different later.
   bool lacks_host() const { return lacks_host_; }
-  // mpirun refused its command line, found no program to start, or has its own limit of time: no restart helps.
+  // mpirun refused its command line, found no program to start, or has its own limit of time: no
+  // restart helps.
   bool was_refused() const { return refused_; }
 
   static constexpr size_t kLastLines = 10;
@@ -76,12 +81,14 @@ class JobOutput {
     std::string text;  // that has no end yet
     Source source;     // of what comes without a tag
   };
-  Received received_[2] = {{"", {kNoRank, false}}, {"", {kNoRank, true}}};  // the two streams of mpirun
-  std::map<Source, std::string> partial_;                                   // the beginning of a line
+  Received received_[2] = {{"", {kNoRank, false}},
+                           {"", {kNoRank, true}}};  // the two streams of mpirun
+  std::map<Source, std::string> partial_;           // the beginning of a line
   std::map<int, std::deque<std::string>> last_;
   struct Error {
     int rank = 0;  // that failed
-    // Its own reason, what another rank says of it, or that it does not reach the others. The first explains the rest.
+    // Its own reason, what another rank says of it, or that it does not reach the others. The first
+    // explains the rest.
     enum Kind : uint8_t { kOwn, kOfOther, kNoOthers } kind = kOwn;
     std::string text;
   };

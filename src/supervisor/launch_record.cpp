@@ -29,13 +29,16 @@ bool is_folder(const fs::path& path) {
 
 class LaunchRecord::Event {
  public:
-  Event(const Clock& clock, const char* name) : json_{{"time", unix_seconds(clock)}, {"event", name}} {}
+  Event(const Clock& clock, const char* name)
+      : json_{{"time", unix_seconds(clock)}, {"event", name}} {}
   template <typename T>
   Event& set(const char* key, T&& value) {
     json_[key] = std::forward<T>(value);
     return *this;
   }
-  std::string line() const { return json_.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+  std::string line() const {
+    return json_.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
 
  private:
   Json json_;
@@ -86,8 +89,10 @@ void LaunchRecord::look() {
   open_file();
 }
 
-void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank, const std::string& text) {
-  // It found the folder of another run, which may have ended since. (Or it could not write into its own: nor can this.)
+void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank,
+                             const std::string& text) {
+  // It found the folder of another run, which may have ended since. (Or it could not write into its
+  // own: nor can this.)
   if (!may_exist_ && !is_held_ && end.code == OutputError("").exit_code()) is_ours_ = false;
   settle();
   if (may_be_restarted(cause)) {
@@ -97,7 +102,8 @@ void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> 
   }
   const bool done = cause == Cause::kFinished;
   const int64_t lost = done ? 0 : progress_.unsaved_steps();
-  totals_.useful_seconds += progress_.useful_seconds(done ? RunProgress::Kept::kAll : RunProgress::Kept::kSaved);
+  totals_.useful_seconds +=
+      progress_.useful_seconds(done ? RunProgress::Kept::kAll : RunProgress::Kept::kSaved);
   totals_.lost_steps += lost;
   totals_.ranks = 0;
   job_runs_ = false;
@@ -125,7 +131,9 @@ void LaunchRecord::host_back(const std::string& host) {
   write(Event(clock_, "host_back").set("host", host));
 }
 
-void LaunchRecord::stop_asked(const std::string& signal) { write(Event(clock_, "stop_asked").set("signal", signal)); }
+void LaunchRecord::stop_asked(const std::string& signal) {
+  write(Event(clock_, "stop_asked").set("signal", signal));
+}
 
 void LaunchRecord::launch_ended(int exit_code, const std::string& why) {
   settle();
@@ -146,8 +154,11 @@ LaunchTotals LaunchRecord::totals() const {
   return totals;
 }
 
-// A job that failed before it held the run belongs to the record all the same, unless somebody else trains the run.
-void LaunchRecord::settle() { is_held_ = is_held_ || (is_folder(run_) && !is_locked(run_ / ".lock")); }
+// A job that failed before it held the run belongs to the record all the same, unless somebody else
+// trains the run.
+void LaunchRecord::settle() {
+  is_held_ = is_held_ || (is_folder(run_) && !is_locked(run_ / ".lock"));
+}
 
 void LaunchRecord::open_file() {
   if (!is_ours_ || file_ || !is_held_ || !is_folder(run_)) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a launch did: each event as a line of runs/NAME/launch.jsonl, and its numbers (restarts by cause, lost steps,
-// the share of the time that trained). Thread-safety: none.
+// What a launch did: each event as a line of runs/NAME/launch.jsonl, and its numbers (restarts by
+// cause, lost steps, the share of the time that trained). Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,22 +32,26 @@ struct LaunchTotals {
   int ranks = 0;              // that run now; 0 between two jobs
   int hosts_lost = 0;
 
-  // Effective training time ratio, as Meta's study of large clusters defines it (arXiv 2410.21680): of the wall time.
+  // Effective training time ratio, as Meta's study of large clusters defines it (arXiv 2410.21680):
+  // of the wall time.
   double effective_ratio() const { return seconds > 0 ? useful_seconds / seconds : 0; }
   monitoring::LaunchNumbers numbers() const;
 };
 
 class LaunchRecord {
  public:
-  // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it. The file is opened
-  // once a job of this launch holds the run, or has ended and nobody does: of two launches that start the same run at
-  // the same moment, the one that trains it writes the record. Borrows the clock.
-  // `run` may be "" until a job has named it: then run_is_held() says it, and the folder is that job's.
+  // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it.
+  // The file is opened once a job of this launch holds the run, or has ended and nobody does: of
+  // two launches that start the same run at the same moment, the one that trains it writes the
+  // record. Borrows the clock.
+  // `run` may be "" until a job has named it: then run_is_held() says it, and the folder is
+  // that job's.
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
   LaunchRecord(std::filesystem::path run, bool may_exist, int64_t from_step, const Clock& clock);
   ~LaunchRecord();
 
-  // OutputError where the file is there and is a link or no regular file. Later on, that is a warning.
+  // OutputError where the file is there and is a link or no regular file. Later on, that is
+  // a warning.
   void launch_started(const std::vector<std::string>& command);
   void job_started(const Placement&);
   void run_is_held(const std::filesystem::path& run);  // by rank 0 of the job

@@ -11,7 +11,8 @@
 namespace dtrain::supervisor {
 namespace {
 
-// As env.sh sets them: more ranks than cores, not bound to a core each, and a host that is gone is noticed within 30 s.
+// As env.sh sets them: more ranks than cores, not bound to a core each, and a host that is gone is
+// noticed within 30 s.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kSettings = {{
     {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
     {"OMPI_MCA_hwloc_base_binding_policy", "none"},
@@ -22,12 +23,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kSettings
 
 bool sets(std::span<const std::string> environment, std::string_view name) {
   return std::ranges::any_of(environment, [&](const std::string& variable) {
-    return variable.size() > name.size() && variable.starts_with(name) && variable[name.size()] == '=';
+    return variable.size() > name.size() && variable.starts_with(name) &&
+           variable[name.size()] == '=';
   });
 }
 
 // The value of an MCA parameter: flags win over the environment.
-std::optional<std::string> mca_parameter(const std::string& name, const std::vector<std::string>& flags,
+std::optional<std::string> mca_parameter(const std::string& name,
+                                         const std::vector<std::string>& flags,
                                          std::span<const std::string> environment) {
   for (size_t i = 0; i + 2 < flags.size(); ++i) {
     const bool is_mca = flags[i] == "--mca" || flags[i] == "-mca" || flags[i] == "--gmca";
@@ -42,18 +45,21 @@ std::optional<std::string> mca_parameter(const std::string& name, const std::vec
 
 }  // namespace
 
-std::vector<std::string> mpirun_command(const Placement& place, const std::vector<std::string>& flags,
+std::vector<std::string> mpirun_command(const Placement& place,
+                                        const std::vector<std::string>& flags,
                                         const std::vector<std::string>& program) {
   // The kernel ends mpirun, and with it the job, where the supervisor is killed.
   std::vector<std::string> command = {"setpriv",      "--pdeathsig", "TERM",          "mpirun",
                                       "--tag-output", "-np",         str(place.ranks)};
-  if (!place.hosts.empty()) command.insert(command.end(), {"--host", host_list(place.hosts, place.ranks)});
+  if (!place.hosts.empty())
+    command.insert(command.end(), {"--host", host_list(place.hosts, place.ranks)});
   command.insert(command.end(), flags.begin(), flags.end());
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }
 
-std::vector<std::string> mpirun_environment(std::span<const std::string> ours, const std::string& folder) {
+std::vector<std::string> mpirun_environment(std::span<const std::string> ours,
+                                            const std::string& folder) {
   std::vector<std::string> environment;
   for (const std::string& variable : ours) {
     if (!variable.starts_with("TMPDIR=")) environment.push_back(variable);
@@ -71,19 +77,22 @@ std::vector<std::string> handed_on(const std::string& name, const std::vector<st
   return {"-x", name};
 }
 
-std::vector<std::string> remote_shell(const std::vector<std::string>& flags, std::span<const std::string> environment) {
+std::vector<std::string> remote_shell(const std::vector<std::string>& flags,
+                                      std::span<const std::string> environment) {
   // Of a list such as "ssh : rsh" mpirun takes the first that is there.
   const std::string agent = mca_parameter("plm_rsh_agent", flags, environment).value_or("");
   std::vector<std::string> shell = words(std::string_view(agent).substr(0, agent.find(" :")));
   // Never a question for a password, which nobody would answer.
   if (shell.empty()) shell = {"ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};
-  for (const std::string& word : words(mca_parameter("plm_rsh_args", flags, environment).value_or(""))) {
+  for (const std::string& word :
+       words(mca_parameter("plm_rsh_args", flags, environment).value_or(""))) {
     shell.push_back(word);
   }
   return shell;
 }
 
-std::vector<std::string> without_flags(const std::vector<std::string>& arguments, std::span<const std::string> names) {
+std::vector<std::string> without_flags(const std::vector<std::string>& arguments,
+                                       std::span<const std::string> names) {
   std::vector<std::string> rest;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string name = arguments[i].substr(0, arguments[i].find('='));
@@ -96,8 +105,10 @@ std::vector<std::string> without_flags(const std::vector<std::string>& arguments
   return rest;
 }
 
-std::vector<std::string> with_global_batch(const std::vector<std::string>& arguments, int64_t samples) {
-  const std::array<std::string, 3> names = {"--accumulate", "--train.accumulate", "--train.global_batch"};
+std::vector<std::string> with_global_batch(const std::vector<std::string>& arguments,
+                                           int64_t samples) {
+  const std::array<std::string, 3> names = {"--accumulate", "--train.accumulate",
+                                            "--train.global_batch"};
   std::vector<std::string> all = without_flags(arguments, names);
   all.insert(all.end(), {"--train.accumulate", "0", "--train.global_batch", str(samples)});
   return all;

@@ -45,10 +45,12 @@ void flush() {
 bool are_same(int one, int other) {
   struct stat a {
   }, b{};
-  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
 }
 
-// std::terminate() ends the process before the threads could pass its message on: then the files have to be back.
+// std::terminate() ends the process before the threads could pass its message on: then the files
+// have to be back.
 std::array<std::atomic<int>, 2> files_at_terminate = {-1, -1};
 std::terminate_handler next_handler = nullptr;
 
@@ -92,14 +94,17 @@ class OutputRelay::Outlet {
     taken_ = std::max(taken_, std::chrono::steady_clock::now());
     while (!done_) {
       const Time until = taken_ + kMostPatience;
-      if (changed_.wait_until(lock, until) == std::cv_status::timeout && taken_ + kMostPatience <= until) return done_;
+      if (changed_.wait_until(lock, until) == std::cv_status::timeout &&
+          taken_ + kMostPatience <= until)
+        return done_;
     }
     return true;
   }
 
   void write_all() {
     name_this_thread(kServiceThread);
-    sigset_t signals;  // of a terminal with `stty tostop`: a background process then writes all the same
+    sigset_t
+        signals;  // of a terminal with `stty tostop`: a background process then writes all the same
     sigemptyset(&signals);
     sigaddset(&signals, SIGTTOU);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -111,7 +116,8 @@ class OutputRelay::Outlet {
       writing_ = batch.size();
       for (size_t at = 0; at < batch.size();) {
         lock.unlock();
-        const ssize_t count = ::write(file_.get(), batch.data() + at, std::min(batch.size() - at, kPiece));
+        const ssize_t count =
+            ::write(file_.get(), batch.data() + at, std::min(batch.size() - at, kPiece));
         const int code = count < 0 ? errno : 0;
         lock.lock();
         if (code == EINTR) continue;
@@ -122,7 +128,8 @@ class OutputRelay::Outlet {
           lock.lock();
           continue;
         }
-        if (code != 0) {  // a full disk may have room again; a reader that is gone does not come back
+        if (code !=
+            0) {  // a full disk may have room again; a reader that is gone does not come back
           if (code != EPIPE && code != EIO && code != EBADF) left_out_ += writing_;
           break;
         }
@@ -140,7 +147,8 @@ class OutputRelay::Outlet {
  private:
   void note_what_was_left_out() {
     if (left_out_ == 0) return;
-    waiting_ += str("\n[dtrain launch: ", left_out_, " bytes were left out here, because nobody took the output]\n");
+    waiting_ += str("\n[dtrain launch: ", left_out_,
+                    " bytes were left out here, because nobody took the output]\n");
     left_out_ = 0;
   }
 
@@ -170,7 +178,8 @@ OutputRelay::OutputRelay() {
 void OutputRelay::start() {
   const bool same = are_same(STDOUT_FILENO, STDERR_FILENO);
   for (size_t i = 0; i < files_.size(); ++i) {
-    files_[i] = FileDescriptor(::fcntl(static_cast<int>(i) + STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    files_[i] = FileDescriptor(
+        ::fcntl(static_cast<int>(i) + STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     check(files_[i].is_open(), "copy a descriptor");
   }
   FileDescriptor out;
@@ -196,7 +205,8 @@ void OutputRelay::start() {
 void OutputRelay::put_files_back() {
   for (size_t i = 0; i < files_.size(); ++i) {
     files_at_terminate[i] = -1;
-    if (files_[i].is_open()) ::dup2(files_[i].get(), static_cast<int>(i) + STDOUT_FILENO);  // this closes the pipe
+    if (files_[i].is_open())
+      ::dup2(files_[i].get(), static_cast<int>(i) + STDOUT_FILENO);  // this closes the pipe
   }
 }
 
@@ -219,7 +229,8 @@ void OutputRelay::empty_pipes() {
   std::array<bool, 2> ended = {!outlets_[0], !outlets_[1]};
   while (!ended[0] || !ended[1]) {
     std::array<pollfd, 2> ready{};
-    for (size_t i = 0; i < ready.size(); ++i) ready[i] = {ended[i] ? -1 : pipes_[i].get(), POLLIN, 0};
+    for (size_t i = 0; i < ready.size(); ++i)
+      ready[i] = {ended[i] ? -1 : pipes_[i].get(), POLLIN, 0};
     const int count = ::poll(ready.data(), ready.size(), kBetweenLooks);
     if (count == 0 && stopping_) return;
     for (size_t i = 0; i < ready.size(); ++i) {

@@ -1,9 +1,10 @@
 #pragma once
 
-// Between this process and who reads its output. A pipe or a terminal whose reader has stopped (a pager, Ctrl-S, a
-// stopped `tee`) blocks whoever writes to it; a supervisor that blocks passes on no signals and restarts nothing. While
-// an OutputRelay lives, stdout and stderr of this process are pipes that one thread always empties, into memory, and
-// another thread for each original file writes to it as fast as it takes that.
+// Between this process and who reads its output. A pipe or a terminal whose reader has stopped (a
+// pager, Ctrl-S, a stopped `tee`) blocks whoever writes to it; a supervisor that blocks passes on
+// no signals and restarts nothing. While an OutputRelay lives, stdout and stderr of this process
+// are pipes that one thread always empties, into memory, and another thread for each original file
+// writes to it as fast as it takes that.
 //
 // Thread-safety: any thread may print. One relay at a time. Requires that SIGPIPE is ignored.
 
@@ -22,8 +23,9 @@ class OutputRelay {
   // What is printed while so many bytes wait for a file is left out, with a line that says so.
   static constexpr size_t kMostWaiting = 8 << 20;
 
-  OutputRelay();   // Error if there are no pipes or threads
-  ~OutputRelay();  // puts the files back, and waits as long as the readers take something at least every two seconds
+  OutputRelay();  // Error if there are no pipes or threads
+  // puts the files back, and waits as long as the readers take something at least every two seconds
+  ~OutputRelay();
   OutputRelay(const OutputRelay&) = delete;
   OutputRelay& operator=(const OutputRelay&) = delete;
 

@@ -18,7 +18,8 @@
 namespace dtrain::supervisor {
 namespace {
 
-// Bytes. The records of hundreds of steps, or less where others come after them: an evaluation has a table.
+// Bytes. The records of hundreds of steps, or less where others come after them: an evaluation has
+// a table.
 constexpr int64_t kTail = 256 << 10, kLongestTail = 4 << 20;
 constexpr const char* kRecords = "metrics.jsonl";
 
@@ -51,7 +52,8 @@ Records read_records(const std::filesystem::path& file) {
     records.is_known = read.problem.empty() || read.missing();
     int64_t offset = read.size - static_cast<int64_t>(read.text.size());
     for (const std::string& line : split(read.text, '\n')) {
-      if (const std::optional<StepAt> step = step_in(line)) records.steps.push_back({*step, offset});
+      if (const std::optional<StepAt> step = step_in(line))
+        records.steps.push_back({*step, offset});
       offset += static_cast<int64_t>(line.size()) + 1;
     }
     const bool is_all = read.size <= tail || !read.problem.empty();
@@ -61,7 +63,8 @@ Records read_records(const std::filesystem::path& file) {
 }
 
 // Step and folder, newest first. A folder that cannot be read has none: the job says so.
-std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(const std::filesystem::path& run) {
+std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(
+    const std::filesystem::path& run) {
   if (run.empty()) return {};
   try {
     return checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
@@ -70,7 +73,9 @@ std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(const std:
   }
 }
 
-std::filesystem::path manifest_of(const std::filesystem::path& folder) { return folder / checkpoint::kManifestName; }
+std::filesystem::path manifest_of(const std::filesystem::path& folder) {
+  return folder / checkpoint::kManifestName;
+}
 
 std::filesystem::file_time_type written_at(const std::filesystem::path& file) {
   std::error_code unknown;
@@ -133,7 +138,8 @@ void RunProgress::look() {
   StepAt& kept = kept_[saved_];
   const Records records = read_records(run_ / kRecords);
   if (!records.is_known) return;
-  // A job that goes on from a checkpoint cuts the file, so that its records may be where earlier ones were.
+  // A job that goes on from a checkpoint cuts the file, so that its records may be where earlier
+  // ones were.
   earlier_.bytes = std::min(earlier_.bytes, records.bytes);
   for (const Record& record : records.steps) {
     if (record.offset < earlier_.bytes && record.time <= earlier_.time) continue;
@@ -146,7 +152,8 @@ void RunProgress::look() {
 int64_t RunProgress::trained() const { return last_.step; }
 
 int64_t RunProgress::unsaved_steps() const {
-  return last_.step < 0 ? 0 : std::max<int64_t>(last_.step - std::max<int64_t>({saved_, from_, 0}), 0);
+  return last_.step < 0 ? 0
+                        : std::max<int64_t>(last_.step - std::max<int64_t>({saved_, from_, 0}), 0);
 }
 
 double RunProgress::useful_seconds(Kept kept) const {

@@ -1,8 +1,9 @@
 #pragma once
 
-// How far a run is, by what its folder shows while a job trains in it: the records of metrics.jsonl and the
-// checkpoints. A step counts once the run has reported it (run.log_every). Nothing that is in the folder is an error:
-// what cannot be read is progress that is not known. Thread-safety: none.
+// How far a run is, by what its folder shows while a job trains in it: the records of metrics.jsonl
+// and the checkpoints. A step counts once the run has reported it (run.log_every). Nothing that is
+// in the folder is an error: what cannot be read is progress that is not known.
+// Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,10 +13,12 @@ namespace dtrain::supervisor {
 
 struct StepAt {
   int64_t step = -1;  // -1: none
-  double time = 0;    // seconds since 1970 by the clock of rank 0's host, which may differ from the one here
+  double time =
+      0;  // seconds since 1970 by the clock of rank 0's host, which may differ from the one here
 };
 
-// The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1: neither is there.
+// The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1:
+// neither is there.
 int64_t step_at(const std::filesystem::path& checkpoint_or_run);
 
 class RunProgress {
@@ -26,17 +29,20 @@ class RunProgress {
 
   // A job begins now: the records that are there do not count.
   void begin_job();
-  // Reads the end of the records, and the names of the checkpoints. To be called each second or so, and at the end.
+  // Reads the end of the records, and the names of the checkpoints. To be called each second or so,
+  // and at the end.
   void look();
-  // Reads the newest checkpoint back, and the one before where it is damaged, as a job does that goes on from there.
-  // Damaged ones no longer count, until they are written again. For the time after a job that failed.
+  // Reads the newest checkpoint back, and the one before where it is damaged, as a job does that
+  // goes on from there. Damaged ones no longer count, until they are written again. For the time
+  // after a job that failed.
   void verify();
 
   int64_t saved() const { return saved_; }  // step of the newest checkpoint; -1: none
   int64_t trained() const;                  // last step that the job has reported; -1: none
   // Steps that the job has made and that no checkpoint has: what a restart now would make again.
   int64_t unsaved_steps() const;
-  // Seconds in which the job made steps, of those that are `kept`: all, or those that the newest checkpoint has.
+  // Seconds in which the job made steps, of those that are `kept`: all, or those that the newest
+  // checkpoint has.
   enum class Kept { kAll, kSaved };
   double useful_seconds(Kept) const;
 
@@ -44,16 +50,18 @@ class RunProgress {
   int64_t newest_step() const;  // of the checkpoints that count; -1: none
 
   std::filesystem::path run_;
-  std::map<std::filesystem::path, std::filesystem::file_time_type> damaged_;  // manifests, and when they were written
+  std::map<std::filesystem::path, std::filesystem::file_time_type>
+      damaged_;  // manifests, and when they were written
   int64_t saved_ = -1;
   int64_t begin_;      // of the run
   int64_t from_ = -1;  // the step that this job goes on from
   struct Earlier {
     int64_t bytes = 0;
-    double time = 0;                // of the last record
-  } earlier_;                       // metrics.jsonl before this job
-  StepAt first_, last_;             // records of this job
-  std::map<int64_t, StepAt> kept_;  // by the step of a checkpoint that was the newest: the last record that it has
+    double time = 0;     // of the last record
+  } earlier_;            // metrics.jsonl before this job
+  StepAt first_, last_;  // records of this job
+  std::map<int64_t, StepAt>
+      kept_;  // by the step of a checkpoint that was the newest: the last record that it has
 };
 
 }  // namespace dtrain::supervisor

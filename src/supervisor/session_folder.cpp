@@ -28,20 +28,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dtrain-launch.", kUnlocked = "dtrain-starts.";
-constexpr const char* kLock = "lock";  // held while the supervisor lives, on whatever host or in whatever container
+constexpr const char* kLock =
+    "lock";  // held while the supervisor lives, on whatever host or in whatever container
 constexpr std::chrono::seconds kMayNotBeMappedYet{2}, kLongestStart{60};
 
 using WallTime = std::chrono::system_clock::time_point;
 
-// When a file that is there was made; where its file system does not tell, when it was last changed, which for shared
-// memory is about when a process last wrote to it.
+// When a file that is there was made; where its file system does not tell, when it was last
+// changed, which for shared memory is about when a process last wrote to it.
 std::optional<WallTime> made_at(const fs::path& file) {
   struct statx status {};
   if (::statx(AT_FDCWD, file.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME | STATX_CTIME, &status) != 0)
     return std::nullopt;
-  const statx_timestamp& time = (status.stx_mask & STATX_BTIME) != 0 ? status.stx_btime : status.stx_ctime;
-  return WallTime(std::chrono::seconds(time.tv_sec) +
-                  std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(time.tv_nsec)));
+  const statx_timestamp& time =
+      (status.stx_mask & STATX_BTIME) != 0 ? status.stx_btime : status.stx_ctime;
+  return WallTime(
+      std::chrono::seconds(time.tv_sec) +
+      std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(time.tv_nsec)));
 }
 
 // Of a folder that a supervisor of this user made which runs no more: when it made it.
@@ -49,21 +52,24 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   struct stat status {};
   const std::string name = folder.filename().string();
   const bool starts = name.starts_with(kUnlocked);
-  if ((!starts && !name.starts_with(kPrefix)) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
+  if ((!starts && !name.starts_with(kPrefix)) || ::lstat(folder.c_str(), &status) != 0)
+    return std::nullopt;
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return std::nullopt;
   if (starts) {
     const std::optional<WallTime> made = made_at(folder);
     return made && std::chrono::system_clock::now() - *made > kLongestStart ? made : std::nullopt;
   }
-  if (!is_free(folder / kLock)) return std::nullopt;  // where there are no locks, nothing says that it is left
-  return made_at(folder / kLock);                     // which nobody changes later, as mpirun does the folder
+  if (!is_free(folder / kLock))
+    return std::nullopt;           // where there are no locks, nothing says that it is left
+  return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
 }
 
 // Whether `is_it` is true of the folder in /proc of any process.
 template <typename IsIt>
 bool any_process(const IsIt& is_it) {
   std::error_code ignored;
-  for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
     if (is_it(entry->path())) return true;
   }
   return false;
@@ -83,7 +89,8 @@ std::set<std::string> mapped_files(const fs::path& folder) {
   return mapped;
 }
 
-// By a rank, whose environment names it. So does that of mpirun's remote shells, which may outlive mpirun for long.
+// By a rank, whose environment names it. So does that of mpirun's remote shells, which may outlive
+// mpirun for long.
 bool is_used(const fs::path& folder) {
   const std::string variable = str("TMPDIR=", folder.string());
   return any_process([&](const fs::path& process) {
@@ -102,13 +109,15 @@ bool is_used(const fs::path& folder) {
 bool remove_unused_segments(const fs::path& folder, WallTime since) {
   std::vector<std::pair<fs::path, WallTime>> ours;
   std::error_code ignored;
-  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with("vader_segment.") && !name.starts_with("dtrain-")) continue;
     struct stat status {};
     if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     const std::optional<WallTime> made = made_at(entry->path());
-    if (status.st_uid == ::geteuid() && made && *made >= since) ours.emplace_back(entry->path(), *made);
+    if (status.st_uid == ::geteuid() && made && *made >= since)
+      ours.emplace_back(entry->path(), *made);
   }
   if (ours.empty()) return true;
   const WallTime now = std::chrono::system_clock::now();
@@ -127,11 +136,13 @@ bool remove_unused_segments(const fs::path& folder, WallTime since) {
 
 namespace {
 
-// Returns since when segments may have been made that could not be removed yet; in the future: none.
+// Returns since when segments may have been made that could not be removed yet; in the
+// future: none.
 WallTime remove_left_behind(const fs::path& parent) {
   WallTime earliest = WallTime::max();
   std::error_code ignored;
-  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
     const std::optional<WallTime> since = left_behind_since(entry->path());
     if (!since) continue;
     std::error_code unremoved;
@@ -150,10 +161,11 @@ SessionFolder::SessionFolder() {
   made_ = std::chrono::system_clock::now();
   made_ = std::min(made_, remove_left_behind(folder));
   const auto fail = [&](int code) {
-    throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(code),
-                          ": set TMPDIR to another folder"));
+    throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ",
+                          std::strerror(code), ": set TMPDIR to another folder"));
   };
-  // Another supervisor removes a folder whose lock is free: this one gets its name once the lock is held.
+  // Another supervisor removes a folder whose lock is free: this one gets its name once the lock
+  // is held.
   constexpr std::string_view kRandom = "XXXXXX";
   std::string name = (folder / str(kUnlocked, kRandom)).string();
   if (::mkdtemp(name.data()) == nullptr) fail(errno);
@@ -175,7 +187,8 @@ SessionFolder::~SessionFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
   // Those of a job that was killed a moment ago are as young as those of another job that begins.
-  const auto end = std::chrono::steady_clock::now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
+  const auto end =
+      std::chrono::steady_clock::now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
   for (bool last = false; !last;) {
     last = std::chrono::steady_clock::now() >= end;
     if (remove_unused_segments("/dev/shm", made_)) break;

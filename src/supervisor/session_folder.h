@@ -1,7 +1,8 @@
 #pragma once
 
-// A folder for the temporary files of one job: Open MPI keeps its sockets and session folders there, and leaves them
-// behind where it is killed. It is removed with all that is in it, and so is shared memory that nobody uses any more.
+// A folder for the temporary files of one job: Open MPI keeps its sockets and session folders
+// there, and leaves them behind where it is killed. It is removed with all that is in it, and so is
+// shared memory that nobody uses any more.
 
 #include <chrono>
 #include <filesystem>
@@ -12,7 +13,8 @@ namespace dtrain::supervisor {
 
 class SessionFolder {
  public:
-  // In TMPDIR or /tmp. OutputError. Also removes those that killed supervisors of this user left there.
+  // In TMPDIR or /tmp. OutputError. Also removes those that killed supervisors of this user
+  // left there.
   SessionFolder();
   ~SessionFolder();
   SessionFolder(const SessionFolder&) = delete;
@@ -25,12 +27,14 @@ class SessionFolder {
  private:
   std::filesystem::path path_;
   FileLock lock_;
-  std::chrono::system_clock::time_point made_;  // earlier where a killed supervisor left segments that are too young
+  std::chrono::system_clock::time_point
+      made_;  // earlier where a killed supervisor left segments that are too young
 };
 
-// Removes the segments of shared memory in `folder` (/dev/shm) that Open MPI or dtrain made for this user after
-// `since`, and that no process maps. What is younger than two seconds stays: its process may be about to map it.
-// Returns whether none of these stayed.
-bool remove_unused_segments(const std::filesystem::path& folder, std::chrono::system_clock::time_point since);
+// Removes the segments of shared memory in `folder` (/dev/shm) that Open MPI or dtrain made for
+// this user after `since`, and that no process maps. What is younger than two seconds stays: its
+// process may be about to map it. Returns whether none of these stayed.
+bool remove_unused_segments(const std::filesystem::path& folder,
+                            std::chrono::system_clock::time_point since);
 
 }  // namespace dtrain::supervisor

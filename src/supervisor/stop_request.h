@@ -1,8 +1,8 @@
 #pragma once
 
-// A request to stop a job, which becomes harder with time: the ranks are asked to save, and asked again, until --grace
-// is over; then mpirun is asked to end them, and at last killed. A second Ctrl-C does not wait for a save.
-// Thread-safety: none.
+// A request to stop a job, which becomes harder with time: the ranks are asked to save, and asked
+// again, until --grace is over; then mpirun is asked to end them, and at last killed. A second
+// Ctrl-C does not wait for a save. Thread-safety: none.
 
 #include <optional>
 
@@ -20,11 +20,14 @@ class StopRequest {
 
   enum class Due {
     kNothing,
-    kSave,  // SIGUSR1 to mpirun, which passes it on. Again each second: it is lost where mpirun has no ranks yet
-    kEnd,   // SIGTERM to mpirun, which gives its ranks one second
+    // SIGUSR1 to mpirun, which passes it on. Again each second: it is lost where mpirun has no
+    // ranks yet
+    kSave,
+    kEnd,  // SIGTERM to mpirun, which gives its ranks one second
     kKill,
   };
-  // What is due now. kSave and kEnd are given once each time they are due; the caller carries them out.
+  // What is due now. kSave and kEnd are given once each time they are due; the caller carries
+  // them out.
   Due due();
   // Why kEnd was due: by a second Ctrl-C, not because the time was over.
   bool in_hurry() const { return in_hurry_; }

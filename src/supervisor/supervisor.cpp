@@ -25,11 +25,13 @@
 namespace dtrain::supervisor {
 namespace {
 
-constexpr int kBetweenLooks = 50;       // ms
-constexpr double kBetweenRecords = 1;   // s, between two looks into the run folder
-constexpr double kLongestExit = 20;     // s, until the last rank of a job that mpirun has left is gone
-constexpr double kLongestFarewell = 5;  // s, until the ranks of a killed mpirun have left their shared memory
-constexpr double kLongestHold = 300;    // s, the same after a job of this launch, which may wait for a disk or a GPU
+constexpr int kBetweenLooks = 50;      // ms
+constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
+constexpr double kLongestExit = 20;  // s, until the last rank of a job that mpirun has left is gone
+constexpr double kLongestFarewell =
+    5;  // s, until the ranks of a killed mpirun have left their shared memory
+constexpr double kLongestHold =
+    300;  // s, the same after a job of this launch, which may wait for a disk or a GPU
 
 void print(std::string_view text, bool is_error) {
   std::FILE* file = is_error ? stderr : stdout;
@@ -39,8 +41,8 @@ void print(std::string_view text, bool is_error) {
 
 class Supervisor {
  public:
-  Supervisor(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals, LaunchRecord& record,
-             monitoring::LaunchMetrics& metrics, const Clock& clock)
+  Supervisor(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals,
+             LaunchRecord& record, monitoring::LaunchMetrics& metrics, const Clock& clock)
       : options_(options),
         run_(run),
         name_(run.name),
@@ -50,27 +52,31 @@ class Supervisor {
         clock_(clock),
         environment_(dist::environment()),
         mpirun_flags_(options.mpirun),
-        hosts_(options.hosts, remote_shell(options.mpirun, environment_), environment_, options.host_timeout, clock),
+        hosts_(options.hosts, remote_shell(options.mpirun, environment_), environment_,
+               options.host_timeout, clock),
         policy_(options.restarts, record.progress().saved()),
         request_(options.grace, clock) {
     if (run.variable.empty()) return;
     environment_.push_back(run.variable);
     const std::string name = run.variable.substr(0, run.variable.find('='));
-    for (const std::string& word : handed_on(name, options.mpirun, environment_)) mpirun_flags_.push_back(word);
+    for (const std::string& word : handed_on(name, options.mpirun, environment_))
+      mpirun_flags_.push_back(word);
   }
 
   int run() {
     std::optional<Cause> restart;  // why this job is not the first
     while (true) {
       if (!wait_for_lock(restart ? kLongestHold : kLongestExit)) {
-        const OutputError held(str("run ", folder().string(), " is being trained by another process", who_trains(),
+        const OutputError held(str("run ", folder().string(),
+                                   " is being trained by another process", who_trains(),
                                    ": wait for it to end, or give another --name"));
         if (!restart) throw held;  // it is not ours
         return finish(held.exit_code(), held.what());
       }
       if (!restart) record_.launch_started(run_.command);
       const std::optional<Placement> place = find_place();
-      if (request_.asked()) return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
+      if (request_.asked())
+        return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
       if (!place) return finish(CommError("").exit_code(), why_no_place_);
       const bool first = !restart;
       if (!first) record_.restart(*restart);
@@ -80,7 +86,8 @@ class Supervisor {
         const JobEnd end = run_job(*place, first);
         restart = cause_of(end);
         exit_code = exit_code_of(end);
-      } catch (const Error& error) {  // no room for a session or a process, which later there may be
+      } catch (
+          const Error& error) {  // no room for a session or a process, which later there may be
         if (first) return finish(error.exit_code(), error.what());
         why = str("the job could not be started: ", error.what());
         log::error(why);
@@ -96,13 +103,13 @@ class Supervisor {
   }
 
  private:
-  // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet. False: they are not
-  // after so long, or somebody else trains the run.
+  // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet.
+  // False: they are not after so long, or somebody else trains the run.
   bool wait_for_lock(double seconds) {
     const std::filesystem::path lock = folder() / ".lock";
     if (name_.empty() || !record_.is_of_this_run() || !is_locked(lock)) return true;
-    log::info(str("another process still trains ", folder().string(), who_trains(), ": waiting up to ", seconds,
-                  " s for it"));
+    log::info(str("another process still trains ", folder().string(), who_trains(),
+                  ": waiting up to ", seconds, " s for it"));
     wait(seconds, [&] { return !is_locked(lock); });
     return request_.asked() || !is_locked(lock);
   }
@@ -141,10 +148,12 @@ class Supervisor {
     return program;
   }
 
-  // The next job gets the user's own --resume. A folder that is of no job of this launch may be one that the first job
-  // refuses: then no other job may take its run either. Until it has a checkpoint of its own, a run that goes on from
-  // another one's begins there again.
-  bool begins_as_given() const { return !has_run_ || (record_.progress().saved() < 0 && !run_.resume.empty()); }
+  // The next job gets the user's own --resume. A folder that is of no job of this launch may be one
+  // that the first job refuses: then no other job may take its run either. Until it has a
+  // checkpoint of its own, a run that goes on from another one's begins there again.
+  bool begins_as_given() const {
+    return !has_run_ || (record_.progress().saved() < 0 && !run_.resume.empty());
+  }
 
   bool folder_is_there() const {
     if (name_.empty()) return false;
@@ -164,7 +173,9 @@ class Supervisor {
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
       take_signals();
-      if (wants_verdict_ && output.holds_run()) {  // before that the signal might end ranks that are not in main() yet
+      if (wants_verdict_ &&
+          output
+              .holds_run()) {  // before that the signal might end ranks that are not in main() yet
         job.signal(SIGUSR2);
         wants_verdict_ = false;
       }
@@ -186,7 +197,8 @@ class Supervisor {
     end.host_lost = end.host_lost || !output.lost_host().empty();
     const bool was_killed = !WIFEXITED(job.status());
     end.code = was_killed ? 128 + WTERMSIG(job.status()) : WEXITSTATUS(job.status());
-    end.refused = output.was_refused() || (first && !was_killed && was_refused_at_once(end, output));
+    end.refused =
+        output.was_refused() || (first && !was_killed && was_refused_at_once(end, output));
     if (was_killed) session.wait_until_unused(kLongestFarewell);
     report(end, output, job.status());
     return end;
@@ -200,11 +212,13 @@ class Supervisor {
     metrics_.name_run(name_);
   }
 
-  // mpirun alone ended the job, or the program cannot be run: for a reason that comes again. Of a later job it may be
-  // that of a host which has begun again and has not mounted its file systems yet.
+  // mpirun alone ended the job, or the program cannot be run: for a reason that comes again. Of a
+  // later job it may be that of a host which has begun again and has not mounted its file
+  // systems yet.
   static bool was_refused_at_once(const JobEnd& end, const JobOutput& output) {
     constexpr int kNotExecutable = 126, kNotFound = 127;  // as of a shell
-    const bool is_of_rank = end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
+    const bool is_of_rank =
+        end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
     if (is_of_rank || end.stop_sent || end.host_lost || output.lacks_host()) return false;
     if (end.code == kNotExecutable || end.code == kNotFound) return true;
     return !output.has_begun() && !output.failed_rank();
@@ -219,8 +233,8 @@ class Supervisor {
       case StopRequest::Due::kEnd:
         if (&request == &request_) {
           log::warning(request.in_hurry() ? "a second Ctrl-C: the job is ended without a save"
-                                          : str("the job has not saved and stopped within ", options_.grace,
-                                                " s (--grace): it is ended"));
+                                          : str("the job has not saved and stopped within ",
+                                                options_.grace, " s (--grace): it is ended"));
         }
         return job.signal(SIGTERM);
       case StopRequest::Due::kKill:
@@ -228,7 +242,8 @@ class Supervisor {
     }
   }
 
-  // Whether one of the hosts that have ranks now is newly lost. Also notes those that are back, for the next job.
+  // Whether one of the hosts that have ranks now is newly lost. Also notes those that are back, for
+  // the next job.
   bool lost_one_of(const std::vector<Host>& used) {
     bool lost = false;
     for (const HostWatch::Change& change : hosts_.poll()) {
@@ -237,10 +252,11 @@ class Supervisor {
         record_.host_back(change.host);
         continue;
       }
-      log::warning(str("host ", change.host, " does not answer (", change.why, "): it is left out until it does; ",
-                       where_to_look(change.host)));
+      log::warning(str("host ", change.host, " does not answer (", change.why,
+                       "): it is left out until it does; ", where_to_look(change.host)));
       record_.host_lost(change.host, change.why);
-      lost_ = str("host ", change.host, " does not answer (", change.why, "): ", where_to_look(change.host));
+      lost_ = str("host ", change.host, " does not answer (", change.why,
+                  "): ", where_to_look(change.host));
       lost = lost || std::ranges::find(used, change.host, &Host::name) != used.end();
     }
     return lost;
@@ -263,7 +279,8 @@ class Supervisor {
     const Cause cause = cause_of(end);
     const std::optional<int> rank = output.failed_rank();
     std::string text = output.cause();
-    if (WIFSIGNALED(status) && !end.host_lost) text = str("mpirun was ended by signal ", WTERMSIG(status));
+    if (WIFSIGNALED(status) && !end.host_lost)
+      text = str("mpirun was ended by signal ", WTERMSIG(status));
     if (end.host_lost && output.lost_host().empty()) text = lost_;
     if (text.empty() && cause != Cause::kFinished) text = str("exit code ", end.code);
     record_.job_ended(cause, end, rank, text);
@@ -291,11 +308,12 @@ class Supervisor {
     } else if (run_.from_step >= 0) {
       from = str(run_.resume.back(), ", as at first: there is no checkpoint of its own yet");
     }
-    log::info(str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ", seconds, " s, from ",
-                  from));
+    log::info(str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ",
+                  seconds, " s, from ", from));
   }
 
-  // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked at meanwhile.
+  // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked
+  // at meanwhile.
   template <typename Enough>
   void wait(double seconds, const Enough& enough) {
     const Clock::Steady::time_point began = clock_.now();
@@ -316,8 +334,8 @@ class Supervisor {
       if (!request_.asked()) {
         record_.look();
         saved_when_asked_ = record_.progress().saved();
-        log::info(
-            str("asked to stop (", ::strsignal(*number), ")", record_.job_runs() ? ": the ranks save and exit" : ""));
+        log::info(str("asked to stop (", ::strsignal(*number), ")",
+                      record_.job_runs() ? ": the ranks save and exit" : ""));
         record_.stop_asked(::sigabbrev_np(*number));
       }
       request_.ask(*number);
@@ -346,15 +364,15 @@ class Supervisor {
   Clock::Steady::time_point looked_{};
   int64_t saved_when_asked_ = -1;  // step of the newest checkpoint at the request to stop
   bool wants_verdict_ = false;     // SIGUSR2 came
-  bool has_run_ = false;           // a job of this launch has made the folder of the run, or held it
+  bool has_run_ = false;  // a job of this launch has made the folder of the run, or held it
   std::string why_no_place_;
   std::string lost_;  // the last host that fell silent, and why
 };
 
 }  // namespace
 
-int supervise(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals, LaunchRecord& record,
-              monitoring::LaunchMetrics& metrics, const Clock& clock) {
+int supervise(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals,
+              LaunchRecord& record, monitoring::LaunchMetrics& metrics, const Clock& clock) {
   return Supervisor(options, run, signals, record, metrics, clock).run();
 }
 

@@ -1,10 +1,11 @@
 #pragma once
 
-// Runs a training job under mpirun until it is done: starts it again after failures, from the newest checkpoint that
-// verifies (which the job itself chooses, by --resume auto), on the hosts that answer; and passes on requests to stop.
+// Runs a training job under mpirun until it is done: starts it again after failures, from the
+// newest checkpoint that verifies (which the job itself chooses, by --resume auto), on the hosts
+// that answer; and passes on requests to stop.
 //
-// What it needs to know of a job it takes from mpirun's exit code, from what is printed, and from the run folder, so
-// that the job is the same as without a supervisor. Thread-safety: none.
+// What it needs to know of a job it takes from mpirun's exit code, from what is printed, and from
+// the run folder, so that the job is the same as without a supervisor. Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -35,17 +36,19 @@ struct LaunchedRun {
   std::string name;                  // "": rank 0 generates one, and names it in its banner
   std::filesystem::path runs;        // the folder of all runs
   std::vector<std::string> command;  // of the user, for the record
-  std::vector<std::string> program;  // dtrain's path, "train" and its arguments, but for a name and --resume
-  std::vector<std::string> resume;   // the user's own --resume, until the run has a checkpoint of this launch
-  int64_t from_step = -1;            // of the checkpoint that --resume PATH names; -1: none
-  std::string variable;              // NAME=VALUE, for the environment of all jobs; "": none
-  int64_t global_batch = 0;          // of `LaunchOptions::ranks` ranks, for a run that begins with fewer
+  std::vector<std::string>
+      program;  // dtrain's path, "train" and its arguments, but for a name and --resume
+  std::vector<std::string>
+      resume;              // the user's own --resume, until the run has a checkpoint of this launch
+  int64_t from_step = -1;  // of the checkpoint that --resume PATH names; -1: none
+  std::string variable;    // NAME=VALUE, for the environment of all jobs; "": none
+  int64_t global_batch = 0;  // of `LaunchOptions::ranks` ranks, for a run that begins with fewer
 };
 
-// The exit code of the launch: 0 when the run is finished, 75 after a request to stop, 76 where too few hosts answer,
-// that of the job otherwise, or of the error because of which it cannot be started. OutputError if somebody else trains
-// the run.
-int supervise(const LaunchOptions&, const LaunchedRun&, SignalQueue&, LaunchRecord&, monitoring::LaunchMetrics&,
-              const Clock&);
+// The exit code of the launch: 0 when the run is finished, 75 after a request to stop, 76 where too
+// few hosts answer, that of the job otherwise, or of the error because of which it cannot be
+// started. OutputError if somebody else trains the run.
+int supervise(const LaunchOptions&, const LaunchedRun&, SignalQueue&, LaunchRecord&,
+              monitoring::LaunchMetrics&, const Clock&);
 
 }  // namespace dtrain::supervisor

@@ -1,8 +1,8 @@
 #pragma once
 
-// Generated pictures of ten classes of shapes and textures, for the task `classify`. Class, place, size, rotation,
-// colors, light, clutter and noise are drawn independently, so that a network must recognize the shape: neither the
-// mean color nor any fixed pixel depends on the class.
+// Generated pictures of ten classes of shapes and textures, for the task `classify`. Class, place,
+// size, rotation, colors, light, clutter and noise are drawn independently, so that a network must
+// recognize the shape: neither the mean color nor any fixed pixel depends on the class.
 
 #include <cstdint>
 #include <string>

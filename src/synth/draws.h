@@ -1,6 +1,7 @@
 #pragma once
 
-// A stream of random values for one aspect of one generated object: a function of (seed, aspect, index) alone.
+// A stream of random values for one aspect of one generated object: a function of (seed, aspect,
+// index) alone.
 
 #include <cmath>
 #include <cstdint>
@@ -31,8 +32,12 @@ class Draws {
                    static_cast<uint64_t>(index))) {}
   float uniform() { return uniform01(keyed(key_, count_++)); }
   float between(float low, float high) { return low + (high - low) * uniform(); }
-  int64_t below(int64_t count) { return static_cast<int64_t>(uniform() * static_cast<double>(count)); }
-  double triangular(double limit) { return limit * (static_cast<double>(uniform()) + uniform() - 1); }
+  int64_t below(int64_t count) {
+    return static_cast<int64_t>(uniform() * static_cast<double>(count));
+  }
+  double triangular(double limit) {
+    return limit * (static_cast<double>(uniform()) + uniform() - 1);
+  }
   double normal() {  // Box-Muller
     const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform())));
     return radius * std::cos(2 * std::numbers::pi * uniform());

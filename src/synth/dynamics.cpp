@@ -10,9 +10,18 @@ namespace dtrain::synth {
 namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
-constexpr double kNoise = 0.5;                                // standard deviation; that of the signal is 0.87
+constexpr double kNoise = 0.5;  // standard deviation; that of the signal is 0.87
 constexpr double kSlow = 0.03, kMiddle = 0.06, kFast = 0.12;  // cycles per row
-enum : int64_t { kBackward, kChirpDown, kChirpUp, kFastOne, kForward, kSlowOne, kStanding, kSwitching };
+enum : int64_t {
+  kBackward,
+  kChirpDown,
+  kChirpUp,
+  kFastOne,
+  kForward,
+  kSlowOne,
+  kStanding,
+  kSwitching
+};
 
 // The frequency at each row, in cycles per row.
 std::vector<double> frequencies(int64_t dynamics_class, int64_t rows, Draws& draw) {
@@ -73,7 +82,8 @@ std::vector<float> draw_dynamics(uint64_t seed, int64_t sequence, int64_t dynami
     std::vector<double> channel;
     double cycles = phase[c], sum = 0, squares = 0;
     for (const double f : frequency) {
-      channel.push_back(std::sqrt(2 * (1 - kNoise * kNoise)) * std::sin(kTurn * cycles) + kNoise * draw.normal());
+      channel.push_back(std::sqrt(2 * (1 - kNoise * kNoise)) * std::sin(kTurn * cycles) +
+                        kNoise * draw.normal());
       sum += channel.back();
       squares += channel.back() * channel.back();
       cycles += f;

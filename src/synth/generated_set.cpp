@@ -31,10 +31,13 @@ class GeneratedSet : public convert::RawSet {
     return schema_.task == "headpose" ? convert::head_pose_attributes() : data::Attributes{};
   }
   double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
-  convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_.label(sample)); }
+  convert::Record read(size_t sample) const override {
+    return draw_(index_[sample], samples_.label(sample));
+  }
 
   // Adds samples of each class alternately, in folders by split and class, sorted by name.
-  void fill_class_folders(int64_t samples, std::vector<std::string> classes, const std::string& suffix) {
+  void fill_class_folders(int64_t samples, std::vector<std::string> classes,
+                          const std::string& suffix) {
     classes_ = std::move(classes);
     const auto label_of = [&](int64_t i) { return i % static_cast<int64_t>(classes_.size()); };
     for (int64_t i = 0; i < samples; ++i) {
@@ -85,22 +88,27 @@ class GeneratedSet : public convert::RawSet {
 }  // namespace
 
 std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples, int size) {
-  auto set = std::make_unique<GeneratedSet>(convert::head_pose_schema(size), seed, [=](int64_t index, int64_t) {
-    const SynthSample head = synth_sample(seed, index, size);
-    return convert::Record{.input = convert::bytes_of(head.image.rgb), .target = to_target(head.pose)};
-  });
+  auto set = std::make_unique<GeneratedSet>(
+      convert::head_pose_schema(size), seed, [=](int64_t index, int64_t) {
+        const SynthSample head = synth_sample(seed, index, size);
+        return convert::Record{.input = convert::bytes_of(head.image.rgb),
+                               .target = to_target(head.pose)};
+      });
   set->fill(samples, [](int64_t i) {
     const int64_t photo = i / kPicturesPerPhoto;
-    return convert::RawSample{.name = str("photo_", photo, "_", i % kPicturesPerPhoto), .group = std::to_string(photo)};
+    return convert::RawSample{.name = str("photo_", photo, "_", i % kPicturesPerPhoto),
+                              .group = std::to_string(photo)};
   });
   return set;
 }
 
 std::unique_ptr<convert::RawSet> generated_scenes(uint64_t seed, int64_t samples, int size) {
-  auto set = std::make_unique<GeneratedSet>(convert::image_schema(size), seed, [=](int64_t index, int64_t label) {
-    return convert::Record{.input = convert::bytes_of(draw_class_scene(seed, index, label, size).rgb),
-                           .target = convert::class_target(label)};
-  });
+  auto set = std::make_unique<GeneratedSet>(
+      convert::image_schema(size), seed, [=](int64_t index, int64_t label) {
+        return convert::Record{
+            .input = convert::bytes_of(draw_class_scene(seed, index, label, size).rgb),
+            .target = convert::class_target(label)};
+      });
   set->fill_class_folders(samples, scene_classes(), ".png");
   return set;
 }
@@ -115,12 +123,15 @@ std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samp
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples, int64_t max_length,
+std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples,
+                                                        int64_t max_length,
                                                         const std::string& file) {
-  auto set = std::make_unique<GeneratedSet>(convert::pointer_schema(), seed, [=](int64_t index, int64_t) {
-    const PointerSet drawn = draw_pointer_set(seed, index, max_length);
-    return convert::Record{.input = convert::bytes_of(drawn.features), .target = convert::bytes_of(drawn.order)};
-  });
+  auto set =
+      std::make_unique<GeneratedSet>(convert::pointer_schema(), seed, [=](int64_t index, int64_t) {
+        const PointerSet drawn = draw_pointer_set(seed, index, max_length);
+        return convert::Record{.input = convert::bytes_of(drawn.features),
+                               .target = convert::bytes_of(drawn.order)};
+      });
   set->fill(samples, [&](int64_t i) {
     const std::string name = str(file, '#', i);
     return convert::RawSample{.name = name, .group = std::to_string(i)};

@@ -19,12 +19,14 @@ std::vector<convert::Vector3> face_points() {
   for (int side : {-1, 1}) {  // brows, from left to right
     for (int i = 0; i < 5; ++i) {
       const double outwards = side < 0 ? 4 - i : i;
-      points.push_back(
-          {side * (0.13 + 0.10 * outwards), -0.30 - 0.06 * std::sin(outwards * kPi / 4), -0.84 + 0.04 * outwards});
+      points.push_back({side * (0.13 + 0.10 * outwards),
+                        -0.30 - 0.06 * std::sin(outwards * kPi / 4), -0.84 + 0.04 * outwards});
     }
   }
-  for (int i = 0; i < 4; ++i) points.push_back({0, -0.14 + 0.13 * i, -0.88 - 0.09 * i});  // bridge of the nose
-  for (int i = -2; i <= 2; ++i) points.push_back({0.07 * i, 0.36 - 0.02 * std::abs(i), -0.98 + 0.03 * std::abs(i)});
+  for (int i = 0; i < 4; ++i)
+    points.push_back({0, -0.14 + 0.13 * i, -0.88 - 0.09 * i});  // bridge of the nose
+  for (int i = -2; i <= 2; ++i)
+    points.push_back({0.07 * i, 0.36 - 0.02 * std::abs(i), -0.98 + 0.03 * std::abs(i)});
   for (int side : {-1, 1}) {  // eyes, each from its left corner over the upper lid
     for (int i = 0; i < 6; ++i) {
       const double a = kPi + i * kPi / 3;
@@ -34,7 +36,8 @@ std::vector<convert::Vector3> face_points() {
   const auto lips = [&](int count, double width, double height) {
     for (int i = 0; i < count; ++i) {
       const double a = kPi + 2 * kPi * i / count;
-      points.push_back({width * std::cos(a), 0.58 + height * std::sin(a), -0.82 + 0.08 * std::abs(std::cos(a))});
+      points.push_back(
+          {width * std::cos(a), 0.58 + height * std::sin(a), -0.82 + 0.08 * std::abs(std::cos(a))});
     }
   };
   lips(12, 0.25, 0.10);
@@ -46,38 +49,67 @@ std::vector<convert::Vector3> face_points() {
 
 std::vector<Ellipsoid> head_model(const Person& p) {
   const double w = p.width, chin = 0.42 * p.jaw;
-  const Color lips = blend(p.skin, {0.65f, 0.15f, 0.18f}, 0.6f), blush = blend(p.skin, {0.8f, 0.35f, 0.3f}, 0.25f);
+  const Color lips = blend(p.skin, {0.65f, 0.15f, 0.18f}, 0.6f),
+              blush = blend(p.skin, {0.8f, 0.35f, 0.3f}, 0.25f);
   const Color white{0.93f, 0.93f, 0.92f}, black{0.03f, 0.03f, 0.03f};
-  const Color brow = blend(p.hair, black, 0.3f), chin_color = p.beard ? blend(p.skin, p.hair, 0.75f) : p.skin;
+  const Color brow = blend(p.hair, black, 0.3f),
+              chin_color = p.beard ? blend(p.skin, p.hair, 0.75f) : p.skin;
   std::vector<Ellipsoid> solids{
-      {.center = {0, -0.12, 0.06}, .radii = {0.78 * w, 0.96, 0.90}, .color = p.skin, .shine = 0.15f},
-      {.center = {0, chin, -0.18}, .radii = {0.56 * w, 0.62, 0.62}, .color = chin_color, .shine = 0.08f},
-      {.center = {0, 0.08, -0.92}, .radii = {0.10, 0.28, 0.16 * p.nose}, .color = p.skin, .shine = 0.2f},  // bridge
-      {.center = {0, 0.26, -0.96}, .radii = {0.15, 0.13, 0.24 * p.nose}, .color = blush, .shine = 0.3f},   // tip
+      {.center = {0, -0.12, 0.06},
+       .radii = {0.78 * w, 0.96, 0.90},
+       .color = p.skin,
+       .shine = 0.15f},
+      {.center = {0, chin, -0.18},
+       .radii = {0.56 * w, 0.62, 0.62},
+       .color = chin_color,
+       .shine = 0.08f},
+      {.center = {0, 0.08, -0.92},
+       .radii = {0.10, 0.28, 0.16 * p.nose},
+       .color = p.skin,
+       .shine = 0.2f},  // bridge
+      {.center = {0, 0.26, -0.96},
+       .radii = {0.15, 0.13, 0.24 * p.nose},
+       .color = blush,
+       .shine = 0.3f},  // tip
       {.center = {0, 0.58, -0.74}, .radii = {0.25 * w, 0.075, 0.09}, .color = lips, .shine = 0.2f},
-      {.center = {0, 1.45, 0.22}, .radii = {0.40, 0.95, 0.40}, .color = blend(p.skin, black, 0.12f), .turns = false},
+      {.center = {0, 1.45, 0.22},
+       .radii = {0.40, 0.95, 0.40},
+       .color = blend(p.skin, black, 0.12f),
+       .turns = false},
       {.center = {0, 2.55, 0.35}, .radii = {1.65, 0.95, 0.75}, .color = p.clothes, .turns = false},
   };
   for (const int side : {-1, 1}) {
     const double s = side;
-    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .color = white});
     solids.push_back(
-        {.center = {s * 0.31 * w, -0.12, -0.80}, .radii = {0.075, 0.08, 0.055}, .color = p.iris, .shine = 0.8f});
-    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .color = black});
+        {.center = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .color = white});
+    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.80},
+                      .radii = {0.075, 0.08, 0.055},
+                      .color = p.iris,
+                      .shine = 0.8f});
     solids.push_back(
-        {.center = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .color = brow, .tilt = s * 6});
+        {.center = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .color = black});
+    solids.push_back({.center = {s * 0.33 * w, -0.33, -0.76},
+                      .radii = {0.20, 0.045, 0.10},
+                      .color = brow,
+                      .tilt = s * 6});
     solids.push_back({.center = {s * 0.37 * w, 0.22, -0.56},
                       .radii = {0.25, 0.24, 0.22},
                       .color = blend(p.skin, blush, 0.3f)});  // cheek
-    solids.push_back(
-        {.center = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .color = blush, .tilt = s * 8});  // ear
+    solids.push_back({.center = {s * 0.80 * w, -0.02, 0.14},
+                      .radii = {0.08, 0.24, 0.17},
+                      .color = blush,
+                      .tilt = s * 8});  // ear
   }
   if (p.hair_volume > 0) {
     const double v = p.hair_volume;
-    solids.push_back(
-        {.center = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .color = p.hair, .shine = 0.25f});
-    solids.push_back(
-        {.center = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .color = p.hair, .shine = 0.15f});
+    solids.push_back({.center = {0, -0.30, 0.26},
+                      .radii = {0.84 * w * v, 0.90 * v, 0.90 * v},
+                      .color = p.hair,
+                      .shine = 0.25f});
+    solids.push_back({.center = {0, 0.15, 0.55},
+                      .radii = {0.74 * w * v, 0.85, 0.50 * v},
+                      .color = p.hair,
+                      .shine = 0.15f});
   }
   return solids;
 }

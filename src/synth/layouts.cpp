@@ -29,7 +29,8 @@ constexpr int64_t kViews = 4;
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   real_file_system().create_folders(path.parent_path());
   std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
   out.close();
   if (!out) throw OutputError(str("cannot write ", path.string(), ": ", std::strerror(errno)));
 }
@@ -83,7 +84,8 @@ void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size
   convert::HeadPose pose = draw_pose(seed, picture);
   Placement place = draw_placement(seed, picture, size, size, 0.19, 0.1);
   formats::Image image = draw_background(seed, name.photo, size, size);
-  render(head_model(draw_person(seed, name.photo)), pose, place, draw_light(seed, name.photo), image);
+  render(head_model(draw_person(seed, name.photo)), pose, place, draw_light(seed, name.photo),
+         image);
   add_noise(seed, picture, image);
   if (name.flip) {
     image = mirrored(image);
@@ -93,13 +95,15 @@ void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size
   constexpr double kRadian = std::numbers::pi / 180;
   const fs::path base = folder / name.path();
   write_file(base.string() + ".jpg", formats::encode_jpeg(image));
-  // Units as in the original: translation in pixels from the lower left corner, scale in pixels per micrometer.
+  // Units as in the original: translation in pixels from the lower left corner, scale in pixels
+  // per micrometer.
   formats::write_mat(
       base.string() + ".mat",
-      {{"Pose_Para", row({pose.pitch * kRadian, pose.yaw * kRadian, pose.roll * kRadian, place.x, size - place.y, 0,
-                          place.scale / (1000 * kMillimetersPerUnit)})},
+      {{"Pose_Para", row({pose.pitch * kRadian, pose.yaw * kRadian, pose.roll * kRadian, place.x,
+                          size - place.y, 0, place.scale / (1000 * kMillimetersPerUnit)})},
        {"pt2d", landmarks(pose, place)},
-       {"roi", row({place.x - place.scale, place.y - place.scale, place.x + place.scale, place.y + place.scale})}});
+       {"roi", row({place.x - place.scale, place.y - place.scale, place.x + place.scale,
+                    place.y + place.scale})}});
 }
 
 int64_t biwi_sequences(int64_t samples) { return std::clamp<int64_t>(samples / 10, 1, 24); }
@@ -109,7 +113,8 @@ void write_biwi_calibration(const fs::path& folder, int64_t sequence, int height
   write_file(folder / digits(sequence + 1, 2) / "rgb.cal", std::as_bytes(std::span(text)));
 }
 
-void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height) {
+void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t sequences,
+                int height) {
   const std::string sequence = digits(index % sequences + 1, 2);
   const convert::BiwiCalibration calibration = biwi_calibration(height);
   const int width = calibration.width;
@@ -119,13 +124,14 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
   const double distance = 850 + 300 * draw_placement(seed, index, 1, 1, 1, 1).y;
   const Placement drawn = draw_placement(seed, index, width, height, 1, 0.15);
   const double focal = calibration.camera[0][0];
-  const convert::BiwiPose truth{
-      .rotation = rotation(pose),
-      .center = {(drawn.x - width / 2.0) / focal * distance, (drawn.y - height / 2.0) / focal * distance, distance}};
+  const convert::BiwiPose truth{.rotation = rotation(pose),
+                                .center = {(drawn.x - width / 2.0) / focal * distance,
+                                           (drawn.y - height / 2.0) / focal * distance, distance}};
   const formats::Box box = convert::head_box(truth, calibration);
-  const Placement place{.x = (box.left + box.right) / 2,
-                        .y = (box.top + box.bottom) / 2,
-                        .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetersPerUnit};
+  const Placement place{
+      .x = (box.left + box.right) / 2,
+      .y = (box.top + box.bottom) / 2,
+      .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetersPerUnit};
 
   const std::string person = convert::biwi_person(sequence);
   const auto person_key = static_cast<int64_t>(xxh64(std::as_bytes(std::span(person))) >> 1);
@@ -152,9 +158,11 @@ void write_class_folders(const convert::RawSet& set, const fs::path& folder, int
         if (schema.input.variable()) {
           const std::vector<float> values = values_of<float>(record.input);
           const int64_t features = schema.input.row_elements();
-          write_file(file, formats::to_npy(values, {static_cast<int64_t>(values.size()) / features, features}));
+          write_file(file, formats::to_npy(
+                               values, {static_cast<int64_t>(values.size()) / features, features}));
         } else {
-          formats::Image image(static_cast<int>(schema.input.shape[1]), static_cast<int>(schema.input.shape[0]));
+          formats::Image image(static_cast<int>(schema.input.shape[1]),
+                               static_cast<int>(schema.input.shape[0]));
           std::memcpy(image.rgb.data(), record.input.data(), image.rgb.size());
           write_file(file, formats::encode_png(image));
         }
@@ -162,8 +170,8 @@ void write_class_folders(const convert::RawSet& set, const fs::path& folder, int
       report, kDrawing);
 }
 
-void write_pointer_npz(const convert::RawSet& set, const fs::path& file, int64_t max_length, int threads,
-                       const ReportProgress& report) {
+void write_pointer_npz(const convert::RawSet& set, const fs::path& file, int64_t max_length,
+                       int threads, const ReportProgress& report) {
   constexpr int64_t kGiven = convert::kPointerFeatures - 1;
   const auto sets = static_cast<int64_t>(set.samples().size());
   std::vector<float> features(static_cast<size_t>(sets * max_length * kGiven));

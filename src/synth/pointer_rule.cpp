@@ -27,7 +27,9 @@ std::vector<int64_t> pointer_order(const std::vector<float>& features) {
   std::iota(order.begin(), order.end(), 0);
   const bool descending = mean_of_direction(features) >= 0.5;
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const auto key = [&](int64_t i) { return std::pair(feature(features, i, 0), feature(features, i, 1)); };
+    const auto key = [&](int64_t i) {
+      return std::pair(feature(features, i, 0), feature(features, i, 1));
+    };
     return descending ? key(b) < key(a) : key(a) < key(b);
   });
   return order;
@@ -41,8 +43,9 @@ PointerSet draw_pointer_set(uint64_t seed, int64_t set, int64_t max_length) {
   const auto at = [&](int64_t i, int64_t f) -> float& {
     return result.features[static_cast<size_t>(i * convert::kPointerFeatures + f)];
   };
-  // Feature 0 takes discrete values, each used by at most two elements, so that ties are common but near ties do not
-  // occur. Two elements with the same value differ by at least kApart in feature 1.
+  // Feature 0 takes discrete values, each used by at most two elements, so that ties are common but
+  // near ties do not occur. Two elements with the same value differ by at least kApart in
+  // feature 1.
   constexpr float kApart = 0.3f;
   const int64_t steps = std::max<int64_t>(12, count + count / 2);
   std::vector<std::vector<int64_t>> taken(static_cast<size_t>(steps));
@@ -52,7 +55,8 @@ PointerSet draw_pointer_set(uint64_t seed, int64_t set, int64_t max_length) {
     at(i, 0) = static_cast<float>(step) / static_cast<float>(steps - 1);
     for (int64_t f = 1; f < convert::kPointerFeatures - 1; ++f) at(i, f) = draw.uniform();
     auto& others = taken[static_cast<size_t>(step)];
-    while (!others.empty() && std::abs(at(i, 1) - at(others[0], 1)) < kApart) at(i, 1) = draw.uniform();
+    while (!others.empty() && std::abs(at(i, 1) - at(others[0], 1)) < kApart)
+      at(i, 1) = draw.uniform();
     others.push_back(i);
   }
   // Feature 2 of all elements is on the same side of one half, so that the direction is clear.

@@ -25,8 +25,8 @@ convert::Matrix3 product(const convert::Matrix3& a, const convert::Matrix3& b) {
   return result;
 }
 
-// An ellipsoid in the camera's frame. It stores the columns of the matrix M for which q = M · (p - center) maps it to
-// the unit sphere.
+// An ellipsoid in the camera's frame. It stores the columns of the matrix M for which q = M · (p -
+// center) maps it to the unit sphere.
 struct Placed {
   Vec center, column_x, column_y, column_z;
   float zz;  // |column_z|²
@@ -38,7 +38,8 @@ struct Placed {
     const convert::Matrix3 upright = convert::rotation({});
     const convert::Matrix3& turn = e.turns ? head : upright;
     const convert::Vector3 at = turn * e.center;
-    const convert::Matrix3 axes = product(turn, convert::rotation({.yaw = 0, .pitch = 0, .roll = e.tilt}));
+    const convert::Matrix3 axes =
+        product(turn, convert::rotation({.yaw = 0, .pitch = 0, .roll = e.tilt}));
     double x2 = 0, y2 = 0;
     for (int k = 0; k < 3; ++k) {
       center[k] = static_cast<float>(at[k]);
@@ -55,7 +56,8 @@ struct Placed {
 
   Vec on_plane(float x, float y) const {
     Vec u;
-    for (int k = 0; k < 3; ++k) u[k] = column_x[k] * (x - center[0]) + column_y[k] * (y - center[1]);
+    for (int k = 0; k < 3; ++k)
+      u[k] = column_x[k] * (x - center[0]) + column_y[k] * (y - center[1]);
     return u;
   }
 
@@ -82,11 +84,13 @@ Color shade(const Placed& solid, const Vec& normal, const Light& light) {
                     static_cast<float>(light.towards[2])};
   const float facing = dot(normal, towards);
   const float bright = light.ambient + light.diffuse * std::max(0.0f, facing);
-  // The highlight: cosine between the reflected light and the viewing direction (0, 0, -1), to the 16th power.
+  // The highlight: cosine between the reflected light and the viewing direction (0, 0, -1), to the
+  // 16th power.
   const float mirror = std::max(0.0f, 2 * facing * -normal[2] + towards[2]);
   const float p4 = mirror * mirror * mirror * mirror;
   const float glint = facing > 0 ? solid.shine * light.diffuse * p4 * p4 * p4 * p4 : 0;
-  return {solid.color.r * bright + glint, solid.color.g * bright + glint, solid.color.b * bright + glint};
+  return {solid.color.r * bright + glint, solid.color.g * bright + glint,
+          solid.color.b * bright + glint};
 }
 
 }  // namespace
@@ -99,18 +103,20 @@ void paint(uint8_t* pixel, const Color& color, float share) {
   const float parts[3] = {color.r, color.g, color.b};
   for (int k = 0; k < 3; ++k) {
     const float level = pixel[k];
-    pixel[k] = static_cast<uint8_t>(std::clamp(level + (255 * parts[k] - level) * share + 0.5f, 0.0f, 255.0f));
+    pixel[k] = static_cast<uint8_t>(
+        std::clamp(level + (255 * parts[k] - level) * share + 0.5f, 0.0f, 255.0f));
   }
 }
 
-void render(const std::vector<Ellipsoid>& solids, const convert::HeadPose& pose, const Placement& place,
-            const Light& light, formats::Image& picture) {
+void render(const std::vector<Ellipsoid>& solids, const convert::HeadPose& pose,
+            const Placement& place, const Light& light, formats::Image& picture) {
   const convert::Matrix3 head = rotation(pose);
   std::vector<Placed> placed;
   for (const Ellipsoid& solid : solids) placed.emplace_back(solid, head);
 
   const int columns = picture.width * kRays, rows = picture.height * kRays;
-  const auto unit = static_cast<float>(1 / (place.scale * kRays));  // distance of neighboring rays in the scene
+  const auto unit =
+      static_cast<float>(1 / (place.scale * kRays));  // distance of neighboring rays in the scene
   const auto x0 = static_cast<float>(place.x * kRays), y0 = static_cast<float>(place.y * kRays);
   const auto scene_x = [&](int column) { return (static_cast<float>(column) + 0.5f - x0) * unit; };
   const auto scene_y = [&](int row) { return (static_cast<float>(row) + 0.5f - y0) * unit; };
@@ -120,10 +126,14 @@ void render(const std::vector<Ellipsoid>& solids, const convert::HeadPose& pose,
   std::vector<uint8_t> nearest(depth.size());
   for (size_t s = 0; s < placed.size(); ++s) {
     const Placed& solid = placed[s];
-    const int left = std::max(0, static_cast<int>((solid.center[0] - solid.reach_x) / unit + x0 - 1));
-    const int right = std::min(columns - 1, static_cast<int>((solid.center[0] + solid.reach_x) / unit + x0 + 1));
-    const int top = std::max(0, static_cast<int>((solid.center[1] - solid.reach_y) / unit + y0 - 1));
-    const int bottom = std::min(rows - 1, static_cast<int>((solid.center[1] + solid.reach_y) / unit + y0 + 1));
+    const int left =
+        std::max(0, static_cast<int>((solid.center[0] - solid.reach_x) / unit + x0 - 1));
+    const int right =
+        std::min(columns - 1, static_cast<int>((solid.center[0] + solid.reach_x) / unit + x0 + 1));
+    const int top =
+        std::max(0, static_cast<int>((solid.center[1] - solid.reach_y) / unit + y0 - 1));
+    const int bottom =
+        std::min(rows - 1, static_cast<int>((solid.center[1] + solid.reach_y) / unit + y0 + 1));
     for (int row = top; row <= bottom; ++row) {
       for (int column = left; column <= right; ++column) {
         const size_t ray = static_cast<size_t>(row) * columns + column;

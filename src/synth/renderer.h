@@ -1,9 +1,9 @@
 #pragma once
 
-// A small ray caster for ellipsoids, with parallel rays, one lamp, and 2 × 2 rays per pixel. Intersecting a ray takes
-// one quadratic equation, so a head of twenty parts at 64 × 64 pixels takes about a millisecond. Axes are those of
-// head_pose.h: x right, y down, z away from the viewer. The result is deterministic. Thread-safety: all functions may
-// be called from any thread.
+// A small ray caster for ellipsoids, with parallel rays, one lamp, and 2 × 2 rays per pixel.
+// Intersecting a ray takes one quadratic equation, so a head of twenty parts at 64 × 64 pixels
+// takes about a millisecond. Axes are those of head_pose.h: x right, y down, z away from the
+// viewer. The result is deterministic. Thread-safety: all functions may be called from any thread.
 
 #include <cstdint>
 #include <vector>
@@ -16,8 +16,9 @@ namespace dtrain::synth {
 struct Color {
   float r = 0, g = 0, b = 0;  // 0 to 1
 };
-Color blend(const Color& a, const Color& b, float share);         // `share` of b, the rest of a
-void paint(uint8_t* pixel, const Color& color, float share = 1);  // blends `color` over an RGB pixel
+Color blend(const Color& a, const Color& b, float share);  // `share` of b, the rest of a
+void paint(uint8_t* pixel, const Color& color,
+           float share = 1);  // blends `color` over an RGB pixel
 
 struct Ellipsoid {
   convert::Vector3 center{};

@@ -24,14 +24,17 @@ namespace {
 
 constexpr int kSmallest = 16, kLargest = 2048;
 
-int default_size(const std::string& layout) { return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64; }
+int default_size(const std::string& layout) {
+  return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64;
+}
 
 void check_layout(const catalog::Task& task, const std::string& layout) {
   const std::vector<std::string>& known = task.generated.layouts;
   if (std::count(known.begin(), known.end(), layout) > 0) return;
   const std::string near = nearest(layout, known);
   throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
-                       near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(known, ", ")));
+                       near.empty() ? "" : " Did you mean " + near + "?",
+                       " Known: ", join(known, ", ")));
 }
 
 bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout != "npz"; }
@@ -40,10 +43,12 @@ void check(const catalog::Task& task, const SynthOptions& options, int64_t sampl
   check_layout(task, options.layout);
   if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
   if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
-    throw UsageError(str("--size ", options.size, " is not between ", kSmallest, " and ", kLargest));
+    throw UsageError(
+        str("--size ", options.size, " is not between ", kSmallest, " and ", kLargest));
   }
   if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
-    throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet, " and ", kLongestSet));
+    throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet,
+                         " and ", kLongestSet));
   }
   const bool folder = makes_folder(options.layout);
   std::error_code code;
@@ -51,24 +56,27 @@ void check(const catalog::Task& task, const SynthOptions& options, int64_t sampl
   if (!std::filesystem::status_known(status)) fail_to_write("use", options.out, code.value());
   if (!std::filesystem::exists(status)) return;
   if (!folder) check_new_file(options.out, /*replace=*/true);
-  if (folder ? !std::filesystem::is_directory(status) || !std::filesystem::is_empty(options.out, code)
-             : !options.force) {
-    throw OutputError(str(
-        options.out.string(), " exists",
-        folder ? " and is not an empty folder. Give another --out" : ". Give another --out, or --force to replace it"));
+  if (folder
+          ? !std::filesystem::is_directory(status) || !std::filesystem::is_empty(options.out, code)
+          : !options.force) {
+    throw OutputError(str(options.out.string(), " exists",
+                          folder ? " and is not an empty folder. Give another --out"
+                                 : ". Give another --out, or --force to replace it"));
   }
 }
 
-std::unique_ptr<convert::RawSet> generated(const std::string& task, const SynthOptions& options, int64_t samples,
-                                           int size) {
+std::unique_ptr<convert::RawSet> generated(const std::string& task, const SynthOptions& options,
+                                           int64_t samples, int size) {
   if (task == "headpose") return generated_heads(options.seed, samples, size);
   if (task == "classify") return generated_scenes(options.seed, samples, size);
   if (task == "sequence") return generated_sequences(options.seed, samples);
   DTRAIN_CHECK(task == "pointer");
-  return generated_pointer_sets(options.seed, samples, options.max_length, options.out.stem().string() + ".npz");
+  return generated_pointer_sets(options.seed, samples, options.max_length,
+                                options.out.stem().string() + ".npz");
 }
 
-// Empties the output folder again unless complete() is called: an incomplete folder would look like a complete set.
+// Empties the output folder again unless complete() is called: an incomplete folder would look like
+// a complete set.
 class NewFolder {
  public:
   explicit NewFolder(const std::filesystem::path& folder)
@@ -78,7 +86,8 @@ class NewFolder {
     if (complete_) return;
     std::error_code ignored;
     std::vector<std::filesystem::path> made;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) made.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
+      made.push_back(entry.path());
     for (const std::filesystem::path& path : made) std::filesystem::remove_all(path, ignored);
     if (!existed_) std::filesystem::remove(folder_, ignored);
   }
@@ -90,29 +99,31 @@ class NewFolder {
   bool complete_ = false;
 };
 
-// Counts the rows of each sample by drawing it. It is drawn again when it is written, which costs less than keeping it.
-void count_rows(const convert::RawSet& set, int threads, const ReportProgress& report, std::vector<int64_t>& input_rows,
-                std::vector<int64_t>& target_rows) {
+// Counts the rows of each sample by drawing it. It is drawn again when it is written, which costs
+// less than keeping it.
+void count_rows(const convert::RawSet& set, int threads, const ReportProgress& report,
+                std::vector<int64_t>& input_rows, std::vector<int64_t>& target_rows) {
   const data::Schema schema = set.schema();
   const auto samples = static_cast<int64_t>(set.samples().size());
   if (schema.input.variable()) input_rows.resize(set.samples().size());
   if (schema.target.variable()) target_rows.resize(set.samples().size());
   if (input_rows.empty() && target_rows.empty()) return;
-  parallel_for(samples, threads,
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 const convert::Record record = set.read(at);
-                 if (!input_rows.empty())
-                   input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
-                 if (!target_rows.empty()) {
-                   target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
-                 }
-               },
-               report, {.stage = "measuring"});
+  parallel_for(
+      samples, threads,
+      [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        const convert::Record record = set.read(at);
+        if (!input_rows.empty())
+          input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
+        if (!target_rows.empty()) {
+          target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
+        }
+      },
+      report, {.stage = "measuring"});
 }
 
-void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const ReportProgress& report,
-                SynthSummary& summary) {
+void write_hdf5(const convert::RawSet& set, const SynthOptions& options,
+                const ReportProgress& report, SynthSummary& summary) {
   data::Schema schema = set.schema();
   schema.samples = static_cast<int64_t>(set.samples().size());
   std::vector<int64_t> input_rows, target_rows;
@@ -128,7 +139,8 @@ void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const R
     const convert::RawSample sample = set.samples()[i];
     extras.splits[sample.split].push_back(static_cast<int64_t>(extras.source.size()));
     extras.source.push_back(sample.name);
-    extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
+    extras.group.push_back(
+        group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
   }
   parallel_for(
       schema.samples, options.threads,
@@ -141,18 +153,21 @@ void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const R
   summary.groups = static_cast<int64_t>(group_ids.size());
 }
 
-// Writes 300W-LP or BIWI. Their pictures differ from those of the hdf5 layout. Returns the number of groups.
-int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const ReportProgress& report) {
+// Writes 300W-LP or BIWI. Their pictures differ from those of the hdf5 layout. Returns the number
+// of groups.
+int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size,
+                              const ReportProgress& report) {
   if (options.layout == "300wlp") {
     parallel_for(
-        samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report,
-        kDrawing);
+        samples, options.threads,
+        [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report, kDrawing);
     return lp_name(samples - 1).photo + 1;
   }
   const int64_t sequences = biwi_sequences(samples);
   for (int64_t s = 0; s < sequences; ++s) write_biwi_calibration(options.out, s, size);
   parallel_for(
-      samples, options.threads, [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report,
+      samples, options.threads,
+      [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report,
       kDrawing);
   return sequences;
 }
@@ -170,22 +185,27 @@ std::vector<std::string> synth_tasks() {
 
 const catalog::Task& synth_task(const std::string& name) {
   const std::vector<std::string> known = synth_tasks();
-  if (std::count(known.begin(), known.end(), name) > 0) return catalog::row(catalog::task_named(name));
+  if (std::count(known.begin(), known.end(), name) > 0)
+    return catalog::row(catalog::task_named(name));
   const std::string near = nearest(name, known);
-  throw UsageError(str("unknown task ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+  throw UsageError(str("unknown task ", name, ".",
+                       near.empty() ? "" : " Did you mean " + near + "?",
                        " Known: ", join(known, ", ")));
 }
 
 SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
   const int64_t photo = picture / kPicturesPerPhoto;
-  SynthSample sample{.image = draw_background(seed, photo, size, size), .pose = draw_pose(seed, picture)};
+  SynthSample sample{.image = draw_background(seed, photo, size, size),
+                     .pose = draw_pose(seed, picture)};
   const Placement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
-  render(head_model(draw_person(seed, photo)), sample.pose, place, draw_light(seed, photo), sample.image);
+  render(head_model(draw_person(seed, photo)), sample.pose, place, draw_light(seed, photo),
+         sample.image);
   add_noise(seed, picture, sample.image);
   return sample;
 }
 
-SynthSummary synth(const std::string& name, const SynthOptions& options, const ReportProgress& progress) {
+SynthSummary synth(const std::string& name, const SynthOptions& options,
+                   const ReportProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const catalog::Task& task = synth_task(name);
   SynthSummary summary;

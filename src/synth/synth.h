@@ -1,14 +1,14 @@
 #pragma once
 
-// Generates data with exactly known answers for each task, as a dtrain HDF5 file (ready for training) or in the raw
-// layout of real data (to test the converters):
+// Generates data with exactly known answers for each task, as a dtrain HDF5 file (ready for
+// training) or in the raw layout of real data (to test the converters):
 //   headpose   hdf5 | 300wlp | biwi    shaded heads on clutter (scene.h)
 //   classify   hdf5 | images           shapes and textures on clutter (class_scene.h)
 //   pointer    hdf5 | npz              sets with an order (pointer_rule.h)
 //   sequence   hdf5 | npy              waves with different dynamics (dynamics.h)
-// The result is a function of all options except `threads`. Converting the layouts images (at its own size), npz and
-// npy gives the same samples as the layout hdf5. Errors: UsageError (an option out of range), OutputError (not
-// writable, disk full, `out` exists and `force` is false).
+// The result is a function of all options except `threads`. Converting the layouts images (at its
+// own size), npz and npy gives the same samples as the layout hdf5. Errors: UsageError (an option
+// out of range), OutputError (not writable, disk full, `out` exists and `force` is false).
 
 #include <cstdint>
 #include <filesystem>
@@ -30,7 +30,8 @@ struct SynthOptions {
   std::string layout = "hdf5";
   std::filesystem::path out;                      // a file for hdf5 and npz, otherwise a folder
   std::optional<int64_t> samples = std::nullopt;  // nullopt: the default of the task (catalog.h)
-  int size = 0;  // headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
+  int size =
+      0;  // headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
   uint64_t seed = 1;
   int threads = 0;          // 0: number of cores this process may use
   bool force = false;       // replace an existing file
@@ -44,14 +45,18 @@ struct SynthSummary {
   double seconds = 0;
 };
 
-std::vector<std::string> synth_tasks();                    // the tasks with generated data, sorted by name
-const catalog::Task& synth_task(const std::string& name);  // throws UsageError with the nearest name
+std::vector<std::string> synth_tasks();  // the tasks with generated data, sorted by name
+const catalog::Task& synth_task(
+    const std::string& name);  // throws UsageError with the nearest name
 
-// Calls `progress` on the calling thread several times a second and at the end of each stage (measuring, drawing), and
-// passes on its exceptions. After any exception, nothing remains of the incomplete output.
-SynthSummary synth(const std::string& task, const SynthOptions&, const ReportProgress& progress = {});
+// Calls `progress` on the calling thread several times a second and at the end of each stage
+// (measuring, drawing), and passes on its exceptions. After any exception, nothing remains of the
+// incomplete output.
+SynthSummary synth(const std::string& task, const SynthOptions&,
+                   const ReportProgress& progress = {});
 
-// One picture of headpose's layout hdf5. Pictures 4n to 4n + 3 share the person, light and background of one photo.
+// One picture of headpose's layout hdf5. Pictures 4n to 4n + 3 share the person, light and
+// background of one photo.
 inline constexpr int64_t kPicturesPerPhoto = 4;
 struct SynthSample {
   formats::Image image;

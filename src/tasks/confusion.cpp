@@ -5,7 +5,9 @@
 namespace dtrain::tasks {
 namespace {
 
-double ratio(double part, double whole) { return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN(); }
+double ratio(double part, double whole) {
+  return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN();
+}
 
 struct OfClass {
   double hits, predicted, samples;
@@ -14,7 +16,8 @@ struct OfClass {
 
 // [3, classes] of either form.
 at::Tensor sums(const at::Tensor& counts) {
-  return is_confusion(counts) ? at::stack({counts.diagonal(), counts.sum(0), counts.sum(1)}) : counts;
+  return is_confusion(counts) ? at::stack({counts.diagonal(), counts.sum(0), counts.sum(1)})
+                              : counts;
 }
 
 std::vector<OfClass> by_class(const at::Tensor& counts) {
@@ -30,9 +33,12 @@ std::vector<OfClass> by_class(const at::Tensor& counts) {
 
 bool is_confusion(const at::Tensor& counts) { return counts.size(1) <= kLargestConfusion; }
 
-at::Tensor hits_and_misses(const at::Tensor& targets, const at::Tensor& predictions, int64_t classes) {
+at::Tensor hits_and_misses(const at::Tensor& targets, const at::Tensor& predictions,
+                           int64_t classes) {
   const at::Tensor number = at::arange(classes, targets.options());
-  const auto one_hot = [&](const at::Tensor& of) { return (of.unsqueeze(1) == number).to(at::kDouble); };
+  const auto one_hot = [&](const at::Tensor& of) {
+    return (of.unsqueeze(1) == number).to(at::kDouble);
+  };
   const at::Tensor wanted = one_hot(targets), taken = one_hot(predictions);
   if (classes <= kLargestConfusion) return at::mm(wanted.t(), taken);
   return at::stack({(wanted * taken).sum(0), taken.sum(0), wanted.sum(0)});
@@ -40,7 +46,9 @@ at::Tensor hits_and_misses(const at::Tensor& targets, const at::Tensor& predicti
 
 double samples_in(const at::Tensor& counts) { return sums(counts)[2].sum().item<double>(); }
 
-double accuracy(const at::Tensor& counts) { return ratio(sums(counts)[0].sum().item<double>(), samples_in(counts)); }
+double accuracy(const at::Tensor& counts) {
+  return ratio(sums(counts)[0].sum().item<double>(), samples_in(counts));
+}
 
 double macro_f1(const at::Tensor& counts) {
   double sum = 0, occurring = 0;
@@ -53,19 +61,26 @@ double macro_f1(const at::Tensor& counts) {
 }
 
 Table class_table(const at::Tensor& counts, const std::vector<std::string>& classes) {
-  Table table{.name = "by class", .columns = {"precision", "recall", "f1", "samples"}, .rows = classes, .cells = {}};
+  Table table{.name = "by class",
+              .columns = {"precision", "recall", "f1", "samples"},
+              .rows = classes,
+              .cells = {}};
   for (const OfClass& of : by_class(counts)) {
-    table.cells.push_back({ratio(of.hits, of.predicted), ratio(of.hits, of.samples), of.f1(), of.samples});
+    table.cells.push_back(
+        {ratio(of.hits, of.predicted), ratio(of.hits, of.samples), of.f1(), of.samples});
   }
   return table;
 }
 
 Table confusion_table(const at::Tensor& counts, const std::vector<std::string>& classes) {
-  Table table{
-      .name = "confusion: rows are targets, columns predictions", .columns = classes, .rows = classes, .cells = {}};
+  Table table{.name = "confusion: rows are targets, columns predictions",
+              .columns = classes,
+              .rows = classes,
+              .cells = {}};
   const at::Tensor cells = counts.contiguous();
   const double* row = cells.const_data_ptr<double>();
-  for (int64_t c = 0; c < cells.size(0); ++c, row += cells.size(1)) table.cells.emplace_back(row, row + cells.size(1));
+  for (int64_t c = 0; c < cells.size(0); ++c, row += cells.size(1))
+    table.cells.emplace_back(row, row + cells.size(1));
   return table;
 }
 

@@ -13,8 +13,9 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr int64_t kLargestImage = 4096;      // as model.image_size
-constexpr int64_t kLargestStored = 1 << 16;  // the arrays of a user may have larger pictures than a network takes
+constexpr int64_t kLargestImage = 4096;  // as model.image_size
+constexpr int64_t kLargestStored =
+    1 << 16;  // the arrays of a user may have larger pictures than a network takes
 
 const std::string* find(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
@@ -36,7 +37,8 @@ Number number(const Metadata& metadata, const std::string& key, Number otherwise
 int64_t pixels(const Metadata& metadata, const std::string& key, int64_t otherwise, int64_t most) {
   const auto value = number<int64_t>(metadata, key, otherwise);
   if (find(metadata, key) != nullptr && (value < 1 || value > most)) {
-    throw CheckpointError(str("model.safetensors says ", key, " ", value, ", which is not from 1 to ", most));
+    throw CheckpointError(
+        str("model.safetensors says ", key, " ", value, ", which is not from 1 to ", most));
   }
   return value;
 }
@@ -51,7 +53,8 @@ void check_colors(const Metadata& metadata, const std::string& key, double above
                        return value && std::isfinite(*value) && *value > above;
                      });
   if (valid) return;
-  throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is not three numbers",
+  throw CheckpointError(str("model.safetensors says ", key, " '", *text,
+                            "', which is not three numbers",
                             std::isfinite(above) ? str(" above ", above) : ""));
 }
 
@@ -78,7 +81,8 @@ DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_i
     facts.longest = schema.input.shape.size() > 1 ? schema.input.shape[0] : 1;
     if (schema.input.variable()) {
       facts.longest = 0;
-      for (int64_t id = 0; id < schema.samples; ++id) facts.longest = std::max(facts.longest, store.input_rows(id));
+      for (int64_t id = 0; id < schema.samples; ++id)
+        facts.longest = std::max(facts.longest, store.input_rows(id));
     }
   }
   if (schema.input.variable() && !train_ids.empty()) {
@@ -88,7 +92,8 @@ DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_i
   } else if (facts.longest > 0) {
     facts.mean_rows = static_cast<double>(facts.longest);
   }
-  if (schema.target.element == data::Element::kInt64 && schema.target.shape.empty() && !facts.classes.empty()) {
+  if (schema.target.element == data::Element::kInt64 && schema.target.shape.empty() &&
+      !facts.classes.empty()) {
     facts.class_counts.assign(facts.classes.size(), 0);
     for (const int64_t id : train_ids) {
       const int64_t label = data::read_target_as<int64_t>(store, id).at(0);
@@ -126,11 +131,13 @@ config::Config config_of(const Metadata& metadata) {
   check_colors(metadata, "mean", -std::numeric_limits<double>::infinity());
   check_colors(metadata, "std", 0);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
-  config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+  config.augment = {
+      .hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
   // Evaluations of a sequence network use them as well.
   config.augment.noise = number(metadata, "noise", config.augment.noise);
   config.augment.mask_share = number(metadata, "mask_share", config.augment.mask_share);
-  config.augment.mask_span = std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
+  config.augment.mask_span =
+      std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
   if (catalog::row(config.task).network_from_file) {
     config.model.file = required(metadata, "module_file");
     config::set(config, "task.loss", required(metadata, "loss"));

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a network must know of its data before it is made, and how a checkpoint keeps it. It comes from the data file
-// when training and from the metadata of a checkpoint afterwards.
+// What a network must know of its data before it is made, and how a checkpoint keeps it. It comes
+// from the data file when training and from the metadata of a checkpoint afterwards.
 
 #include <cstdint>
 #include <map>
@@ -16,23 +16,26 @@ namespace dtrain::tasks {
 using Metadata = std::map<std::string, std::string>;  // of model.safetensors
 
 struct DataFacts {
-  int64_t features = 0;                    // of a row; 0: images
-  int64_t longest = 0;                     // rows of the longest sample of the file; 0: images
-  int64_t stored_size = 0;                 // shorter side of the stored images in pixels; 0: no images
-  std::vector<std::string> classes = {};   // names, by class number
-  std::vector<int64_t> class_counts = {};  // samples of the training split, by class; empty without classes
-  double mean_rows = 1;                    // of the training split's inputs
+  int64_t features = 0;     // of a row; 0: images
+  int64_t longest = 0;      // rows of the longest sample of the file; 0: images
+  int64_t stored_size = 0;  // shorter side of the stored images in pixels; 0: no images
+  std::vector<std::string> classes = {};  // names, by class number
+  std::vector<int64_t> class_counts =
+      {};                // samples of the training split, by class; empty without classes
+  double mean_rows = 1;  // of the training split's inputs
 };
 
 DataFacts facts_of(const data::Store&, const std::vector<int64_t>& train_ids);
 
-// The keys are features, longest, stored_size and class_names (joined by '\n'). A fact without its key keeps its
-// default, and a fact that has its default gets no key. CheckpointError for a value that is not a count.
+// The keys are features, longest, stored_size and class_names (joined by '\n'). A fact without its
+// key keeps its default, and a fact that has its default gets no key. CheckpointError for a value
+// that is not a count.
 DataFacts facts_of(const Metadata&);
 Metadata to_metadata(const DataFacts&);
 
-// The configuration that makes the task of a checkpoint again, for eval, predict and export: task, model.*, and no
-// augmentation. CheckpointError when a key is missing, ConfigError when it names an unknown task, network or loss.
+// The configuration that makes the task of a checkpoint again, for eval, predict and export: task,
+// model.*, and no augmentation. CheckpointError when a key is missing, ConfigError when it names an
+// unknown task, network or loss.
 config::Config config_of(const Metadata&);
 
 }  // namespace dtrain::tasks

@@ -1,18 +1,21 @@
 #pragma once
 
-// The loss of a batch, kept as a sum and a weight: both add up over micro-batches and ranks, and are divided once.
+// The loss of a batch, kept as a sum and a weight: both add up over micro-batches and ranks, and
+// are divided once.
 
 #include <torch/types.h>
 
 namespace dtrain::tasks {
 
 struct Loss {
-  at::Tensor sum;         // scalar with a graph: sum over the batch
-  at::Tensor weight;      // scalar of the same dtype: what the sum is divided by in the end
-  at::Tensor per_sample;  // [B] detached; may be undefined. Names the samples of a loss that is not finite
+  at::Tensor sum;     // scalar with a graph: sum over the batch
+  at::Tensor weight;  // scalar of the same dtype: what the sum is divided by in the end
+  at::Tensor
+      per_sample;  // [B] detached; may be undefined. Names the samples of a loss that is not finite
 };
 
-// Losses are computed in float32 at least, whatever precision autocast gave the output of the network.
+// Losses are computed in float32 at least, whatever precision autocast gave the output of
+// the network.
 inline at::Tensor at_least_float32(const at::Tensor& output) {
   return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
 }

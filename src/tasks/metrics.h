@@ -1,7 +1,7 @@
 #pragma once
 
-// What an evaluation counts and what becomes of it. Counts add up over batches and ranks and are divided once, so that
-// a macro F1 or a histogram is as exact on many ranks as on one.
+// What an evaluation counts and what becomes of it. Counts add up over batches and ranks and are
+// divided once, so that a macro F1 or a histogram is as exact on many ranks as on one.
 
 #include <torch/types.h>
 
@@ -26,18 +26,23 @@ inline const at::Tensor& count_of(const Counts& counts, std::string_view name) {
 }
 
 // A count that is one number. Waits for the device.
-inline double number_of(const Counts& counts, std::string_view name) { return count_of(counts, name).item<double>(); }
+inline double number_of(const Counts& counts, std::string_view name) {
+  return count_of(counts, name).item<double>();
+}
 
 struct Counted {
   Counts sums;
-  at::Tensor errors;  // [B] float64, the larger the worse (the worst samples that eval names); may be undefined
+  // [B] float64, the larger the worse (the worst samples that eval names); may be undefined
+  at::Tensor errors;
 };
 
 struct MetricSpec {
   std::string name;  // e.g. "mae_yaw"
   bool higher_is_better = false;
-  std::string unit = {};  // e.g. "degrees": metrics of one unit share a chart; "": of the loss alone
-  bool primary = false;   // one of a task's metrics: it chooses the best checkpoint unless train.metric names another
+  std::string unit =
+      {};  // e.g. "degrees": metrics of one unit share a chart; "": of the loss alone
+  // one of a task's metrics: it chooses the best checkpoint unless train.metric names another
+  bool primary = false;
 };
 inline MetricSpec share_metric(std::string name) {  // accuracy, precision, F1, ...: 1 is perfect
   return {.name = std::move(name), .higher_is_better = true, .unit = "share"};

@@ -38,7 +38,8 @@ Metadata image_metadata(const data::SampleSpec& spec) {
 }
 
 at::Tensor ids_of(const data::Batch& batch) {
-  return batch.sample_ids.defined() ? batch.sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
+  return batch.sample_ids.defined() ? batch.sample_ids
+                                    : layers::ids_on(batch.inputs.device(), batch.ids);
 }
 
 layers::RandomContext draws_of(const data::Batch& batch, uint64_t seed) {
@@ -53,15 +54,17 @@ void check_task(const data::Store& store, std::string_view task) {
 }
 
 void check_targets(const data::Store& store, const std::string& names, const std::string& unit) {
-  for (const auto& [attribute, expected] : {std::pair("target_names", names), std::pair("target_unit", unit)}) {
+  for (const auto& [attribute, expected] :
+       {std::pair("target_names", names), std::pair("target_unit", unit)}) {
     const std::string found = store.attribute(attribute);
     if (found.empty() || found == expected) continue;
-    throw DataError(str(store.path().string(), " says in `", attribute, "` that its targets are ", printable(found),
-                        "; the task needs ", expected, ": convert them"));
+    throw DataError(str(store.path().string(), " says in `", attribute, "` that its targets are ",
+                        printable(found), "; the task needs ", expected, ": convert them"));
   }
 }
 
-std::vector<int64_t> class_numbers(const data::Store& store, const std::vector<std::string>& known) {
+std::vector<int64_t> class_numbers(const data::Store& store,
+                                   const std::vector<std::string>& known) {
   const std::vector<std::string> names = data::class_names(store);
   if (names == known) return {};
   std::vector<int64_t> numbers;
@@ -72,11 +75,13 @@ std::vector<int64_t> class_numbers(const data::Store& store, const std::vector<s
     numbers.push_back(static_cast<int64_t>(found));
   }
   if (!names.empty() && unknown.empty()) return numbers;
-  throw DataError(
-      str(store.path().string(), names.empty() ? " has no classes" : " has the classes " + join(names, ", "),
-          "; the network knows ", join(known, ", "),
-          unknown.empty() ? "" : ", but not " + join(unknown, ", ") + look_alike_among(unknown.front(), known),
-          ": `dtrain convert --classes RUN` takes its names"));
+  throw DataError(str(store.path().string(),
+                      names.empty() ? " has no classes" : " has the classes " + join(names, ", "),
+                      "; the network knows ", join(known, ", "),
+                      unknown.empty() ? ""
+                                      : ", but not " + join(unknown, ", ") +
+                                            look_alike_among(unknown.front(), known),
+                      ": `dtrain convert --classes RUN` takes its names"));
 }
 
 }  // namespace dtrain::tasks

@@ -15,7 +15,8 @@
 
 namespace dtrain::tasks {
 
-data::SampleSpec image_samples(const config::Config&);  // of model.image_size, augmented as augment.* says
+data::SampleSpec image_samples(
+    const config::Config&);  // of model.image_size, augmented as augment.* says
 data::SampleSpec row_samples(const config::Config&);
 
 // How images are scaled and normalized: the keys image_size, mean and std.
@@ -23,15 +24,17 @@ Metadata image_metadata(const data::SampleSpec&);
 
 // The sample ids of a batch on its device.
 at::Tensor ids_of(const data::Batch&);
-// What the draws of a batch are keyed by: the current RandomContext, which the trainer has set up for the batch;
-// outside of a RandomScope one of this seed and of the batch's epoch.
+// What the draws of a batch are keyed by: the current RandomContext, which the trainer has set up
+// for the batch; outside of a RandomScope one of this seed and of the batch's epoch.
 layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 
-// DataError if the file says that its targets have other names or another unit. A file need not say it.
+// DataError if the file says that its targets have other names or another unit. A file need not
+// say it.
 void check_targets(const data::Store&, const std::string& names, const std::string& unit);
 // DataError if the file holds samples of another task.
 void check_task(const data::Store&, std::string_view task);
-// SampleSpec::class_numbers for a file whose classes are some of those that the network knows, in any
+// SampleSpec::class_numbers for a file whose classes are some of those that the network knows,
+// in any
 // order; empty if they are the same. DataError if the network does not know one of them.
 std::vector<int64_t> class_numbers(const data::Store&, const std::vector<std::string>& known);
 

@@ -2,13 +2,15 @@
 
 namespace dtrain::tasks {
 
-#define DTRAIN_TASK(name, ...) std::unique_ptr<Task> make_##name(const config::Config&, const DataFacts&);
+#define DTRAIN_TASK(name, ...) \
+  std::unique_ptr<Task> make_##name(const config::Config&, const DataFacts&);
 #include "catalog/tasks.def"
 #undef DTRAIN_TASK
 
 void Task::enter(const Phase& phase) {
   if (phase.lr_ratio) {
-    for (auto& item : model().named_parameters()) item.value().set_requires_grad(phase.lr_ratio(item.key()) > 0);
+    for (auto& item : model().named_parameters())
+      item.value().set_requires_grad(phase.lr_ratio(item.key()) > 0);
   }
   entered(phase);
 }

@@ -1,10 +1,11 @@
 #pragma once
 
-// What is learned: a network, what it asks of the data, its loss and its metrics. The trainer runs any task and knows
-// none; a task knows nothing of ranks. Losses are a sum and a weight, and metrics are counts, so that both add up over
-// micro-batches and ranks and are divided once.
+// What is learned: a network, what it asks of the data, its loss and its metrics. The trainer runs
+// any task and knows none; a task knows nothing of ranks. Losses are a sum and a weight, and
+// metrics are counts, so that both add up over micro-batches and ranks and are divided once.
 //
-// Tensors are on the device of the batch. Only predict(), check() and summarise() wait for the device.
+// Tensors are on the device of the batch. Only predict(), check() and summarise() wait for
+// the device.
 // Thread-safety: one thread.
 
 #include <torch/nn/module.h>
@@ -25,8 +26,8 @@
 
 namespace dtrain::tasks {
 
-using Value =
-    std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, std::vector<std::string>>;
+using Value = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>,
+                           std::vector<std::string>>;
 using Row = std::vector<Value>;
 
 class Task {
@@ -34,29 +35,31 @@ class Task {
   virtual ~Task() = default;
   virtual torch::nn::Module& model() = 0;
   virtual const data::SampleSpec& samples() const = 0;
-  // DataError if the file is not for this task. Call it before samples() is used with this file: what samples() asks of
-  // a target may depend on the file.
+  // DataError if the file is not for this task. Call it before samples() is used with this file:
+  // what samples() asks of a target may depend on the file.
   virtual void check(const data::Store&) = 0;
 
   virtual Loss loss(const data::Batch&) = 0;
   // Weight that `samples` samples will have. Need not be exact, but must be equal on all ranks.
   virtual double planned_weight(int64_t samples) const = 0;
 
-  virtual Counted count(const data::Batch&) = 0;              // Requires: the model is in eval mode.
-  virtual Summary summarise(const Counts& totals) const = 0;  // totals on the CPU; the one place that divides them
-  virtual std::vector<MetricSpec> metrics() const = 0;        // "loss" first; exactly one is primary
+  virtual Counted count(const data::Batch&) = 0;  // Requires: the model is in eval mode.
+  virtual Summary summarise(
+      const Counts& totals) const = 0;  // totals on the CPU; the one place that divides them
+  virtual std::vector<MetricSpec> metrics() const = 0;  // "loss" first; exactly one is primary
 
-  virtual std::vector<std::string> columns() const = 0;      // of predict
-  virtual std::vector<Row> predict(const data::Batch&) = 0;  // one row per sample; does not need the targets
-  virtual Metadata metadata() const = 0;                     // what inference needs, for the checkpoint
+  virtual std::vector<std::string> columns() const = 0;  // of predict
+  virtual std::vector<Row> predict(
+      const data::Batch&) = 0;            // one row per sample; does not need the targets
+  virtual Metadata metadata() const = 0;  // what inference needs, for the checkpoint
 
   virtual Phase phase(int64_t /*epoch*/) const { return {}; }
-  // From now on `phase` is trained: sets requires_grad of the parameters by its lr_ratio, and what loss() means.
-  // (Freezing by name comes after it and wins.)
+  // From now on `phase` is trained: sets requires_grad of the parameters by its lr_ratio, and what
+  // loss() means. (Freezing by name comes after it and wins.)
   void enter(const Phase& phase);
-  // Before a training of so many epochs, which are fewer than train.epochs where train.max_steps ends it sooner.
-  // Returns a warning, or "". ConfigError when a part of the network would never be trained, except with max_steps,
-  // with which people cut a run short on purpose.
+  // Before a training of so many epochs, which are fewer than train.epochs where train.max_steps
+  // ends it sooner. Returns a warning, or "". ConfigError when a part of the network would never be
+  // trained, except with max_steps, with which people cut a run short on purpose.
   virtual std::string check_epochs(int64_t /*epochs*/, bool /*by_max_steps*/) const { return ""; }
 
  private:

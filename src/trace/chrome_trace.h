@@ -1,8 +1,9 @@
 #pragma once
 
-// The events of all ranks as a Chrome trace: the JSON of the "Trace Event Format", which ui.perfetto.dev and
-// chrome://tracing open. A rank is a process, a thread a thread; times are in microseconds since `origin`. The file is
-// trace_header(), the lines of each rank, and trace_footer(). Pure: what is written goes to a function.
+// The events of all ranks as a Chrome trace: the JSON of the "Trace Event Format", which
+// ui.perfetto.dev and chrome://tracing open. A rank is a process, a thread a thread; times are in
+// microseconds since `origin`. The file is trace_header(), the lines of each rank, and
+// trace_footer(). Pure: what is written goes to a function.
 
 #include <functional>
 #include <string>
@@ -21,7 +22,8 @@ struct RankTrace {
   Time began = 0, ended = 0;  // of the recording, on the own clock; what began earlier is left out
   ClockMap clock = {};
   std::vector<TrackEvents> tracks = {};
-  std::string bucket_track = {};  // the name of the track of the communicator that carries buckets alone; "": none
+  std::string bucket_track =
+      {};  // the name of the track of the communicator that carries buckets alone; "": none
 };
 
 using Facts = std::vector<std::pair<std::string, std::string>>;  // about the run, by name
@@ -29,9 +31,10 @@ using Facts = std::vector<std::pair<std::string, std::string>>;  // about the ru
 std::string trace_header(const Facts&);
 std::string trace_footer();
 
-// Calls `write` with pieces of text of about `piece_bytes` or less, each of whole lines. `first`: this rank's lines
-// follow the header, not another rank's.
-void write_rank(const RankTrace&, Time origin, bool first, const std::function<void(std::string_view)>& write,
+// Calls `write` with pieces of text of about `piece_bytes` or less, each of whole lines. `first`:
+// this rank's lines follow the header, not another rank's.
+void write_rank(const RankTrace&, Time origin, bool first,
+                const std::function<void(std::string_view)>& write,
                 size_t piece_bytes = size_t{1} << 20);
 
 // What a line takes, for an estimate before anything is recorded.

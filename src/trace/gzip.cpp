@@ -22,7 +22,8 @@ struct Gzip::Stream {
 
 Gzip::Gzip(std::function<void(std::string_view)> write)
     : write_(std::move(write)), stream_(std::make_unique<Stream>()) {
-  const int code = deflateInit2(&stream_->z, kLevel, Z_DEFLATED, kWindowBits, kMemoryLevel, Z_DEFAULT_STRATEGY);
+  const int code =
+      deflateInit2(&stream_->z, kLevel, Z_DEFLATED, kWindowBits, kMemoryLevel, Z_DEFAULT_STRATEGY);
   DTRAIN_CHECK(code == Z_OK, "deflateInit2: ", code);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Text as a gzip stream (RFC 1952), which trace viewers open as they open the text itself. Thread-safety: none.
+// Text as a gzip stream (RFC 1952), which trace viewers open as they open the text itself.
+// Thread-safety: none.
 
 #include <functional>
 #include <memory>

@@ -26,7 +26,8 @@ std::vector<HeldBy> held_after(std::span<const MemoryChange> changes) {
   }
   std::vector<HeldBy> sorted;
   for (const auto& [owner, held] : by_owner) sorted.push_back(held);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const HeldBy& a, const HeldBy& b) { return a.bytes > b.bytes; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const HeldBy& a, const HeldBy& b) { return a.bytes > b.bytes; });
   return sorted;
 }
 
@@ -42,7 +43,8 @@ MemoryPeak peak_within(std::span<const MemoryChange> changes, std::span<const In
     at = next;
   };
   for (const Interval& interval : intervals) {
-    while (next < changes.size() && changes[next].time < interval.begin) held += changes[next++].bytes;
+    while (next < changes.size() && changes[next].time < interval.begin)
+      held += changes[next++].bytes;
     consider();
     while (next < changes.size() && changes[next].time <= interval.end) {
       held += changes[next++].bytes;

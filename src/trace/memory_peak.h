@@ -1,6 +1,7 @@
 #pragma once
 
-// Which operators hold the memory when most of it is held: allocations and releases played again up to the peak. Pure.
+// Which operators hold the memory when most of it is held: allocations and releases played again up
+// to the peak. Pure.
 
 #include <cstdint>
 #include <span>
@@ -31,8 +32,8 @@ struct MemoryPeak {
   std::vector<HeldBy> held = {};  // the largest first; the sum is `bytes`
 };
 
-// The most that was held in any of the intervals (in order, not overlapping), with what was allocated before them. Of
-// equal peaks the first.
+// The most that was held in any of the intervals (in order, not overlapping), with what was
+// allocated before them. Of equal peaks the first.
 MemoryPeak peak_within(std::span<const MemoryChange>, std::span<const Interval>);
 
 }  // namespace dtrain::trace

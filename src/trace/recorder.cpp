@@ -18,7 +18,8 @@ const char* Recorder::intern(const std::string& text) {
 void Recorder::start(double times, size_t spare) {
   const std::lock_guard lock(mutex_);
   for (Track& track : tracks_) {
-    const size_t counted = track.buffers_.empty() ? 0 : track.buffers_.back()->added.load(std::memory_order_acquire);
+    const size_t counted =
+        track.buffers_.empty() ? 0 : track.buffers_.back()->added.load(std::memory_order_acquire);
     const auto room = static_cast<size_t>(times * static_cast<double>(counted)) + spare;
     track.buffer_.store(track.buffers_.emplace_back(std::make_unique<Track::Buffer>(room)).get(),
                         std::memory_order_release);
@@ -36,7 +37,8 @@ size_t Recorder::counted() const {
   const std::lock_guard lock(mutex_);
   size_t sum = 0;
   for (const Track& track : tracks_) {
-    if (!track.buffers_.empty()) sum += track.buffers_.back()->added.load(std::memory_order_acquire);
+    if (!track.buffers_.empty())
+      sum += track.buffers_.back()->added.load(std::memory_order_acquire);
   }
   return sum;
 }
@@ -48,7 +50,8 @@ std::vector<TrackEvents> Recorder::events() const {
     TrackEvents& one = all.emplace_back(TrackEvents{.name = track.name_, .place = track.place_});
     if (track.buffers_.empty()) continue;
     const Track::Buffer& buffer = *track.buffers_.back();
-    const size_t added = buffer.added.load(std::memory_order_acquire), kept = std::min(added, buffer.capacity);
+    const size_t added = buffer.added.load(std::memory_order_acquire),
+                 kept = std::min(added, buffer.capacity);
     one.events.assign(buffer.events.get(), buffer.events.get() + kept);
     one.left_out = added - kept;
   }

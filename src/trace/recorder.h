@@ -1,12 +1,13 @@
 #pragma once
 
-// What the threads of a rank did, and when, recorded for `dtrain trace`. Each thread that is observed has a track and
-// adds an event when something has ended. The parts of a run hold a pointer to their track, which is null unless the
-// run is traced: then recording costs them one test of a pointer. A track takes no lock, and between start() and stop()
-// it allocates nothing.
+// What the threads of a rank did, and when, recorded for `dtrain trace`. Each thread that is
+// observed has a track and adds an event when something has ended. The parts of a run hold a
+// pointer to their track, which is null unless the run is traced: then recording costs them one
+// test of a pointer. A track takes no lock, and between start() and stop() it allocates nothing.
 //
-// Thread-safety: one thread at a time adds to a track, and one starts, stops and reads; what else there is may be
-// called from any thread. Ownership: the recorder owns its tracks and outlives who uses them.
+// Thread-safety: one thread at a time adds to a track, and one starts, stops and reads; what else
+// there is may be called from any thread. Ownership: the recorder owns its tracks and outlives who
+// uses them.
 
 #include <atomic>
 #include <chrono>
@@ -38,7 +39,8 @@ enum class Kind : int32_t {
   kSent,       // a bucket goes to the communicator (no duration): a = bucket, b = bytes
   kOperation,  // of a communicator: a = bytes
   kOperator,   // of LibTorch: a = sequence number of its backward; -1: it has none
-  kBackward,   // an operator of the backward pass: a = sequence number of its forward on the training thread, or -1
+  kBackward,   // an operator of the backward pass: a = sequence number of its forward on the
+               // training thread, or -1
   kKernel,     // of a GPU
   kCounter,    // a value from now on (no duration): a
 };
@@ -72,7 +74,8 @@ class Track {
  private:
   friend class Recorder;
   struct Buffer {
-    explicit Buffer(size_t size) : events(size > 0 ? std::make_unique<Event[]>(size) : nullptr), capacity(size) {}
+    explicit Buffer(size_t size)
+        : events(size > 0 ? std::make_unique<Event[]>(size) : nullptr), capacity(size) {}
     std::unique_ptr<Event[]> events;
     size_t capacity;
     std::atomic<size_t> added = 0;
@@ -80,8 +83,9 @@ class Track {
 
   const std::string name_;
   const int place_;
-  std::atomic<Buffer*> buffer_ = nullptr;        // null: off
-  std::deque<std::unique_ptr<Buffer>> buffers_;  // all of them: a thread may still be adding to an earlier one
+  std::atomic<Buffer*> buffer_ = nullptr;  // null: off
+  std::deque<std::unique_ptr<Buffer>>
+      buffers_;  // all of them: a thread may still be adding to an earlier one
 };
 
 // The events of one track, in the order of their ends.
@@ -103,8 +107,8 @@ class Recorder {
   // A text that lives as long as the recorder. The same text gives the same pointer.
   const char* intern(const std::string& text);
 
-  // From now on all tracks record, each with room for `times` as many events as it has counted since the last start(),
-  // and for `spare` more. start(0, 0) counts only.
+  // From now on all tracks record, each with room for `times` as many events as it has counted
+  // since the last start(), and for `spare` more. start(0, 0) counts only.
   void start(double times, size_t spare);
   void stop();
 
@@ -121,9 +125,11 @@ class Recorder {
 };
 
 // Where threads are shown.
-inline constexpr int kTrainingPlace = 0, kDevicePlace = 1, kOperatorPlace = 2, kLoaderPlace = 10, kCommPlace = 1000;
+inline constexpr int kTrainingPlace = 0, kDevicePlace = 1, kOperatorPlace = 2, kLoaderPlace = 10,
+                     kCommPlace = 1000;
 inline constexpr const char* kTrainingThread = "training";
-inline constexpr const char* kBuckets = "buckets";    // events of the reducer, shown with its communicator's
+inline constexpr const char* kBuckets =
+    "buckets";  // events of the reducer, shown with its communicator's
 inline constexpr const char* kCounters = "counters";  // values, not a thread
 
 }  // namespace dtrain::trace

@@ -11,7 +11,8 @@
 namespace dtrain::trace {
 namespace {
 
-constexpr std::string_view kFirstPhase = "data_wait", kCopy = "h2d", kForward = "forward", kBackward = "backward";
+constexpr std::string_view kFirstPhase = "data_wait", kCopy = "h2d", kForward = "forward",
+                           kBackward = "backward";
 constexpr std::string_view kWait = "allreduce_wait";
 
 const char* category_of(Kind kind) {
@@ -40,17 +41,20 @@ const char* category_of(Kind kind) {
 }
 
 bool lasts(Kind kind) {
-  return kind == Kind::kPhase || kind == Kind::kStage || kind == Kind::kOperation || kind == Kind::kOperator ||
-         kind == Kind::kBackward || kind == Kind::kKernel;
+  return kind == Kind::kPhase || kind == Kind::kStage || kind == Kind::kOperation ||
+         kind == Kind::kOperator || kind == Kind::kBackward || kind == Kind::kKernel;
 }
 
 std::vector<Event> of_kind(std::span<const Event> events, Kind kind) {
   std::vector<Event> some;
-  std::copy_if(events.begin(), events.end(), std::back_inserter(some), [&](const Event& e) { return e.kind == kind; });
+  std::copy_if(events.begin(), events.end(), std::back_inserter(some),
+               [&](const Event& e) { return e.kind == kind; });
   return some;
 }
 
-Slice slice_of(const Event& event) { return {category_of(event.kind), event.name, event.begin, event.end, event}; }
+Slice slice_of(const Event& event) {
+  return {category_of(event.kind), event.name, event.begin, event.end, event};
+}
 
 // Each ends where the next one begins, the last one with the last phase.
 std::vector<Slice> steps_of(const std::vector<Event>& marks, Time end) {
@@ -67,16 +71,21 @@ std::vector<Slice> steps_of(const std::vector<Event>& marks, Time end) {
 void add_micro_steps(std::span<const Event> phases, const Slice& step, std::vector<Slice>& slices) {
   int64_t micro = 0;
   const Event* first = nullptr;
-  // For other ranks: after the last micro-step, or in the middle of any of them, for batch norm's sums.
+  // For other ranks: after the last micro-step, or in the middle of any of them, for batch
+  // norm's sums.
   std::optional<Time> waits_since;
   const auto close = [&](Time end) {
     if (first == nullptr) return;
-    slices.push_back(
-        {"micro-step",
-         str("micro-step ", micro),
-         first->begin,
-         end,
-         {.name = "", .begin = first->begin, .end = end, .kind = Kind::kStep, .a = step.event.a, .b = micro}});
+    slices.push_back({"micro-step",
+                      str("micro-step ", micro),
+                      first->begin,
+                      end,
+                      {.name = "",
+                       .begin = first->begin,
+                       .end = end,
+                       .kind = Kind::kStep,
+                       .a = step.event.a,
+                       .b = micro}});
     ++micro;
     first = nullptr;
   };
@@ -118,7 +127,8 @@ std::vector<Slice> training_slices(std::span<const Event> events) {
   std::vector<Slice> slices = steps;
   auto next = phases.begin();  // steps and phases are both in order
   for (const Slice& step : steps) {
-    next = std::find_if(next, phases.end(), [&](const Event& phase) { return phase.begin >= step.begin; });
+    next = std::find_if(next, phases.end(),
+                        [&](const Event& phase) { return phase.begin >= step.begin; });
     const auto first = next;
     for (; next != phases.end() && next->begin < step.end; ++next) next->a = step.event.a;
     add_micro_steps({first, next}, step, slices);
@@ -126,7 +136,8 @@ std::vector<Slice> training_slices(std::span<const Event> events) {
   }
   for (const Event& event : events) {
     const bool is_operator = event.kind == Kind::kOperator || event.kind == Kind::kBackward;
-    if (is_operator && event.begin >= from && event.begin < until) slices.push_back(slice_of(event));
+    if (is_operator && event.begin >= from && event.begin < until)
+      slices.push_back(slice_of(event));
   }
   nest(slices);
   return slices;
@@ -141,7 +152,8 @@ std::vector<Slice> loader_slices(std::span<const Event> events) {
     if (sample < 0 || slices[batch].event.a != event.a || slices[batch].event.b != event.b) {
       batch = slices.size();
       sample = -1;
-      slices.push_back({"batch", str("batch ", event.a, ".", event.b), event.begin, event.end, event});
+      slices.push_back(
+          {"batch", str("batch ", event.a, ".", event.b), event.begin, event.end, event});
       slices[batch].event.c = 0;
     }
     slices[batch].end = std::max(slices[batch].end, event.end);
@@ -164,9 +176,10 @@ std::vector<Slice> plain_slices(std::span<const Event> events) {
 
 namespace {
 
-// The operation of each bucket: one after the other, and behind the last bucket of a step the sums of loss and weight.
-// Empty if other operations were carried.
-std::vector<size_t> operations_of(const std::vector<BucketTimes>& buckets, const std::vector<Event>& carried) {
+// The operation of each bucket: one after the other, and behind the last bucket of a step the sums
+// of loss and weight. Empty if other operations were carried.
+std::vector<size_t> operations_of(const std::vector<BucketTimes>& buckets,
+                                  const std::vector<Event>& carried) {
   constexpr int64_t kSumsBytes = 16;
   std::vector<size_t> own;
   size_t next = 0;
@@ -181,7 +194,8 @@ std::vector<size_t> operations_of(const std::vector<BucketTimes>& buckets, const
 
 }  // namespace
 
-std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<const Event> operations,
+std::vector<BucketTimes> buckets_of(std::span<const Event> reducer,
+                                    std::span<const Event> operations,
                                     std::span<const Event> steps) {
   std::vector<BucketTimes> buckets;
   std::map<int64_t, Time> ready;  // by bucket, not sent yet
@@ -189,8 +203,9 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<co
   for (const Event& event : reducer) {
     if (event.kind == Kind::kReady) ready[event.a] = event.begin;
     if (event.kind != Kind::kSent) continue;
-    const auto after = std::upper_bound(marks.begin(), marks.end(), event.begin,
-                                        [](Time time, const Event& mark) { return time < mark.begin; });
+    const auto after =
+        std::upper_bound(marks.begin(), marks.end(), event.begin,
+                         [](Time time, const Event& mark) { return time < mark.begin; });
     const auto was_ready = ready.find(event.a);
     buckets.push_back({.bucket = event.a,
                        .bytes = event.b,
@@ -208,7 +223,8 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<co
   return buckets;
 }
 
-std::vector<FlowEnds> operator_flows(std::span<const Event> forward, std::span<const std::span<const Event>> all) {
+std::vector<FlowEnds> operator_flows(std::span<const Event> forward,
+                                     std::span<const std::span<const Event>> all) {
   std::map<int64_t, const Event*> by_sequence;  // of those, the one that began last
   for (const Event& event : forward) {
     if (event.kind != Kind::kOperator || event.a < 0) continue;

@@ -1,7 +1,8 @@
 #pragma once
 
-// From the events of a rank to what a viewer shows: slices, one below the other, on threads. Steps, micro-steps and
-// batches are not recorded; they follow from the phases and from the samples. Pure functions of the events.
+// From the events of a rank to what a viewer shows: slices, one below the other, on threads. Steps,
+// micro-steps and batches are not recorded; they follow from the phases and from the samples. Pure
+// functions of the events.
 
 #include <span>
 #include <string>
@@ -19,15 +20,17 @@ struct Slice {
   Event event = {};  // that it shows; of a step, a micro-step or a batch only the numbers
 };
 
-// Sorts the slices as a viewer draws them, outer ones first, and ends a slice that outlasts the one that it began in
-// where that ends.
+// Sorts the slices as a viewer draws them, outer ones first, and ends a slice that outlasts the one
+// that it began in where that ends.
 void nest(std::vector<Slice>&);
 
-// Of the training thread: steps, in them micro-steps, phases and what is between phases ("other"), in these operators.
-// What is before the first step is left out. The phases of a step, "other" included, are all of it.
+// Of the training thread: steps, in them micro-steps, phases and what is between phases ("other"),
+// in these operators. What is before the first step is left out. The phases of a step, "other"
+// included, are all of it.
 std::vector<Slice> training_slices(std::span<const Event>);
 
-// Of a loader thread: the samples of each batch that it read, one after the other, and their stages.
+// Of a loader thread: the samples of each batch that it read, one after the other, and
+// their stages.
 std::vector<Slice> loader_slices(std::span<const Event>);
 
 // Of any other thread: its events, those without a duration left out.
@@ -41,10 +44,11 @@ struct BucketTimes {
   Time began = 0, ended = 0;  // of its all_reduce; 0: not known, as for a rank that is alone
 };
 
-// `reducer`: its events; `operations`: those of its communicator, which carries the buckets in their order, and the
-// sums of loss and weight behind them; `steps`: events with the steps. Where the operations are not those of the
-// buckets, no times of them are known.
-std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<const Event> operations,
+// `reducer`: its events; `operations`: those of its communicator, which carries the buckets in
+// their order, and the sums of loss and weight behind them; `steps`: events with the steps. Where
+// the operations are not those of the buckets, no times of them are known.
+std::vector<BucketTimes> buckets_of(std::span<const Event> reducer,
+                                    std::span<const Event> operations,
                                     std::span<const Event> steps);
 
 // An operator and the one of the backward pass that it causes.
@@ -52,8 +56,10 @@ struct FlowEnds {
   Event forward, backward;
   size_t track = 0;  // of the backward operator, in `all`
 };
-// `forward`: the events of the training thread, to which the sequence numbers belong; `all`: those of each track. An
-// operator calls others with the same sequence number: the innermost is where the backward pass leads back to.
-std::vector<FlowEnds> operator_flows(std::span<const Event> forward, std::span<const std::span<const Event>> all);
+// `forward`: the events of the training thread, to which the sequence numbers belong; `all`: those
+// of each track. An operator calls others with the same sequence number: the innermost is where the
+// backward pass leads back to.
+std::vector<FlowEnds> operator_flows(std::span<const Event> forward,
+                                     std::span<const std::span<const Event>> all);
 
 }  // namespace dtrain::trace

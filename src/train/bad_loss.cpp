@@ -37,13 +37,15 @@ BadLosses::Found BadLosses::gather(dist::Communicator& host) const {
   for (int rank = 0; rank < host.size(); ++rank, values += 2 + kNamed) {
     found.bad += values[0];
     found.of += values[1];
-    std::copy_if(values + 2, values + 2 + kNamed, std::back_inserter(found.ids), [](int64_t id) { return id >= 0; });
+    std::copy_if(values + 2, values + 2 + kNamed, std::back_inserter(found.ids),
+                 [](int64_t id) { return id >= 0; });
   }
   std::sort(found.ids.begin(), found.ids.end());
   return found;
 }
 
-std::string describe(const BadLosses::Found& found, const data::Store& store, const std::string& against_overflow) {
+std::string describe(const BadLosses::Found& found, const data::Store& store,
+                     const std::string& against_overflow) {
   std::vector<std::string> names;
   for (const int64_t id : found.ids) {
     if (names.size() == kNamed) break;
@@ -52,11 +54,13 @@ std::string describe(const BadLosses::Found& found, const data::Store& store, co
   }
   if (found.bad > static_cast<int64_t>(names.size())) names.push_back("...");
   const bool all = found.bad == found.of;
-  return str(
-      "the loss of ", found.bad, " of ", found.of, " samples of a micro-step is not finite: ", join(names, ", "),
-      all ? ". All of them: the weights have diverged. Use a smaller --lr, a warm-up (--schedule.warmup_steps) or "
-            "--optimizer.clip_norm 1"
-          : ". Look at these samples (dtrain inspect --verify), or use a smaller --lr or " + against_overflow);
+  return str("the loss of ", found.bad, " of ", found.of,
+             " samples of a micro-step is not finite: ", join(names, ", "),
+             all ? ". All of them: the weights have diverged. Use a smaller --lr, a warm-up "
+                   "(--schedule.warmup_steps) or "
+                   "--optimizer.clip_norm 1"
+                 : ". Look at these samples (dtrain inspect --verify), or use a smaller --lr or " +
+                       against_overflow);
 }
 
 }  // namespace dtrain::train

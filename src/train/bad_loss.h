@@ -1,7 +1,7 @@
 #pragma once
 
-// Which samples had a loss that is not finite. Every micro-step notes them on the device, without waiting for it;
-// logging steps read the record.
+// Which samples had a loss that is not finite. Every micro-step notes them on the device, without
+// waiting for it; logging steps read the record.
 //
 // Thread-safety: none; the training thread owns it.
 
@@ -19,8 +19,8 @@ class BadLosses {
  public:
   explicit BadLosses(at::Device);
 
-  // `per_sample` and `ids`: [B] on the device; an undefined `per_sample` is ignored. The record keeps the first
-  // micro-step with such a sample: later ones are often consequences of it.
+  // `per_sample` and `ids`: [B] on the device; an undefined `per_sample` is ignored. The record
+  // keeps the first micro-step with such a sample: later ones are often consequences of it.
   void note(const at::Tensor& per_sample, const at::Tensor& ids);
 
   struct Found {
@@ -33,8 +33,10 @@ class BadLosses {
   at::Tensor record_;  // [2 + kNamed] int64: bad, of, ids of bad samples (-1: none)
 };
 
-// "the loss of 2 of 64 samples is not finite: data.h5#3 (a.png), data.h5#17 (b.png)", and what to do about it.
-// `against_overflow`: the flag that helps beside a smaller learning rate (precision.h).
-std::string describe(const BadLosses::Found&, const data::Store&, const std::string& against_overflow);
+// "the loss of 2 of 64 samples is not finite: data.h5#3 (a.png), data.h5#17 (b.png)", and what to
+// do about it. `against_overflow`: the flag that helps beside a smaller learning
+// rate (precision.h).
+std::string describe(const BadLosses::Found&, const data::Store&,
+                     const std::string& against_overflow);
 
 }  // namespace dtrain::train

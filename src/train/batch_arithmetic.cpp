@@ -8,7 +8,8 @@
 namespace dtrain::train {
 namespace {
 
-// Of the sizes that are `good`, the two nearest to `size` below it and the two above it: "15, 16, 18 or 19".
+// Of the sizes that are `good`, the two nearest to `size` below it and the two above it: "15, 16,
+// 18 or 19".
 template <typename Good>
 std::string nearest_sizes(int64_t size, int64_t most, const Good& good) {
   std::vector<std::string> texts;
@@ -37,8 +38,9 @@ BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int6
   b.ranks = ranks;
   b.batch_size = train.batch_size;
   b.samples = samples;
-  b.global_batch =
-      train.global_batch > 0 ? train.global_batch : train.batch_size * ranks * std::max<int64_t>(1, train.accumulate);
+  b.global_batch = train.global_batch > 0
+                       ? train.global_batch
+                       : train.batch_size * ranks * std::max<int64_t>(1, train.accumulate);
   b.accumulate = micro_steps(b.global_batch, ranks, b.batch_size);
   b.steps_per_epoch = data::steps_per_epoch(samples, b.global_batch);
   b.tail = samples % b.global_batch;
@@ -48,15 +50,17 @@ BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int6
 }
 
 int64_t largest_micro_batch(const BatchArithmetic& b) {
-  return data::largest_micro_batch(b.samples, b.batch_size, b.global_batch, static_cast<int>(b.ranks));
+  return data::largest_micro_batch(b.samples, b.batch_size, b.global_batch,
+                                   static_cast<int>(b.ranks));
 }
 
 std::string describe(const BatchArithmetic& b) {
-  std::string text = str("global batch ", b.global_batch,
-                         b.global_batch == b.ranks * b.batch_size * b.accumulate ? " = " : " <= ", b.ranks,
-                         b.ranks == 1 ? " rank × " : " ranks × ", b.batch_size, " × accumulate ", b.accumulate, "; ",
-                         human_count(b.steps_per_epoch), b.steps_per_epoch == 1 ? " step" : " steps", " per epoch of ",
-                         human_count(b.samples), " samples");
+  std::string text =
+      str("global batch ", b.global_batch,
+          b.global_batch == b.ranks * b.batch_size * b.accumulate ? " = " : " <= ", b.ranks,
+          b.ranks == 1 ? " rank × " : " ranks × ", b.batch_size, " × accumulate ", b.accumulate,
+          "; ", human_count(b.steps_per_epoch), b.steps_per_epoch == 1 ? " step" : " steps",
+          " per epoch of ", human_count(b.samples), " samples");
   if (b.tail > 0 && b.steps_per_epoch > 1) text += str(", the last one with ", b.tail);
   return text;
 }
@@ -74,10 +78,12 @@ SingleSamples single_samples(const BatchArithmetic& b) {
   const int64_t full = std::min(b.global_batch, b.samples);
   SingleSamples found;
   found.full = data::has_single(full, size, ranks);
-  found.tail = b.steps_per_epoch > 1 && b.total_steps >= b.steps_per_epoch && data::has_single(b.tail, size, ranks);
+  found.tail = b.steps_per_epoch > 1 && b.total_steps >= b.steps_per_epoch &&
+               data::has_single(b.tail, size, ranks);
   for (int rank = 0; rank < ranks && found.full && !found.first; ++rank) {
     const data::GlobalBatch step{.epoch = 0, .positions = {0, full}};
-    found.first = data::training_plan(step, size, {.rank = rank, .size = ranks}).micro[0].size() == 1;
+    found.first =
+        data::training_plan(step, size, {.rank = rank, .size = ranks}).micro[0].size() == 1;
   }
   return found;
 }
@@ -86,11 +92,14 @@ bool has_pairs(const BatchArithmetic& b) {
   const auto ranks = static_cast<int>(b.ranks);
   const int64_t size = data::division_size(b.batch_size, b.global_batch, ranks);
   const bool has_tail = b.tail > 0 && b.steps_per_epoch > 1 && b.total_steps >= b.steps_per_epoch;
-  for (const int64_t samples : {std::min(b.global_batch, b.samples), has_tail ? b.tail : int64_t{0}}) {
+  for (const int64_t samples :
+       {std::min(b.global_batch, b.samples), has_tail ? b.tail : int64_t{0}}) {
     const data::GlobalBatch step{.epoch = 0, .positions = {0, samples}};
     for (int rank = 0; rank < ranks && samples > 0; ++rank) {
       const data::MicroPlan plan = data::training_plan(step, size, {.rank = rank, .size = ranks});
-      if (std::ranges::any_of(plan.micro, [](const data::Range& range) { return range.size() == 2; })) return true;
+      if (std::ranges::any_of(plan.micro,
+                              [](const data::Range& range) { return range.size() == 2; }))
+        return true;
     }
   }
   return false;
@@ -111,8 +120,9 @@ std::string flags_without_single_samples(const BatchArithmetic& b, bool keeps_gl
     return good(size, keeps_global_batch ? b.global_batch : size * b.ranks * b.accumulate);
   });
   if (!sizes.empty()) return str("--batch-size ", sizes);
-  const std::string globals = nearest_sizes(b.global_batch, most(b.global_batch),
-                                            [&](int64_t global_batch) { return good(b.batch_size, global_batch); });
+  const std::string globals =
+      nearest_sizes(b.global_batch, most(b.global_batch),
+                    [&](int64_t global_batch) { return good(b.batch_size, global_batch); });
   return globals.empty() ? "" : str("--train.global_batch ", globals);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which samples a run trains on, and in what portions: `global batch 256 = 4 ranks × 32 × accumulate 2`. All of it
-// follows from the configuration, the world size and the data. Pure.
+// Which samples a run trains on, and in what portions: `global batch 256 = 4 ranks × 32 ×
+// accumulate 2`. All of it follows from the configuration, the world size and the data. Pure.
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,8 @@ struct BatchArithmetic {
   int64_t ranks = 1;
   int64_t samples = 0;  // of an epoch
   int64_t steps_per_epoch = 0;
-  int64_t tail = 0;  // samples of the last step of an epoch if they are fewer than global_batch, else 0
+  int64_t tail =
+      0;  // samples of the last step of an epoch if they are fewer than global_batch, else 0
   int64_t total_steps = 0;
 };
 
@@ -27,13 +28,15 @@ int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size);
 
 // `samples`: of the training split. A global batch goes before train.accumulate.
 BatchArithmetic batch_arithmetic(const config::Train&, int64_t ranks, int64_t samples);
-int64_t largest_micro_batch(const BatchArithmetic&);  // that occurs: there may be fewer samples than batch_size
-std::string describe(const BatchArithmetic&);         // one line for people
-// The flags of the same training, with the same global batch, by micro-batches of `batch_size`: "--batch-size 8
-// --accumulate 4".
+int64_t largest_micro_batch(
+    const BatchArithmetic&);  // that occurs: there may be fewer samples than batch_size
+std::string describe(const BatchArithmetic&);  // one line for people
+// The flags of the same training, with the same global batch, by micro-batches of `batch_size`:
+// "--batch-size 8 --accumulate 4".
 std::string micro_batch_flags(const BatchArithmetic&, int64_t batch_size);
 
-// Which steps of a training have micro-batches of exactly one sample, though data::training_plan() avoids
+// Which steps of a training have micro-batches of exactly one sample, though
+// data::training_plan() avoids
 // them.
 struct SingleSamples {
   bool first = false;  // full steps: as the first micro-batch of a rank
@@ -45,14 +48,15 @@ SingleSamples single_samples(const BatchArithmetic&);
 // Whether some micro-batches have two samples, of which data.on_bad_sample skip may leave one.
 bool has_pairs(const BatchArithmetic&);
 
-// The flags with which the same training has none, by the batch sizes nearest to that of the run, or by
+// The flags with which the same training has none, by the batch sizes nearest to that of the run,
+// or by
 // the nearest global batches where no batch size avoids them: "--batch-size 16 or 18". With
 // `keeps_global_batch` a batch size does not change the global batch. "": there are none.
 std::string flags_without_single_samples(const BatchArithmetic&, bool keeps_global_batch);
 
-// train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or network have a bug.
-// Returns `samples` of the training split (all of it if it has no more), drawn by seed, both to train on and to
-// validate on, and no test split.
+// train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or
+// network have a bug. Returns `samples` of the training split (all of it if it has no more), drawn
+// by seed, both to train on and to validate on, and no test split.
 data::Splits overfit_splits(const data::Splits&, int64_t samples, uint64_t seed);
 
 }  // namespace dtrain::train

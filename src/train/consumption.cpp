@@ -10,7 +10,8 @@ namespace dtrain::train {
 namespace {
 
 int64_t count_over_ranks(const std::set<int64_t>& own, dist::Communicator& host) {
-  const std::vector<int64_t> ids = dist::all_gather_values(host, std::vector<int64_t>(own.begin(), own.end()));
+  const std::vector<int64_t> ids =
+      dist::all_gather_values(host, std::vector<int64_t>(own.begin(), own.end()));
   return static_cast<int64_t>(std::set<int64_t>(ids.begin(), ids.end()).size());
 }
 
@@ -24,7 +25,8 @@ double padding_waste(int64_t rows, int64_t cells) {
 void Consumption::add(const data::Batch& batch) {
   for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
   samples_seen_ += batch.samples();
-  if (batch.samples() > 0 && batch.lengths.defined() && batch.inputs.dim() > 2) {  // [N, F] has no time
+  if (batch.samples() > 0 && batch.lengths.defined() &&
+      batch.inputs.dim() > 2) {  // [N, F] has no time
     rows_ += batch.rows;
     cells_ += batch.inputs.size(0) * batch.inputs.size(1);
   }
@@ -36,9 +38,11 @@ monitoring::PaddedRows Consumption::take_padded() {
   return {all.rows - before.rows, all.cells - before.cells};
 }
 
-Consumption::Totals Consumption::totals(dist::Communicator& host, const std::set<int64_t>& bad_ids) const {
+Consumption::Totals Consumption::totals(dist::Communicator& host,
+                                        const std::set<int64_t>& bad_ids) const {
   at::Tensor sums = at::tensor(
-      {static_cast<int64_t>(ledger_.value()), rows_, cells_, static_cast<int64_t>(bad_ids.size())}, at::kLong);
+      {static_cast<int64_t>(ledger_.value()), rows_, cells_, static_cast<int64_t>(bad_ids.size())},
+      at::kLong);
   host.all_reduce(sums, dist::ReduceOp::kSum).wait();
   const int64_t* values = sums.const_data_ptr<int64_t>();
   Totals totals{.ledger = static_cast<uint64_t>(values[0]),
@@ -51,7 +55,8 @@ Consumption::Totals Consumption::totals(dist::Communicator& host, const std::set
   return totals;
 }
 
-Consumption::Report Consumption::report(dist::Communicator& host, const std::set<int64_t>& bad_ids) {
+Consumption::Report Consumption::report(dist::Communicator& host,
+                                        const std::set<int64_t>& bad_ids) {
   const Totals before = std::exchange(reported_, totals(host, bad_ids));
   return {reported_, padding_waste(reported_.rows - before.rows, reported_.cells - before.cells)};
 }

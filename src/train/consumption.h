@@ -1,7 +1,8 @@
 #pragma once
 
-// What a run has consumed so far: which samples (as a ledger), how many, how much of the batches was padding, and which
-// samples could not be read. Each rank adds its own micro-batches; the totals are sums over ranks.
+// What a run has consumed so far: which samples (as a ledger), how many, how much of the batches
+// was padding, and which samples could not be read. Each rank adds its own micro-batches; the
+// totals are sums over ranks.
 //
 // Thread-safety: none; the training thread owns it.
 
@@ -15,19 +16,21 @@
 
 namespace dtrain::train {
 
-// The share of computed cells that was padding, NaN without padded batches. `rows` were valid, of `cells` in all.
+// The share of computed cells that was padding, NaN without padded batches. `rows` were valid, of
+// `cells` in all.
 double padding_waste(int64_t rows, int64_t cells);
 
 class Consumption {
  public:
-  // A resumed run continues with the values of the checkpoint. The ledger of one rank, rank 0, begins with the saved
-  // sum of all ranks.
-  explicit Consumption(uint64_t ledger = 0, int64_t samples_seen = 0) : ledger_(ledger), samples_seen_(samples_seen) {}
+  // A resumed run continues with the values of the checkpoint. The ledger of one rank, rank 0,
+  // begins with the saved sum of all ranks.
+  explicit Consumption(uint64_t ledger = 0, int64_t samples_seen = 0)
+      : ledger_(ledger), samples_seen_(samples_seen) {}
 
   void add(const data::Batch&);  // a micro-batch of this rank; it may have no samples
 
   int64_t samples_seen() const { return samples_seen_; }  // by this rank
-  monitoring::PaddedRows take_padded();                   // of this rank's micro-batches since the last call
+  monitoring::PaddedRows take_padded();  // of this rank's micro-batches since the last call
 
   struct Totals {  // over all ranks
     uint64_t ledger = 0;

@@ -15,7 +15,8 @@
 namespace dtrain::train {
 namespace {
 
-// Names and shapes of counts as lines of text, such as "name 3 9", so that a rank without samples can take part.
+// Names and shapes of counts as lines of text, such as "name 3 9", so that a rank without samples
+// can take part.
 std::string layout_of(const tasks::Counts& counts) {
   std::string text;
   for (const auto& [name, tensor] : counts) {
@@ -32,7 +33,8 @@ tasks::Counts zeros_of(const std::string& layout) {
     if (line.empty()) continue;
     const std::vector<std::string> words = split(line, ' ');
     std::vector<int64_t> sizes;
-    for (size_t i = 1; i < words.size(); ++i) sizes.push_back(parse_number<int64_t>(words[i]).value());
+    for (size_t i = 1; i < words.size(); ++i)
+      sizes.push_back(parse_number<int64_t>(words[i]).value());
     counts.emplace_back(words[0], at::zeros(sizes, at::kDouble));
   }
   return counts;
@@ -40,7 +42,8 @@ tasks::Counts zeros_of(const std::string& layout) {
 
 void add(tasks::Counts& totals, const tasks::Counts& counts) {
   if (totals.empty()) {
-    for (const auto& [name, tensor] : counts) totals.emplace_back(name, tensor.to(at::kDouble, false, /*copy=*/true));
+    for (const auto& [name, tensor] : counts)
+      totals.emplace_back(name, tensor.to(at::kDouble, false, /*copy=*/true));
     return;
   }
   DTRAIN_CHECK(totals.size() == counts.size(), "a task counts the same for every batch");
@@ -52,12 +55,14 @@ struct Errors {
   std::vector<at::Tensor> values;  // by batch, on the device until the end
 };
 
-std::vector<WorstSample> worst_over_ranks(const Errors& mine, int64_t count, dist::Communicator& host) {
+std::vector<WorstSample> worst_over_ranks(const Errors& mine, int64_t count,
+                                          dist::Communicator& host) {
   std::vector<WorstSample> samples;
   if (!mine.values.empty()) {
     const at::Tensor values = at::cat(mine.values).to(at::kCPU, at::kDouble).contiguous();
     DTRAIN_CHECK(values.numel() == static_cast<int64_t>(mine.ids.size()), "one error per sample");
-    for (size_t i = 0; i < mine.ids.size(); ++i) samples.push_back({mine.ids[i], values.const_data_ptr<double>()[i]});
+    for (size_t i = 0; i < mine.ids.size(); ++i)
+      samples.push_back({mine.ids[i], values.const_data_ptr<double>()[i]});
   }
   samples = worst_of(std::move(samples), count);
   return worst_of(dist::all_gather_values(host, samples), count);
@@ -88,12 +93,14 @@ tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host
   std::string agreed;
   for (const std::string& theirs : dist::all_gather_object(host, layout_of(mine))) {
     if (agreed.empty()) agreed = theirs;
-    DTRAIN_CHECK(theirs.empty() || theirs == agreed, "ranks count differently: ", theirs, " and ", agreed);
+    DTRAIN_CHECK(theirs.empty() || theirs == agreed, "ranks count differently: ", theirs, " and ",
+                 agreed);
   }
   tasks::Counts totals = zeros_of(agreed);
   if (totals.empty()) return totals;
   std::vector<at::Tensor> parts;
-  for (const auto& [name, tensor] : mine.empty() ? totals : mine) parts.push_back(tensor.to(at::kDouble).reshape({-1}));
+  for (const auto& [name, tensor] : mine.empty() ? totals : mine)
+    parts.push_back(tensor.to(at::kDouble).reshape({-1}));
   at::Tensor flat = at::cat(parts).to(at::kCPU);
   host.all_reduce(flat, dist::ReduceOp::kSum).wait();
   int64_t at = 0;
@@ -105,8 +112,8 @@ tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host
 }
 
 Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vector<int64_t>& ids,
-                    const std::string& split_name, const EvaluateOptions& options, dist::Communicator& host,
-                    PhaseTracker* tracker) {
+                    const std::string& split_name, const EvaluateOptions& options,
+                    dist::Communicator& host, PhaseTracker* tracker) {
   const auto begin = std::chrono::steady_clock::now();
   Evaluation result;
   monitoring::EvalStats& stats = result.stats;
@@ -128,7 +135,8 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
   Errors errors;
   int64_t taken = 0;  // samples of this rank
   const auto report = [&] {
-    const int64_t done = loader.done() ? stats.samples : std::min(stats.samples, taken * host.size());
+    const int64_t done =
+        loader.done() ? stats.samples : std::min(stats.samples, taken * host.size());
     if (options.report) options.report({options.stage, done, stats.samples});
   };
   report();

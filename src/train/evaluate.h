@@ -1,7 +1,7 @@
 #pragma once
 
-// Metrics of a model on a split. Each rank counts on its share of the samples; the counts are added over ranks and
-// divided once, so that the result does not depend on the number of ranks.
+// Metrics of a model on a split. Each rank counts on its share of the samples; the counts are added
+// over ranks and divided once, so that the result does not depend on the number of ranks.
 
 #include <functional>
 #include <string>
@@ -27,10 +27,12 @@ struct EvaluateOptions {
   bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
-  int64_t worst = 0;           // the number of samples with the largest errors to name
-  ReportProgress report = {};  // of all ranks, estimated from this one; called before the first batch and after each
-  const char* stage = "";      // for the reports
-  // Called by all ranks between batches, with the same answer on all of them: true ends the evaluation early.
+  int64_t worst = 0;  // the number of samples with the largest errors to name
+  ReportProgress report =
+      {};  // of all ranks, estimated from this one; called before the first batch and after each
+  const char* stage = "";  // for the reports
+  // Called by all ranks between batches, with the same answer on all of them: true ends the
+  // evaluation early.
   std::function<bool()> stop = {};
 };
 
@@ -42,23 +44,28 @@ struct WorstSample {
 struct Evaluation {
   bool stopped = false;  // by EvaluateOptions::stop: the rest is meaningless
   monitoring::EvalStats stats;
-  int64_t bad_samples = 0;         // left out (skip_bad), over all ranks
-  std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
+  int64_t bad_samples = 0;  // left out (skip_bad), over all ranks
+  std::vector<WorstSample>
+      worst;  // the worst first (NaN is worse than any number); equal ones by id
 };
 
-// Evaluates `ids`, the samples of the split that is named `split`. Collective; every rank gets the same result. Leaves
-// the model in eval mode and changes nothing else of it. A split without samples has no metrics. `tracker` (may be
-// null) receives the end of each batch, and when this rank waits for others.
-Evaluation evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids, const std::string& split,
-                    const EvaluateOptions&, dist::Communicator& host, PhaseTracker* tracker = nullptr);
+// Evaluates `ids`, the samples of the split that is named `split`. Collective; every rank gets the
+// same result. Leaves the model in eval mode and changes nothing else of it. A split without
+// samples has no metrics. `tracker` (may be null) receives the end of each batch, and when this
+// rank waits for others.
+Evaluation evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids,
+                    const std::string& split, const EvaluateOptions&, dist::Communicator& host,
+                    PhaseTracker* tracker = nullptr);
 
-// The sums over ranks, on the CPU. Collective. A rank without samples passes no counts and gets the same sums.
+// The sums over ranks, on the CPU. Collective. A rank without samples passes no counts and gets the
+// same sums.
 tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host);
 
 // The `count` samples with the largest errors, in the order of Evaluation::worst.
 std::vector<WorstSample> worst_of(std::vector<WorstSample>, int64_t count);
 
-// Converts the batch to float64 for fp64. Does nothing for the other precisions: autocast casts inside the network.
+// Converts the batch to float64 for fp64. Does nothing for the other precisions: autocast casts
+// inside the network.
 void to_precision(data::Batch&, Precision);
 
 // The value of the metric; NaN if nothing was evaluated. Error if there is no metric of this name.

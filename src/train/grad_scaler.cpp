@@ -7,7 +7,8 @@
 
 namespace dtrain::train {
 
-GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device device, at::ScalarType parameter_dtype)
+GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device device,
+                       at::ScalarType parameter_dtype)
     : options_(options), enabled_(enabled) {
   const auto on_device = at::TensorOptions(device);
   scale_ = at::full({}, enabled ? options.init_scale : 1.0, on_device.dtype(at::kFloat));
@@ -22,11 +23,14 @@ at::Tensor GradScaler::scale_loss(const at::Tensor& loss_sum, int64_t power_of_t
   return loss_sum * (scale_ * std::ldexp(1.0, static_cast<int>(-power_of_two)));
 }
 
-void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two) {
+void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum,
+                         int64_t power_of_two) {
   const at::NoGradGuard no_grad;
-  // In float64, because scale × weight may overflow float32. The division comes first: the power of two stays exact.
+  // In float64, because scale × weight may overflow float32. The division comes first: the power of
+  // two stays exact.
   const at::Tensor divisor = scale_.to(at::kDouble) * weight_sum.to(at::kDouble);
-  const at::Tensor factor = divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
+  const at::Tensor factor =
+      divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
   const at::Tensor factor32 = factor.to(at::kFloat);
   found_inf_.copy_(at::isfinite(factor32).logical_not_());
   std::vector<at::Tensor> single;

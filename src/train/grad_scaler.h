@@ -1,10 +1,11 @@
 #pragma once
 
-// Dynamic loss scaling like torch.amp.GradScaler, without waiting for the device: scale, growth tracker and found_inf
-// are device tensors, and LibTorch's _amp_update_scale_ updates them.
+// Dynamic loss scaling like torch.amp.GradScaler, without waiting for the device: scale, growth
+// tracker and found_inf are device tensors, and LibTorch's _amp_update_scale_ updates them.
 //
-// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them as small as the gradient
-// of a mean (float16 ends at 65504). It is exact, and undone in the one division by the weight.
+// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them as
+// small as the gradient of a mean (float16 ends at 65504). It is exact, and undone in the one
+// division by the weight.
 //
 // Thread-safety: none; the training thread owns it.
 
@@ -23,16 +24,20 @@ class GradScaler {
 
   at::Tensor scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const;  // × scale × 2^-k
 
-  // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf() and norm() are those of
-  // the unscaled gradient. A weight of 0 (no rank has samples) and a factor that is not finite set found_inf too. A
-  // weight of 0 is not an overflow: update() does not count it and leaves the scale as it is.
-  void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two);
+  // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf() and
+  // norm() are those of the unscaled gradient. A weight of 0 (no rank has samples) and a factor
+  // that is not finite set found_inf too. A weight of 0 is not an overflow: update() does not count
+  // it and leaves the scale as it is.
+  void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum,
+               int64_t power_of_two);
   void update();  // once per optimizer step, after unscale()
 
   const at::Tensor& found_inf() const { return found_inf_; }  // float32 scalar: 0 or 1
   const at::Tensor& norm() const { return norm_; }            // scalar of the parameters' dtype
   const at::Tensor& scale() const { return scale_; }          // float32 scalar
-  const at::Tensor& skipped() const { return skipped_; }      // int64 scalar: steps with an overflow so far
+  const at::Tensor& skipped() const {
+    return skipped_;
+  }  // int64 scalar: steps with an overflow so far
   bool enabled() const { return enabled_; }
 
   struct State {

@@ -2,8 +2,8 @@
 
 namespace dtrain::train {
 
-data::LoaderOptions loader_options(const config::Config& config, const BatchArithmetic& batches, int threads,
-                                   at::Device device) {
+data::LoaderOptions loader_options(const config::Config& config, const BatchArithmetic& batches,
+                                   int threads, at::Device device) {
   const bool overfits = config.train.overfit_batches > 0;  // the same batches again and again
   return {.batch_size = batches.batch_size,
           .global_batch = batches.global_batch,
@@ -21,7 +21,8 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
 
 data::Verify verify_of(const config::Data& data, bool first) {
   if (data.verify == config::Verify::kTrue) return data::Verify::kAlways;
-  return first && data.verify == config::Verify::kFirstEpoch ? data::Verify::kFirstEpoch : data::Verify::kNever;
+  return first && data.verify == config::Verify::kFirstEpoch ? data::Verify::kFirstEpoch
+                                                             : data::Verify::kNever;
 }
 
 }  // namespace dtrain::train

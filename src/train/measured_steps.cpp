@@ -4,8 +4,10 @@
 
 namespace dtrain::train {
 
-MeasuredSteps mean_over_phases(std::span<const MeasuredSteps> measured, std::span<const double> shares) {
-  DTRAIN_CHECK(measured.size() == shares.size(), measured.size(), " measurements for ", shares.size(), " phases");
+MeasuredSteps mean_over_phases(std::span<const MeasuredSteps> measured,
+                               std::span<const double> shares) {
+  DTRAIN_CHECK(measured.size() == shares.size(), measured.size(), " measurements for ",
+               shares.size(), " phases");
   MeasuredSteps mean;
   for (const MeasuredSteps& one : measured) {
     mean.steps += one.steps;
@@ -14,9 +16,11 @@ MeasuredSteps mean_over_phases(std::span<const MeasuredSteps> measured, std::spa
   }
   for (size_t i = 0; i < measured.size(); ++i) {
     const MeasuredSteps& one = measured[i];
-    const double weight = shares[i] * static_cast<double>(mean.steps) / static_cast<double>(one.steps);
+    const double weight =
+        shares[i] * static_cast<double>(mean.steps) / static_cast<double>(one.steps);
     mean.seconds += weight * one.seconds;
-    for (size_t p = 0; p < one.phase_seconds.size(); ++p) mean.phase_seconds[p] += weight * one.phase_seconds[p];
+    for (size_t p = 0; p < one.phase_seconds.size(); ++p)
+      mean.phase_seconds[p] += weight * one.phase_seconds[p];
     mean.padded.rows += weight * one.padded.rows;
     mean.padded.cells += weight * one.padded.cells;
     mean.own_deviation += shares[i] * one.own_deviation;

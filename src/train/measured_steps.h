@@ -1,7 +1,7 @@
 #pragma once
 
-// What Trainer::measure() returns: steps of a run without what surrounds them, and the memory that they take. Plain
-// values of one rank, in seconds and bytes.
+// What Trainer::measure() returns: steps of a run without what surrounds them, and the memory that
+// they take. Plain values of one rank, in seconds and bytes.
 
 #include <array>
 #include <cstdint>
@@ -21,27 +21,33 @@ struct MeasuredSteps {
   PhaseClock::Seconds phase_seconds{};  // of all steps together
   monitoring::PaddedRows padded = {};   // of this rank, of all steps together
   data::LoaderStats loader = {};        // what it did meanwhile
-  // Of a step's time without waiting for other ranks: one standard deviation from step to step. Single steps that
-  // something has delayed do not count: it is made from the median distance to the median.
+  // Of a step's time without waiting for other ranks: one standard deviation from step to step.
+  // Single steps that something has delayed do not count: it is made from the median distance to
+  // the median.
   double own_deviation = 0;
 
   // What no phase has counted: waiting for the agreement of a step boundary, and the loop itself.
-  double other_seconds() const { return seconds - std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0); }
+  double other_seconds() const {
+    return seconds - std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0);
+  }
 };
 
-// The mean step of a run whose phases have these shares of its epochs, from steps that were measured in each of them:
-// as many steps as in all phases together. The loader's counters, which no phase changes, are sums. Pure. Requires: as
-// many shares, whose sum is 1, and all steps have as many samples.
+// The mean step of a run whose phases have these shares of its epochs, from steps that were
+// measured in each of them: as many steps as in all phases together. The loader's counters, which
+// no phase changes, are sums. Pure. Requires: as many shares, whose sum is 1, and all steps have as
+// many samples.
 MeasuredSteps mean_over_phases(std::span<const MeasuredSteps>, std::span<const double> shares);
 
 // What stays in memory from step to step, and what a step adds to it.
 struct StepMemory {
-  int64_t weights = 0;      // parameters and buffers of the network
-  int64_t gradients = 0;    // their flat buckets
-  int64_t moments = 0;      // of the optimizer
-  int64_t average = 0;      // of the weights (train.ema)
-  int64_t activations = 0;  // the most that forward and backward of a micro-batch hold beside all else
-  int64_t batch = 0;        // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead
+  int64_t weights = 0;    // parameters and buffers of the network
+  int64_t gradients = 0;  // their flat buckets
+  int64_t moments = 0;    // of the optimizer
+  int64_t average = 0;    // of the weights (train.ema)
+  int64_t activations =
+      0;  // the most that forward and backward of a micro-batch hold beside all else
+  // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead
+  int64_t batch = 0;
 
   int64_t total() const;
 };
@@ -51,12 +57,13 @@ struct MemoryKind {
   const char* name;
   int64_t StepMemory::*bytes;
 };
-inline constexpr std::array<MemoryKind, 6> kMemoryKinds = {{{"weights", &StepMemory::weights},
-                                                            {"gradients", &StepMemory::gradients},
-                                                            {"moments", &StepMemory::moments},
-                                                            {"average", &StepMemory::average},
-                                                            {"activations", &StepMemory::activations},
-                                                            {"batch", &StepMemory::batch}}};
+inline constexpr std::array<MemoryKind, 6> kMemoryKinds = {
+    {{"weights", &StepMemory::weights},
+     {"gradients", &StepMemory::gradients},
+     {"moments", &StepMemory::moments},
+     {"average", &StepMemory::average},
+     {"activations", &StepMemory::activations},
+     {"batch", &StepMemory::batch}}};
 
 inline int64_t StepMemory::total() const {
   int64_t sum = 0;
@@ -64,8 +71,8 @@ inline int64_t StepMemory::total() const {
   return sum;
 }
 
-// What the phases so far and the next one need: the larger of both, with the moments of the next phase, which are those
-// of all phases so far. Pure.
+// What the phases so far and the next one need: the larger of both, with the moments of the next
+// phase, which are those of all phases so far. Pure.
 StepMemory larger_with_next_phase(StepMemory so_far, const StepMemory& next);
 
 }  // namespace dtrain::train

@@ -15,10 +15,13 @@ Remedy smaller_batch(const MemoryNeed& need) {
   const BatchArithmetic& b = need.batches;
   const int64_t samples = largest_micro_batch(b);
   if (samples <= 1) return {};
-  const double per_sample = (static_cast<double>(need.step.activations) +
-                             static_cast<double>(need.step.batch) * static_cast<double>(1 + need.read_ahead)) /
-                            static_cast<double>(samples);
-  const auto saving_of = [&](int64_t size) { return per_sample * static_cast<double>(samples - size); };
+  const double per_sample =
+      (static_cast<double>(need.step.activations) +
+       static_cast<double>(need.step.batch) * static_cast<double>(1 + need.read_ahead)) /
+      static_cast<double>(samples);
+  const auto saving_of = [&](int64_t size) {
+    return per_sample * static_cast<double>(samples - size);
+  };
   int64_t size = samples / 2;
   while (size > 1 && saving_of(size) < need.missing) size /= 2;
   return {.flags = micro_batch_flags(b, size),
@@ -26,7 +29,8 @@ Remedy smaller_batch(const MemoryNeed& need) {
           .effect = str("trains with the same global batch of ", b.global_batch)};
 }
 
-Remedy fewer_activations(const MemoryNeed& need, double activations, std::string flags, std::string effect) {
+Remedy fewer_activations(const MemoryNeed& need, double activations, std::string flags,
+                         std::string effect) {
   if (std::isnan(activations)) return {};
   return {.flags = std::move(flags),
           .saving = static_cast<double>(need.step.activations) - activations,
@@ -67,10 +71,13 @@ std::vector<Remedy> memory_remedies(const MemoryNeed& need) {
       without_average(need),
       without_moments(need),
   };
-  std::erase_if(all, [&](const Remedy& remedy) { return !(remedy.saving > kLeastSaving * need.total()); });
+  std::erase_if(
+      all, [&](const Remedy& remedy) { return !(remedy.saving > kLeastSaving * need.total()); });
   for (Remedy& remedy : all) remedy.enough = remedy.saving >= need.missing;
-  const auto rest = std::stable_partition(all.begin(), all.end(), [](const Remedy& remedy) { return remedy.enough; });
-  std::stable_sort(rest, all.end(), [](const Remedy& a, const Remedy& b) { return a.saving > b.saving; });
+  const auto rest = std::stable_partition(all.begin(), all.end(),
+                                          [](const Remedy& remedy) { return remedy.enough; });
+  std::stable_sort(rest, all.end(),
+                   [](const Remedy& a, const Remedy& b) { return a.saving > b.saving; });
   if (all.size() > kRemedies) all.resize(kRemedies);
   return all;
 }
@@ -87,15 +94,18 @@ std::string describe(const MemoryNeed& need) {
   kind("average", static_cast<double>(need.step.average));
   kind("activations", static_cast<double>(need.step.activations));
   kind("batches", static_cast<double>(need.step.batch) * static_cast<double>(1 + need.read_ahead));
-  std::string text = str("a step needs about ", bytes(need.total()), " for its tensors (", join(kinds, ", "), ")");
+  std::string text =
+      str("a step needs about ", bytes(need.total()), " for its tensors (", join(kinds, ", "), ")");
   const std::vector<Remedy> remedies = memory_remedies(need);
   if (remedies.empty())
-    return text + "; no change of the configuration saves much: use a smaller network or a larger GPU";
+    return text +
+           "; no change of the configuration saves much: use a smaller network or a larger GPU";
   if (need.missing > 0) text += str(", and ", bytes(need.missing), " or more were missing");
   text += ". Predicted savings:";
   for (const Remedy& remedy : remedies) {
-    text += str("\n  ", remedy.flags, ": -", bytes(remedy.saving),
-                need.missing > 0 && !remedy.enough ? " (not enough alone)" : "", "; ", remedy.effect);
+    text +=
+        str("\n  ", remedy.flags, ": -", bytes(remedy.saving),
+            need.missing > 0 && !remedy.enough ? " (not enough alone)" : "", "; ", remedy.effect);
   }
   return text;
 }

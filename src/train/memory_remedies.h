@@ -1,6 +1,7 @@
 #pragma once
 
-// What to change when memory is full, and what each change saves: computed from what a step needs, by kind. Pure.
+// What to change when memory is full, and what each change saves: computed from what a step needs,
+// by kind. Pure.
 
 #include <cstdint>
 #include <limits>
@@ -17,16 +18,19 @@ struct MemoryNeed {
 
   StepMemory step;          // of the micro-batch for which there was no memory
   BatchArithmetic batches;  // of that run
-  int64_t read_ahead = 0;   // batches that wait in the same memory (data.prefetch, where it is the host's)
-  double missing = 0;       // bytes by which memory is short, as far as known
-  // Activations of the same micro-batch with a change, in bytes; unknown: the change cannot be made, or was made.
+  int64_t read_ahead =
+      0;  // batches that wait in the same memory (data.prefetch, where it is the host's)
+  double missing = 0;  // bytes by which memory is short, as far as known
+  // Activations of the same micro-batch with a change, in bytes; unknown: the change cannot be
+  // made, or was made.
   double activations_checkpointed = kUnknown, activations_amp = kUnknown;
   std::string amp = {};        // the precision that activations_amp is of: "bf16", "fp16"
   bool keeps_moments = false;  // the optimizer is one with moments
   bool keeps_average = false;  // train.ema is on
 
   double total() const {
-    return static_cast<double>(step.total()) + static_cast<double>(read_ahead) * static_cast<double>(step.batch);
+    return static_cast<double>(step.total()) +
+           static_cast<double>(read_ahead) * static_cast<double>(step.batch);
   }
 };
 
@@ -38,8 +42,8 @@ struct Remedy {
 };
 inline constexpr size_t kRemedies = 3;
 
-// The best three: those that save enough first, of these those that change the training least; then those that save
-// most. Fewer, where fewer save anything.
+// The best three: those that save enough first, of these those that change the training least; then
+// those that save most. Fewer, where fewer save anything.
 std::vector<Remedy> memory_remedies(const MemoryNeed&);
 
 // Lines of text, without an end of line: what a step needs, and the remedies.

@@ -46,7 +46,8 @@ tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& nam
     if (name.empty() ? metric.primary : metric.name == name) return metric;
     names.push_back(metric.name);
   }
-  throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));
+  throw ConfigError(
+      str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));
 }
 
 }  // namespace dtrain::train

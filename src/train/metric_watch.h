@@ -1,7 +1,8 @@
 #pragma once
 
-// What evaluations decide: which checkpoint is the best, whether to stop early, and the plateau schedule. The values
-// are reduced over ranks, so every rank decides the same. Pure; checkpoints keep the state in state.json.
+// What evaluations decide: which checkpoint is the best, whether to stop early, and the plateau
+// schedule. The values are reduced over ranks, so every rank decides the same. Pure; checkpoints
+// keep the state in state.json.
 
 #include <cstdint>
 #include <limits>
@@ -14,13 +15,14 @@ namespace dtrain::train {
 
 inline constexpr double kNoMetric = std::numeric_limits<double>::quiet_NaN();
 
-// Whether `value` is better than `than` by more than `margin`. Any number is better than NaN; NaN is never better.
+// Whether `value` is better than `than` by more than `margin`. Any number is better than NaN; NaN
+// is never better.
 bool is_better(double value, double than, bool higher_is_better, double margin = 0);
 
 struct MetricWatch {
   double best = kNoMetric;  // the best value so far: its checkpoint is kept
   int64_t best_step = -1;
-  double bar = kNoMetric;                       // the last value that improved by more than train.min_delta
+  double bar = kNoMetric;  // the last value that improved by more than train.min_delta
   int64_t evaluations_without_improvement = 0;  // since then
 
   // Returns whether `value` is the best so far.
@@ -30,9 +32,9 @@ struct MetricWatch {
   }
 };
 
-// torch's ReduceLROnPlateau (relative threshold, no cooldown, no minimum rate): after more than schedule.patience
-// evaluations in a row without improvement the factor is multiplied by schedule.gamma. With another schedule.name
-// update() changes nothing.
+// torch's ReduceLROnPlateau (relative threshold, no cooldown, no minimum rate): after more than
+// schedule.patience evaluations in a row without improvement the factor is multiplied by
+// schedule.gamma. With another schedule.name update() changes nothing.
 struct Plateau {
   double best = kNoMetric;
   int64_t evaluations_without_improvement = 0;  // in a row
@@ -41,7 +43,8 @@ struct Plateau {
   void update(double value, bool higher_is_better, const config::Schedule&);
 };
 
-// The metric of this name (train.metric), or the task's primary one if `name` is empty. ConfigError if there is none.
+// The metric of this name (train.metric), or the task's primary one if `name` is empty. ConfigError
+// if there is none.
 tasks::MetricSpec watched_metric(const tasks::Task&, const std::string& name);
 
 }  // namespace dtrain::train

@@ -5,13 +5,15 @@ namespace dtrain::train {
 checkpoint::NamedTensors copy_buffers(const torch::nn::Module& module, const std::string& prefix) {
   checkpoint::NamedTensors copies;
   for (const auto& buffer : module.named_buffers()) {
-    copies.emplace_back(prefix + buffer.key(),
-                        buffer.value().detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    copies.emplace_back(
+        prefix + buffer.key(),
+        buffer.value().detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   }
   return copies;
 }
 
-AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& host, int64_t samples_seen)
+AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& host,
+                                 int64_t samples_seen)
     : module_(module) {
   if (host.size() == 1) return;
   local_ = copy_buffers(module);
@@ -24,7 +26,8 @@ AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& 
     const at::Tensor flat = tensor.reshape({-1});
     if (tensor.is_floating_point()) {
       // A rank of weight 0 adds zeros, because 0 × infinity would be NaN.
-      statistics.push_back(samples_seen > 0 ? flat.to(at::kDouble) * weight : at::zeros(flat.sizes(), at::kDouble));
+      statistics.push_back(samples_seen > 0 ? flat.to(at::kDouble) * weight
+                                            : at::zeros(flat.sizes(), at::kDouble));
     } else {
       counters.push_back(flat.to(at::kLong));  // also flags
     }

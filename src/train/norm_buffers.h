@@ -1,9 +1,9 @@
 #pragma once
 
-// Running statistics of batch norm stay local to a rank during training. An evaluation or a checkpoint uses their mean
-// over ranks, weighted by the number of samples that each rank has seen. The mean is a copy, so that evaluating or
-// saving never changes the run. For buffers of integers and flags (counters, or masks in a user's module), the maximum
-// over ranks is used instead.
+// Running statistics of batch norm stay local to a rank during training. An evaluation or a
+// checkpoint uses their mean over ranks, weighted by the number of samples that each rank has seen.
+// The mean is a copy, so that evaluating or saving never changes the run. For buffers of integers
+// and flags (counters, or masks in a user's module), the maximum over ranks is used instead.
 
 #include <torch/nn/module.h>
 
@@ -12,8 +12,8 @@
 
 namespace dtrain::train {
 
-// During its lifetime the module's buffers are the mean over ranks; the destructor restores the local ones. The
-// constructor is collective.
+// During its lifetime the module's buffers are the mean over ranks; the destructor restores the
+// local ones. The constructor is collective.
 class AveragedBuffers {
  public:
   AveragedBuffers(torch::nn::Module&, dist::Communicator& host, int64_t samples_seen);

@@ -9,7 +9,8 @@ std::vector<at::Tensor> zeros_like(const std::vector<dist::NamedParameter>& para
   std::vector<at::Tensor> made;
   for (const auto& parameter : parameters) {
     const at::Tensor& p = parameter.tensor;
-    made.push_back(at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false)).zero_());
+    made.push_back(
+        at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false)).zero_());
   }
   return made;
 }
@@ -23,7 +24,8 @@ bool decays(const config::Optimizer& options, const at::Tensor& parameter) {
 Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters,
                      const std::function<double(const std::string&)>& lr_ratio)
     : options_(options), parameters_(std::move(parameters)), grouped_(parameters_.size()) {
-  for (const auto& parameter : parameters_) lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
+  for (const auto& parameter : parameters_)
+    lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
   DTRAIN_CHECK(!parameters_.empty(), "there is nothing to optimize");
   const bool adam = options_.name != config::OptimizerName::kSgd;
   if (adam || options_.momentum != 0) first_ = zeros_like(parameters_);
@@ -58,8 +60,8 @@ void Optimizer::group() {
       grouped_[i] = at::Tensor();
       continue;
     }
-    DTRAIN_CHECK(gradient.strides() == parameter.strides(), "the gradient of ", name, " has strides ",
-                 gradient.strides(), ", the parameter ", parameter.strides());
+    DTRAIN_CHECK(gradient.strides() == parameter.strides(), "the gradient of ", name,
+                 " has strides ", gradient.strides(), ", the parameter ", parameter.strides());
     Group& group = groups_[{parameter.scalar_type(), decays(options_, parameter), lr_ratios_[i]}];
     group.parameters.push_back(parameter);
     group.gradients.push_back(gradient);
@@ -73,7 +75,8 @@ void Optimizer::group() {
 void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   if (!is_grouped()) group();
-  const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
+  const std::optional<at::Tensor> skip =
+      found_inf.defined() ? std::optional(found_inf) : std::nullopt;
   const config::Optimizer& o = options_;
   if (step_.defined()) step_.add_(1);
   for (auto& [key, g] : groups_) {
@@ -86,12 +89,14 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
     if (clip.defined() && dtype != at::kFloat) at::_foreach_mul_(g.gradients, clip.to(dtype));
     if (o.name == config::OptimizerName::kSgd) {
       // A momentum of zeros makes the first step that of torch: 0 × momentum + gradient.
-      at::_fused_sgd_(g.parameters, g.gradients, g.first, decay, o.momentum, rate, /*dampening=*/0, o.nesterov,
+      at::_fused_sgd_(g.parameters, g.gradients, g.first, decay, o.momentum, rate, /*dampening=*/0,
+                      o.nesterov,
                       /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
       continue;
     }
     const auto fused = [&](auto op) {
-      op(g.parameters, g.gradients, g.first, g.second, {}, g.steps, rate, o.beta1, o.beta2, decay, o.eps,
+      op(g.parameters, g.gradients, g.first, g.second, {}, g.steps, rate, o.beta1, o.beta2, decay,
+         o.eps,
          /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
     };
     if (o.name == config::OptimizerName::kAdamW) {
@@ -108,7 +113,8 @@ checkpoint::NamedTensors Optimizer::named_state() const {
   if (step_.defined()) named.emplace_back("step", step_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].name;
-    if (second_.empty() && !first_.empty()) named.emplace_back("momentum_buffer." + name, first_[i]);
+    if (second_.empty() && !first_.empty())
+      named.emplace_back("momentum_buffer." + name, first_[i]);
     if (second_.empty()) continue;
     named.emplace_back("exp_avg." + name, first_[i]);
     named.emplace_back("exp_avg_sq." + name, second_[i]);
@@ -118,13 +124,15 @@ checkpoint::NamedTensors Optimizer::named_state() const {
 
 checkpoint::NamedTensors Optimizer::state() const {
   checkpoint::NamedTensors copies = named_state();
-  for (auto& [name, tensor] : copies) tensor = tensor.to(at::kCPU).clone(at::MemoryFormat::Contiguous);
+  for (auto& [name, tensor] : copies)
+    tensor = tensor.to(at::kCPU).clone(at::MemoryFormat::Contiguous);
   return copies;
 }
 
 void Optimizer::load(const checkpoint::NamedTensors& saved) {
   const auto refuse = [&](const auto&... why) {
-    return CheckpointError(dtrain::str("the optimizer state does not fit ", options_.name, " on this network: ", why...,
+    return CheckpointError(dtrain::str("the optimizer state does not fit ", options_.name,
+                                       " on this network: ", why...,
                                        ". Resume with the optimizer and network that were saved."));
   };
   std::map<std::string, at::Tensor> found(saved.begin(), saved.end());
@@ -134,8 +142,8 @@ void Optimizer::load(const checkpoint::NamedTensors& saved) {
     if (entry == found.end()) throw refuse(name, " is missing");
     const at::Tensor& other = entry->second;
     if (other.sizes() != tensor.sizes() || other.scalar_type() != tensor.scalar_type()) {
-      throw refuse(name, " is ", c10::toString(other.scalar_type()), " ", other.sizes(), " instead of ",
-                   c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+      throw refuse(name, " is ", c10::toString(other.scalar_type()), " ", other.sizes(),
+                   " instead of ", c10::toString(tensor.scalar_type()), " ", tensor.sizes());
     }
   }
   if (found.size() > mine.size()) {

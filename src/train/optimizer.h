@@ -1,13 +1,15 @@
 #pragma once
 
-// AdamW, Adam and SGD by LibTorch's fused operators. Learning rate, clip factor and found_inf are device tensors, so a
-// step never waits for the device. The arithmetic is that of torch.optim: AdamW decays the weights, Adam and SGD add
-// the decay to the gradient. A skipped step changes nothing.
+// AdamW, Adam and SGD by LibTorch's fused operators. Learning rate, clip factor and found_inf are
+// device tensors, so a step never waits for the device. The arithmetic is that of torch.optim:
+// AdamW decays the weights, Adam and SGD add the decay to the gradient. A skipped step
+// changes nothing.
 //
-// The gradients are the tensors that the parameters hold as .grad. They must have the parameters' strides, which is
-// checked: the fused CPU operators pair elements in memory order. A parameter without a gradient is ignored. There is
-// one fused call per group of parameters with one dtype, with or without decay, and one factor of the learning rate.
-// The groups are made at the first step, and again only if a parameter has another gradient tensor than before.
+// The gradients are the tensors that the parameters hold as .grad. They must have the parameters'
+// strides, which is checked: the fused CPU operators pair elements in memory order. A parameter
+// without a gradient is ignored. There is one fused call per group of parameters with one dtype,
+// with or without decay, and one factor of the learning rate. The groups are made at the first
+// step, and again only if a parameter has another gradient tensor than before.
 //
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
@@ -31,23 +33,25 @@ class Optimizer {
   Optimizer(const config::Optimizer&, std::vector<dist::NamedParameter> parameters,
             const std::function<double(const std::string&)>& lr_ratio = {});
 
-  // Takes unscaled gradients, and may clip them in place. All arguments are scalars on the device. `lr`: float64 on the
-  // CPU, float32 on a GPU. `clip`: factor to multiply the gradients with; undefined: none. `found_inf`: float32, 1
-  // skips the step; undefined: never skip.
+  // Takes unscaled gradients, and may clip them in place. All arguments are scalars on the device.
+  // `lr`: float64 on the CPU, float32 on a GPU. `clip`: factor to multiply the gradients with;
+  // undefined: none. `found_inf`: float32, 1 skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
   int64_t bytes() const;                                    // of the moments, on the device
   int64_t times_grouped() const { return times_grouped_; }  // for tests
 
-  // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step" (adamw, adam),
-  // "momentum_buffer.NAME" (sgd with momentum).
+  // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step"
+  // (adamw, adam), "momentum_buffer.NAME" (sgd with momentum).
   checkpoint::NamedTensors state() const;
-  // CheckpointError that names what is missing, unknown or of another shape; then nothing has changed.
+  // CheckpointError that names what is missing, unknown or of another shape; then nothing
+  // has changed.
   void load(const checkpoint::NamedTensors&);
 
  private:
   // The fused operators take one dtype, one decay and one learning rate per call.
-  using GroupKey = std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
+  using GroupKey =
+      std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
   struct Group {
     std::vector<at::Tensor> parameters, gradients, first, second, steps;
   };
@@ -58,16 +62,19 @@ class Optimizer {
 
   config::Optimizer options_;
   std::vector<dist::NamedParameter> parameters_;
-  std::vector<double> lr_ratios_;           // by parameter
-  std::vector<at::Tensor> first_, second_;  // moments, by parameter, with its strides; empty where the method has none
-  at::Tensor step_;                         // float32 scalar: steps taken, without skipped ones, as in torch.optim
+  std::vector<double> lr_ratios_;  // by parameter
+  std::vector<at::Tensor> first_,
+      second_;       // moments, by parameter, with its strides; empty where the method has none
+  at::Tensor step_;  // float32 scalar: steps taken, without skipped ones, as in torch.optim
   std::map<GroupKey, Group> groups_;
   int64_t times_grouped_ = 0;
-  std::vector<at::Tensor> grouped_;  // by parameter, the gradient that its group has; undefined: in no group
+  std::vector<at::Tensor>
+      grouped_;  // by parameter, the gradient that its group has; undefined: in no group
 };
 
-// Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two dimensions) do not decay
-// unless optimizer.decay_norms_and_biases is set: decay would pull the scale of a batch norm towards 0.
+// Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two
+// dimensions) do not decay unless optimizer.decay_norms_and_biases is set: decay would pull the
+// scale of a batch norm towards 0.
 bool decays(const config::Optimizer&, const at::Tensor& parameter);
 
 }  // namespace dtrain::train

@@ -49,7 +49,8 @@ void PhaseClock::begin_trace() {
 
 void PhaseClock::add_to_trace(const Event& began, Phase phase, double seconds) {
   if (phase == Phase::kCount) return;
-  const auto begin = trace_origin_ + static_cast<trace::Time>(trace_began_->elapsedTime(began) * 1e6);
+  const auto begin =
+      trace_origin_ + static_cast<trace::Time>(trace_began_->elapsedTime(began) * 1e6);
   track_->add({.name = monitoring::kPhaseNames[static_cast<size_t>(phase)],
                .begin = begin,
                .end = begin + static_cast<trace::Time>(seconds * 1e9),

@@ -1,9 +1,10 @@
 #pragma once
 
-// Splits the time of a step into phases without stopping the device. On the CPU it is a stopwatch. On a GPU each change
-// of phase records an event on the current stream, and drain(), called once per step, reads the times of the events
-// that the device has already passed (phase_marks.h). So the time of a phase is the device's time: a host that runs
-// ahead and waits for a batch while the device is busy loses nothing; what leaves the device idle counts as data wait.
+// Splits the time of a step into phases without stopping the device. On the CPU it is a stopwatch.
+// On a GPU each change of phase records an event on the current stream, and drain(), called once
+// per step, reads the times of the events that the device has already passed (phase_marks.h). So
+// the time of a phase is the device's time: a host that runs ahead and waits for a batch while the
+// device is busy loses nothing; what leaves the device idle counts as data wait.
 //
 // It also keeps the times of each step by itself, with the time that no phase covers: take_steps().
 //
@@ -39,14 +40,21 @@ class PhaseClock {
 
   void drain();        // adds the times of events that the device has passed; never waits
   void synchronize();  // waits for the device, then drains
-  const Seconds& totals() const { return sums_.totals(); }  // by phase, since construction, as far as drained
-  // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
+  const Seconds& totals() const {
+    return sums_.totals();
+  }  // by phase, since construction, as far as drained
+  // The steps that have ended since the last call, in order, as far as drained; without the older
+  // of very many.
   std::vector<monitoring::StepTimes> take_steps() { return sums_.take(); }
-  size_t ended_steps() const { return sums_.ended(); }  // since construction, those that were left out too
-  // The step that runs and those that were not taken are not part of what take_steps() gives. Requires: no phase runs.
+  size_t ended_steps() const {
+    return sums_.ended();
+  }  // since construction, those that were left out too
+  // The step that runs and those that were not taken are not part of what take_steps() gives.
+  // Requires: no phase runs.
   void forget_steps();
 
-  // On a GPU each phase of the device becomes an event of the track, from the first synchronize() on that finds it on.
+  // On a GPU each phase of the device becomes an event of the track, from the first synchronize()
+  // on that finds it on.
   void record(trace::Track* track) { track_ = track; }
 
  private:
@@ -61,7 +69,8 @@ class PhaseClock {
   StepSums sums_;
   bool step_begins_ = false;
   trace::Track* track_ = nullptr;
-  std::optional<Event> trace_began_;  // passed by the device when the host's clock was at trace_origin_
+  std::optional<Event>
+      trace_began_;  // passed by the device when the host's clock was at trace_origin_
   trace::Time trace_origin_ = 0;
 };
 

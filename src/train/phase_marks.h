@@ -1,11 +1,13 @@
 #pragma once
 
-// The clock of a GPU: an event on its stream at each change of phase, read after the device has passed it, so that the
-// host never waits. Events are used again, because making one costs as much as recording it. The host's time between
-// the marks of forward and backward is that in which it launched them.
+// The clock of a GPU: an event on its stream at each change of phase, read after the device has
+// passed it, so that the host never waits. Events are used again, because making one costs as much
+// as recording it. The host's time between the marks of forward and backward is that in which it
+// launched them.
 //
-// `Event` is c10::Event; tests have one of their own. It needs `bool query() const` (whether the device has passed it)
-// and `double elapsedTime(const Event& later) const` (milliseconds). Thread-safety: none.
+// `Event` is c10::Event; tests have one of their own. It needs `bool query() const` (whether the
+// device has passed it) and `double elapsedTime(const Event& later) const` (milliseconds).
+// Thread-safety: none.
 
 #include <chrono>
 #include <deque>
@@ -34,11 +36,12 @@ class PhaseMarks {
     marks_.push_back({std::move(event), phase, begins_step, now});
   }
 
-  // Adds the times between the events that the device has passed, and gives each to `passed`: the event that it began
-  // at, its phase, and its seconds. Never waits.
+  // Adds the times between the events that the device has passed, and gives each to `passed`: the
+  // event that it began at, its phase, and its seconds. Never waits.
   template <typename Passed>
   void drain(StepSums& sums, const Passed& passed) {
-    if (!begun_ && !marks_.empty() && marks_.front().event.query()) {  // nothing is before the first one
+    if (!begun_ && !marks_.empty() &&
+        marks_.front().event.query()) {  // nothing is before the first one
       begun_ = true;
       if (marks_.front().begins_step) sums.end_step();
     }
@@ -46,7 +49,8 @@ class PhaseMarks {
       const double seconds = 1e-3 * marks_[0].event.elapsedTime(marks_[1].event);
       sums.add(marks_[0].phase, seconds);
       passed(marks_[0].event, marks_[0].phase, seconds);
-      sums.add_launch(marks_[0].phase, std::chrono::duration<double>(marks_[1].at - marks_[0].at).count());
+      sums.add_launch(marks_[0].phase,
+                      std::chrono::duration<double>(marks_[1].at - marks_[0].at).count());
       if (marks_[1].begins_step) sums.end_step();
       spare_.push_back(std::move(marks_.front().event));
       marks_.pop_front();
@@ -67,7 +71,8 @@ class PhaseMarks {
     HostTime at;
   };
 
-  std::deque<Mark> marks_;  // not drained yet, in order; the front one is the beginning of what is not
+  std::deque<Mark>
+      marks_;  // not drained yet, in order; the front one is the beginning of what is not
   std::vector<Event> spare_;
   bool begun_ = false;
 };

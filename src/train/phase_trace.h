@@ -1,7 +1,8 @@
 #pragma once
 
-// The phases of the training thread as events of a trace, without gaps: what is between two phases of a step is
-// "other". Where nothing is recorded it costs one test of a pointer. Thread-safety: none; the training thread owns it.
+// The phases of the training thread as events of a trace, without gaps: what is between two phases
+// of a step is "other". Where nothing is recorded it costs one test of a pointer. Thread-safety:
+// none; the training thread owns it.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +14,8 @@ namespace dtrain::train {
 class PhaseTrace {
  public:
   explicit PhaseTrace(trace::Recorder* recorder)
-      : track_(recorder ? recorder->track(trace::kTrainingThread, trace::kTrainingPlace) : nullptr) {}
+      : track_(recorder ? recorder->track(trace::kTrainingThread, trace::kTrainingPlace)
+                        : nullptr) {}
 
   void begin_step(int64_t number) {  // with the next enter()
     if (track_) next_step_ = number;
@@ -34,9 +36,11 @@ class PhaseTrace {
       return;
     }
     const trace::Time now = trace::now();
-    if (since_) track_->add({.name = current_, .begin = *since_, .end = now, .kind = trace::Kind::kPhase});
+    if (since_)
+      track_->add({.name = current_, .begin = *since_, .end = now, .kind = trace::Kind::kPhase});
     if (next_step_ > 0 && phase != kOther) {
-      track_->add({.name = "step", .begin = now, .end = now, .kind = trace::Kind::kStep, .a = next_step_});
+      track_->add(
+          {.name = "step", .begin = now, .end = now, .kind = trace::Kind::kStep, .a = next_step_});
       next_step_ = 0;
     }
     current_ = phase;

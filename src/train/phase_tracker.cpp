@@ -15,7 +15,8 @@ const char* name_of(Phase phase) { return monitoring::kPhaseNames[static_cast<si
 
 PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog, trace::Recorder* recorder)
     : clock_(device), watchdog_(std::move(watchdog)), trace_(recorder) {
-  if (recorder && !device.is_cpu()) clock_.record(recorder->track(device.str() + " phases", trace::kDevicePlace));
+  if (recorder && !device.is_cpu())
+    clock_.record(recorder->track(device.str() + " phases", trace::kDevicePlace));
 }
 
 void PhaseTracker::begin_step() {

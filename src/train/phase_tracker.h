@@ -1,13 +1,14 @@
 #pragma once
 
-// Where the training thread is. Each phase of a step is announced once, by enter(), and four listeners receive it: the
-// clock begins a new interval (phase_clock.h), the watchdog sees that this rank moves (dist/watchdog.h), a profiler
-// sees a named range (device/profiler_range.h), and a trace an event (phase_trace.h). All of them use the names of
-// monitoring::kPhaseNames, with one exception: to the watchdog a rank that waits for other ranks is in "all_reduce",
-// whatever its phase.
+// Where the training thread is. Each phase of a step is announced once, by enter(), and four
+// listeners receive it: the clock begins a new interval (phase_clock.h), the watchdog sees that
+// this rank moves (dist/watchdog.h), a profiler sees a named range (device/profiler_range.h), and a
+// trace an event (phase_trace.h). All of them use the names of monitoring::kPhaseNames, with one
+// exception: to the watchdog a rank that waits for other ranks is in "all_reduce", whatever
+// its phase.
 //
-// Thread-safety: the training thread calls everything. While it waits in backward(), autograd's thread may call
-// wait_for_others() and proceed(). Nothing here waits for the device.
+// Thread-safety: the training thread calls everything. While it waits in backward(), autograd's
+// thread may call wait_for_others() and proceed(). Nothing here waits for the device.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,8 @@ namespace dtrain::train {
 
 class PhaseTracker {
  public:
-  using Watchdog = std::function<void(const char* phase, int64_t step)>;  // `phase` is a string literal
+  using Watchdog =
+      std::function<void(const char* phase, int64_t step)>;  // `phase` is a string literal
 
   explicit PhaseTracker(at::Device, Watchdog watchdog = {}, trace::Recorder* recorder = nullptr);
 
@@ -32,7 +34,8 @@ class PhaseTracker {
   void leave();                   // no phase runs until the next enter()
   void end_steps();               // for a trace: the last step ends here
 
-  // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts for the phase.
+  // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts
+  // for the phase.
   void wait_for_others();
   // This rank moves within its phase: a collective is over, or a batch of an evaluation is done.
   void proceed();

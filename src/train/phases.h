@@ -1,9 +1,10 @@
 #pragma once
 
-// What changes with the phase of the task: which parameters learn, with which reducer and which optimizer. The phase is
-// a function of the epoch, so that a resumed run continues in the right one. Entering a phase makes a new reducer,
-// because a tensor has one slot for its hook. The optimizer of a phase is made once and keeps its moments until the
-// phase comes again. Thread-safety: none; the training thread owns it. Ownership: owns reducer and optimizers; borrows
+// What changes with the phase of the task: which parameters learn, with which reducer and which
+// optimizer. The phase is a function of the epoch, so that a resumed run continues in the right
+// one. Entering a phase makes a new reducer, because a tensor has one slot for its hook. The
+// optimizer of a phase is made once and keeps its moments until the phase comes again.
+// Thread-safety: none; the training thread owns it. Ownership: owns reducer and optimizers; borrows
 // the rest.
 
 #include <torch/types.h>
@@ -31,34 +32,38 @@ struct RunPhase {
 // The phases of the first `epochs` epochs, each once, in order of their first appearance.
 std::vector<RunPhase> phases_of(const tasks::Task&, int64_t epochs);
 
-// Enters each of them once, at the start of a run and before anything is written. ConfigError if model.freeze names no
-// parameter, or leaves a phase nothing to train.
+// Enters each of them once, at the start of a run and before anything is written. ConfigError if
+// model.freeze names no parameter, or leaves a phase nothing to train.
 void check_phases(tasks::Task&, const config::Config&);
 
 class Phases {
  public:
-  Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients, dist::Communicator& host,
-         trace::Recorder* recorder = nullptr);
+  Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients,
+         dist::Communicator& host, trace::Recorder* recorder = nullptr);
 
-  // What an all-reduce costs, from which the size of buckets follows where dist.bucket_mb is 0: for the phases that are
-  // entered from now on. Without it that size is the default of dist/buckets.h.
+  // What an all-reduce costs, from which the size of buckets follows where dist.bucket_mb is 0: for
+  // the phases that are entered from now on. Without it that size is the default of dist/buckets.h.
   void use_cost(const dist::CostFit& cost) { all_reduce_cost_ = cost; }
 
-  // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing to train.
+  // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing
+  // to train.
   void enter(int64_t epoch);
   const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
   dist::GradientReducer& reducer() { return *reducer_; }
   Optimizer& optimizer() { return *optimizers_.at(current().name); }
   int64_t moment_bytes() const;  // of all phases entered so far
 
-  // The moments of all phases entered so far: "exp_avg.NAME", or "PHASE/exp_avg.NAME" in a run of more than one phase.
+  // The moments of all phases entered so far: "exp_avg.NAME", or "PHASE/exp_avg.NAME" in a run of
+  // more than one phase.
   checkpoint::NamedTensors state() const;
-  // CheckpointError as of Optimizer::load(). Not collective; enter() has to follow before the next step.
+  // CheckpointError as of Optimizer::load(). Not collective; enter() has to follow before the
+  // next step.
   void load(const checkpoint::NamedTensors&);
 
  private:
   dist::GradientReducer::Options buckets_for(const std::vector<dist::NamedParameter>&) const;
-  void make_optimizer(const tasks::Phase&, const std::vector<dist::NamedParameter>&);  // if it has none
+  void make_optimizer(const tasks::Phase&,
+                      const std::vector<dist::NamedParameter>&);  // if it has none
 
   tasks::Task& task_;
   const config::Config& config_;
@@ -68,7 +73,7 @@ class Phases {
   dist::CostFit all_reduce_cost_;        // 0: unknown
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
   trace::Track* buckets_;                // of the reducers, in a trace
-  std::set<std::string> entered_;        // so far: what no gradient reaches is said the first time only
+  std::set<std::string> entered_;  // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;
 };

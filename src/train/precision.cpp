@@ -25,7 +25,9 @@ std::string to_string(Precision precision) {
 Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capability) {
   using config::AmpMode;
   const bool cuda = device == at::kCUDA, ampere = cuda && has_bf16(device, capability);
-  const auto refuse = [&](const std::string& why) { return ConfigError(str("train.amp: ", amp, " ", why)); };
+  const auto refuse = [&](const std::string& why) {
+    return ConfigError(str("train.amp: ", amp, " ", why));
+  };
   const std::string here = str("; this one has ", capability / 10, ".", capability % 10);
   switch (amp) {
     case AmpMode::kAuto:
@@ -35,11 +37,14 @@ Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capab
       return Precision::kFp16;
     case AmpMode::kBf16:
       if (cuda && !ampere)
-        throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp16 or auto.");
+        throw refuse("needs a GPU of compute capability 8.0 or newer" + here +
+                     ". Use fp16 or auto.");
       return Precision::kBf16;
     case AmpMode::kTf32:
       if (!cuda) throw refuse("needs a GPU. On the CPU use fp32 or auto.");
-      if (!ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp32, fp16 or auto.");
+      if (!ampere)
+        throw refuse("needs a GPU of compute capability 8.0 or newer" + here +
+                     ". Use fp32, fp16 or auto.");
       return Precision::kTf32;
     case AmpMode::kFp32:
       return Precision::kFp32;
@@ -49,13 +54,18 @@ Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capab
   return Precision::kFp32;
 }
 
-bool has_bf16(at::DeviceType device, int capability) { return device == at::kCPU || catalog::has_bf16(capability); }
-
-std::string against_overflow(Precision precision, at::DeviceType device, int capability) {
-  return precision == Precision::kFp16 && has_bf16(device, capability) ? "--amp bf16" : "--optimizer.clip_norm 1";
+bool has_bf16(at::DeviceType device, int capability) {
+  return device == at::kCPU || catalog::has_bf16(capability);
 }
 
-at::ScalarType parameter_dtype(Precision precision) { return precision == Precision::kFp64 ? at::kDouble : at::kFloat; }
+std::string against_overflow(Precision precision, at::DeviceType device, int capability) {
+  return precision == Precision::kFp16 && has_bf16(device, capability) ? "--amp bf16"
+                                                                       : "--optimizer.clip_norm 1";
+}
+
+at::ScalarType parameter_dtype(Precision precision) {
+  return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
+}
 
 bool needs_loss_scaling(Precision precision, config::Wire wire) {
   return precision == Precision::kFp16 || wire == config::Wire::kFp16;

@@ -3,7 +3,9 @@
 namespace dtrain::train {
 
 checkpoint::NamedTensors random_generators(at::Device device) {
-  const auto state_of = [](at::Device of) { return at::globalContext().defaultGenerator(of).get_state(); };
+  const auto state_of = [](at::Device of) {
+    return at::globalContext().defaultGenerator(of).get_state();
+  };
   checkpoint::NamedTensors states = {{"rng.cpu", state_of(at::kCPU)}};
   if (device.is_cuda()) states.emplace_back("rng.cuda", state_of(device));
   return states;

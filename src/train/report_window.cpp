@@ -18,7 +18,8 @@ void ReportWindow::add(monitoring::StepStats& stats, int64_t bytes_read) {
   queue_ += stats.loader_queue;
 }
 
-void ReportWindow::summarize(monitoring::StepStats& stats, Time now, const PhaseClock::Seconds& phases) const {
+void ReportWindow::summarize(monitoring::StepStats& stats, Time now,
+                             const PhaseClock::Seconds& phases) const {
   const double steps = steps_until(stats);
   const double seconds = std::chrono::duration<double>(now - began_).count();
   stats.step_seconds = stats.other_seconds = seconds / steps;

@@ -16,13 +16,15 @@ using machine::ThreadTime;
 
 template <typename T>
 double growth(const std::optional<T>& now, const std::optional<T>& before) {
-  return now && before ? static_cast<double>(*now) - static_cast<double>(*before) : ResourceSample::kUnknown;
+  return now && before ? static_cast<double>(*now) - static_cast<double>(*before)
+                       : ResourceSample::kUnknown;
 }
 
 // What a thread has used since `before`; all of it where it is new.
 ThreadTime since(const ThreadTime& now, const std::vector<ThreadTime>& before) {
   ThreadTime time = now;
-  const auto old = std::find_if(before.begin(), before.end(), [&](const ThreadTime& t) { return t.id == now.id; });
+  const auto old = std::find_if(before.begin(), before.end(),
+                                [&](const ThreadTime& t) { return t.id == now.id; });
   if (old == before.end()) return time;
   time.cpu_seconds -= old->cpu_seconds;
   time.run_delay_seconds -= old->run_delay_seconds;
@@ -39,7 +41,8 @@ std::array<uint64_t, 16> allowed_cores() {
   std::array<uint64_t, 16> bits{};
   cpu_set_t set;
   static_assert(CPU_SETSIZE == 64 * bits.size());
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return bits;  // more cores than a mask has bits
+  if (::sched_getaffinity(0, sizeof set, &set) != 0)
+    return bits;  // more cores than a mask has bits
   for (size_t core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) bits[core / 64] |= uint64_t{1} << core % 64;
   }
@@ -49,7 +52,10 @@ std::array<uint64_t, 16> allowed_cores() {
 }  // namespace
 
 ResourceMeter::ResourceMeter(int cores, const std::string& gpu)
-    : process_(reader_.process()), machine_(reader_.machine()), cores_(std::max(1, cores)), gpu_(gpu) {}
+    : process_(reader_.process()),
+      machine_(reader_.machine()),
+      cores_(std::max(1, cores)),
+      gpu_(gpu) {}
 
 ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   const machine::ProcessCounters process = reader_.process();
@@ -65,7 +71,8 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
       .host_idle = growth(machine.idle_seconds, machine_.idle_seconds),
       .host_io_wait = growth(machine.io_wait_seconds, machine_.io_wait_seconds),
       .swapped_in = page_bytes() * growth(machine.swapped_in_pages, machine_.swapped_in_pages),
-      .read_again = page_bytes() * growth(machine.refaulted_file_pages, machine_.refaulted_file_pages),
+      .read_again =
+          page_bytes() * growth(machine.refaulted_file_pages, machine_.refaulted_file_pages),
       .disk_bytes = growth(process.read_bytes, process_.read_bytes),
       .major_faults = growth(process.major_faults, process_.major_faults)};
   if (process.resident_bytes) sample.resident_bytes = static_cast<double>(*process.resident_bytes);
@@ -81,7 +88,8 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   if (!process.by_thread.empty()) sample.compute_cpu = sample.run_delay = sample.comm_delay = 0;
   for (const ThreadTime& thread : process.by_thread) {
     const ThreadTime used = since(thread, process_.by_thread);
-    if (thread.name == kCommThread) sample.comm_delay = std::max(sample.comm_delay, used.run_delay_seconds);
+    if (thread.name == kCommThread)
+      sample.comm_delay = std::max(sample.comm_delay, used.run_delay_seconds);
     if (!computes(thread.name)) continue;
     sample.compute_cpu += used.cpu_seconds;
     sample.run_delay = std::max(sample.run_delay, used.run_delay_seconds);
@@ -92,7 +100,8 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   return sample;
 }
 
-// These change slowly, and the training thread waits for their files, so they are read now and then.
+// These change slowly, and the training thread waits for their files, so they are read now
+// and then.
 namespace {
 constexpr double kInterval = 10;
 }

@@ -20,16 +20,18 @@ constexpr int kTensorCores = 70;  // the first compute capability that has them
 // Of the steps that were measured, the share that the phase follows: evaluations per step.
 double share_with(const diagnose::Steps& steps, monitoring::Phase phase) {
   if (steps.empty()) return 0;
-  const auto with = std::count_if(steps.begin(), steps.end(), [phase](const StepTimes& s) { return s.of(phase) > 0; });
+  const auto with = std::count_if(steps.begin(), steps.end(),
+                                  [phase](const StepTimes& s) { return s.of(phase) > 0; });
   return static_cast<double>(with) / static_cast<double>(steps.size());
 }
 
 // As the interval plans them; where that is a time, as often as they happened.
-double times_per_step(const config::Interval& every, int64_t steps_per_epoch, const diagnose::Steps& steps,
-                      monitoring::Phase phase) {
+double times_per_step(const config::Interval& every, int64_t steps_per_epoch,
+                      const diagnose::Steps& steps, monitoring::Phase phase) {
   if (every.period() > 0) return share_with(steps, phase);
   const double by_steps = every.steps > 0 ? 1.0 / static_cast<double>(every.steps) : 0;
-  const double by_epochs = every.epochs > 0 ? 1.0 / static_cast<double>(every.epochs * steps_per_epoch) : 0;
+  const double by_epochs =
+      every.epochs > 0 ? 1.0 / static_cast<double>(every.epochs * steps_per_epoch) : 0;
   return std::max(by_steps, by_epochs);
 }
 
@@ -45,12 +47,14 @@ const RunMeasurements::Earlier& earlier_of(const Windows& windows, size_t rank) 
   return windows.front().earlier.empty() ? kNothing : windows.front().earlier[rank];
 }
 
-// Of the whole run up to now. The points are evenly spaced, so that half of them are of half of the run.
+// Of the whole run up to now. The points are evenly spaced, so that half of them are of half of
+// the run.
 std::vector<diagnose::MemoryPoint> memory_of(const Windows& windows, size_t rank) {
   RunMeasurements::Earlier run = earlier_of(windows, rank);
   for (const RunMeasurements::Window& window : windows) run.add(window.steps, window.ranks[rank]);
   const double now = windows.back().ranks[rank].resident_bytes;
-  if (std::isfinite(now) && run.memory.back().steps < run.steps) run.memory.push_back({run.steps, now});
+  if (std::isfinite(now) && run.memory.back().steps < run.steps)
+    run.memory.push_back({run.steps, now});
   return run.memory;
 }
 
@@ -68,14 +72,17 @@ class TimeMean {
   double sum_ = 0, seconds_ = 0;
 };
 
-// What counts up since the run began, per step of the windows: from the end of those before them, or where there are
-// none, from the end of the first one. Unknown where that was just now.
+// What counts up since the run began, per step of the windows: from the end of those before them,
+// or where there are none, from the end of the first one. Unknown where that was just now.
 double per_step(const Windows& windows, size_t rank, double RunTotals::*count) {
   const bool all = windows.front().earlier.empty();
-  const RunTotals& begin = all ? windows.front().ranks[rank].so_far : windows.front().earlier[rank].totals;
+  const RunTotals& begin =
+      all ? windows.front().ranks[rank].so_far : windows.front().earlier[rank].totals;
   double steps = 0;
-  for (size_t i = all ? 1 : 0; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
-  return steps > 0 ? (windows.back().ranks[rank].so_far.*count - begin.*count) / steps : diagnose::kUnknown;
+  for (size_t i = all ? 1 : 0; i < windows.size(); ++i)
+    steps += static_cast<double>(windows[i].steps);
+  return steps > 0 ? (windows.back().ranks[rank].so_far.*count - begin.*count) / steps
+                   : diagnose::kUnknown;
 }
 
 diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::Steps& steps) {
@@ -128,8 +135,13 @@ diagnose::LossScale loss_scale_of(const Windows& windows) {
 
 void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& evidence) {
   double steps = 0;
-  ResourceSample sum{
-      .cpu = 0, .compute_cpu = 0, .run_delay = 0, .comm_delay = 0, .throttled = 0, .disk_bytes = 0, .major_faults = 0};
+  ResourceSample sum{.cpu = 0,
+                     .compute_cpu = 0,
+                     .run_delay = 0,
+                     .comm_delay = 0,
+                     .throttled = 0,
+                     .disk_bytes = 0,
+                     .major_faults = 0};
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& s = window.ranks[rank];
     steps += static_cast<double>(window.steps);
@@ -156,7 +168,8 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
   constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little
   if (loads.few_samples >= kEnough && many >= kEnough) {
     evidence.loader.few_service = loads.few_seconds / static_cast<double>(loads.few_samples);
-    evidence.loader.many_service = (loads.service_seconds() - loads.few_seconds) / static_cast<double>(many);
+    evidence.loader.many_service =
+        (loads.service_seconds() - loads.few_seconds) / static_cast<double>(many);
   }
   evidence.cores.cpu = sum.cpu / steps;
   evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;
@@ -171,7 +184,8 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
   evidence.gpu = gpu_use(windows, rank, evidence.steps);
 }
 
-// What the ranks of a host measured of it, as the first of them saw it; what they did not use themselves, others did.
+// What the ranks of a host measured of it, as the first of them saw it; what they did not use
+// themselves, others did.
 diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ranks) {
   diagnose::HostUse use;
   double steps = 0, busy = 0, idle = 0, io_wait = 0, steal = 0, swapped_in = 0, read_again = 0;
@@ -204,13 +218,13 @@ diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ra
   return use;
 }
 
-// The kernel adds up what it withheld from each core on which a thread of the group wanted to run, so no more cores
-// than threads. Ranks of one group read the same sum.
+// The kernel adds up what it withheld from each core on which a thread of the group wanted to run,
+// so no more cores than threads. Ranks of one group read the same sum.
 void divide_throttled_time(const std::vector<size_t>& ranks, const diagnose::HostUse& host,
                            diagnose::RunEvidence& run) {
   const auto throttled = [&](size_t rank) -> double& { return run.ranks[rank].cores.throttled; };
-  const auto [least, most] =
-      std::minmax_element(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return throttled(a) < throttled(b); });
+  const auto [least, most] = std::minmax_element(
+      ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return throttled(a) < throttled(b); });
   const bool one_group = throttled(*least) > 0.8 * throttled(*most);
   const auto threads_of = [&](size_t rank) {
     return run.ranks[rank].cores.compute_threads + run.ranks[rank].loader.threads;
@@ -218,23 +232,28 @@ void divide_throttled_time(const std::vector<size_t>& ranks, const diagnose::Hos
   int threads_of_all = 0;
   for (const size_t rank : ranks) threads_of_all += threads_of(rank);
   for (const size_t rank : ranks) {
-    const double cores = one_group && host.job_cores > 0 ? host.job_cores : run.ranks[rank].cores.cores;
-    throttled(rank) /= std::max(1.0, std::min<double>(cores, one_group ? threads_of_all : threads_of(rank)));
+    const double cores =
+        one_group && host.job_cores > 0 ? host.job_cores : run.ranks[rank].cores.cores;
+    throttled(rank) /=
+        std::max(1.0, std::min<double>(cores, one_group ? threads_of_all : threads_of(rank)));
   }
 }
 
 // Of the cores that several ranks may use, each has its part.
-void divide_cores(const Windows& windows, const std::vector<size_t>& ranks, diagnose::RunEvidence& run) {
+void divide_cores(const Windows& windows, const std::vector<size_t>& ranks,
+                  diagnose::RunEvidence& run) {
   if (windows.empty()) return;
   const auto mask = [&](size_t rank) { return windows.back().ranks[rank].allowed_cores; };
   for (const size_t rank : ranks) {
     if (mask(rank) == CoreMask{}) continue;  // unknown
-    const auto share = std::count_if(ranks.begin(), ranks.end(), [&](size_t r) { return mask(r) == mask(rank); });
+    const auto share =
+        std::count_if(ranks.begin(), ranks.end(), [&](size_t r) { return mask(r) == mask(rank); });
     run.ranks[rank].cores.cores /= static_cast<double>(share);
   }
 }
 
-void add_hosts(const Windows& windows, const std::vector<std::string>& nodes, diagnose::RunEvidence& run) {
+void add_hosts(const Windows& windows, const std::vector<std::string>& nodes,
+               diagnose::RunEvidence& run) {
   std::map<std::string, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) ranks_of[nodes[rank]].push_back(rank);
   for (const auto& [name, ranks] : ranks_of) {
@@ -249,8 +268,8 @@ void add_hosts(const Windows& windows, const std::vector<std::string>& nodes, di
 
 }  // namespace
 
-diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std::optional<dist::CostFit>& cost,
-                                 double first_mebibytes) {
+diagnose::NetworkUse network_use(const dist::GradientReducer& reducer,
+                                 const std::optional<dist::CostFit>& cost, double first_mebibytes) {
   diagnose::NetworkUse use;
   if (cost) {
     use.latency = cost->latency;
@@ -260,7 +279,8 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std
     return diagnose::BucketPlan{mebibytes, std::vector<double>(bytes.begin(), bytes.end())};
   };
   use.plan = plan(0, reducer.bucket_bytes());
-  use.messages = static_cast<double>(use.plan.bytes.size() + 1);  // with the sums of loss and weight
+  use.messages =
+      static_cast<double>(use.plan.bytes.size() + 1);  // with the sums of loss and weight
   use.bytes = static_cast<double>(reducer.bytes_per_step());
   for (const int mebibytes : {1, 2, 4, 8, 16, 32, 64, 128, 1024}) {
     if (mebibytes < first_mebibytes) continue;
@@ -269,19 +289,23 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std
   return use;
 }
 
-double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps, const BatchArithmetic& batches) {
+double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps,
+                       const BatchArithmetic& batches) {
   if (headroom.steps == 0 || steps.empty()) return diagnose::kUnknown;
   const auto measured = static_cast<double>(headroom.steps);
   double cells = 0;
-  for (const StepTimes& step : steps) cells += step.padded.cells / static_cast<double>(steps.size());
+  for (const StepTimes& step : steps)
+    cells += step.padded.cells / static_cast<double>(steps.size());
   double ratio = 0;
   if (cells > 0 && headroom.padded.cells > 0) {
     ratio = cells / (headroom.padded.cells / measured);
   } else {
     // Steps of whole epochs have the short one among them.
-    const auto samples = static_cast<double>(batches.samples), per_epoch = static_cast<double>(batches.steps_per_epoch);
+    const auto samples = static_cast<double>(batches.samples),
+               per_epoch = static_cast<double>(batches.steps_per_epoch);
     const bool whole = static_cast<double>(steps.size()) >= per_epoch;
-    const double each = whole ? samples / per_epoch : std::min(samples, static_cast<double>(batches.global_batch));
+    const double each =
+        whole ? samples / per_epoch : std::min(samples, static_cast<double>(batches.global_batch));
     ratio = each / (static_cast<double>(headroom.samples) / measured);
   }
   return ratio * headroom.seconds / measured;
@@ -323,8 +347,10 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .steps_per_epoch = static_cast<double>(per_epoch),
       .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
       .keeps_best = config.checkpoint.keep_best,
-      .evaluations = times_per_step(config.train.eval_every, per_epoch, steps, monitoring::Phase::kEval),
-      .checkpoints = times_per_step(config.checkpoint.every, per_epoch, steps, monitoring::Phase::kCheckpoint),
+      .evaluations =
+          times_per_step(config.train.eval_every, per_epoch, steps, monitoring::Phase::kEval),
+      .checkpoints =
+          times_per_step(config.checkpoint.every, per_epoch, steps, monitoring::Phase::kCheckpoint),
       .length_window = config.data.length_window,
       .length_classes = config.data.length_classes,
       .epochs = static_cast<double>(done) / static_cast<double>(per_epoch),

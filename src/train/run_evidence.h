@@ -1,7 +1,7 @@
 #pragma once
 
-// The evidence for the verdict of a run, in the words of diagnose/: what was measured of its steps, its loaders, its
-// machines and its network, and the settings that it runs with.
+// The evidence for the verdict of a run, in the words of diagnose/: what was measured of its steps,
+// its loaders, its machines and its network, and the settings that it runs with.
 
 #include <cstdint>
 #include <deque>
@@ -19,23 +19,27 @@
 
 namespace dtrain::train {
 
-// What the gradients of a step send. Without a cost it is not known what that takes. `first_mebibytes`: the size of the
-// first bucket; others must not be smaller (dist.first_bucket_mb).
-diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost,
-                                 double first_mebibytes);
+// What the gradients of a step send. Without a cost it is not known what that takes.
+// `first_mebibytes`: the size of the first bucket; others must not be
+// smaller (dist.first_bucket_mb).
+diagnose::NetworkUse network_use(const dist::GradientReducer&,
+                                 const std::optional<dist::CostFit>& cost, double first_mebibytes);
 
-// Seconds of a mean step of `steps`, of this rank, if its batches were in memory. `headroom` was measured on other
-// steps: its time is scaled by the cells of padded batches, or else by samples. NaN: it was not measured. Pure.
-double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps, const BatchArithmetic&);
+// Seconds of a mean step of `steps`, of this rank, if its batches were in memory. `headroom` was
+// measured on other steps: its time is scaled by the cells of padded batches, or else by samples.
+// NaN: it was not measured. Pure.
+double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps,
+                       const BatchArithmetic&);
 
-// What was measured of ranks and hosts, without settings. `steps`: RunMeasurements::steps(); `nodes`: the host names of
-// the ranks. Pure.
-diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, const std::deque<RunMeasurements::Window>&,
+// What was measured of ranks and hosts, without settings. `steps`: RunMeasurements::steps();
+// `nodes`: the host names of the ranks. Pure.
+diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps,
+                                  const std::deque<RunMeasurements::Window>&,
                                   const std::vector<std::string>& nodes);
 
-// What diagnose::judge() takes, but for what is measured before training. `done`: optimizer steps of the run. Rank 0;
-// empty on the others.
-diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
-                                  int64_t done);
+// What diagnose::judge() takes, but for what is measured before training. `done`: optimizer steps
+// of the run. Rank 0; empty on the others.
+diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&,
+                                  const std::vector<std::string>& nodes, int64_t done);
 
 }  // namespace dtrain::train

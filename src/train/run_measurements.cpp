@@ -17,8 +17,10 @@ constexpr size_t kMostValues = 20000, kMostSteps = 500, kFewestSteps = 40;
 StepTimes mean_of(const StepTimes* begin, size_t count) {
   StepTimes mean;
   for (size_t i = 0; i < count; ++i) {
-    for (size_t phase = 0; phase < mean.phases.size(); ++phase) mean.phases[phase] += begin[i].phases[phase];
-    for (size_t bucket = 0; bucket < mean.buckets.size(); ++bucket) mean.buckets[bucket] += begin[i].buckets[bucket];
+    for (size_t phase = 0; phase < mean.phases.size(); ++phase)
+      mean.phases[phase] += begin[i].phases[phase];
+    for (size_t bucket = 0; bucket < mean.buckets.size(); ++bucket)
+      mean.buckets[bucket] += begin[i].buckets[bucket];
     mean.wall += begin[i].wall;
     mean.launch += begin[i].launch;
     mean.padded.rows += begin[i].padded.rows;
@@ -44,7 +46,8 @@ monitoring::HostStats host_of(const ResourceSample& used, double steps) {
           .free_memory = used.free_memory};
 }
 
-monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const ResourceSample& used, double steps) {
+monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const ResourceSample& used,
+                               double steps) {
   return {.rank = static_cast<int>(rank),
           .times = times,
           .samples = static_cast<double>(used.loader.samples) / steps,
@@ -74,7 +77,8 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
                    .card_generation = used.card_generation},
           .gpu_utilization = used.gpu.utilization,
           .power = used.gpu.power,
-          // Sensors are read every few seconds: one reading may stand for many windows, most of which have none.
+          // Sensors are read every few seconds: one reading may stand for many windows, most of
+          // which have none.
           .energy = used.gpu.energy / used.gpu.energy_seconds * used.seconds / steps,
           .temperature = used.gpu.temperature,
           .sm_clock = used.gpu.sm_clock,
@@ -86,15 +90,20 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
 void keep_slowest(std::vector<monitoring::RankStats>& ranks) {
   constexpr size_t kAll = 64, kSlowest = 8;
   if (ranks.size() <= kAll) return;
-  std::partial_sort(ranks.begin(), ranks.begin() + kSlowest, ranks.end(), [](const auto& a, const auto& b) {
-    return a.times.of(monitoring::Phase::kAllReduceWait) < b.times.of(monitoring::Phase::kAllReduceWait);
-  });
+  std::partial_sort(ranks.begin(), ranks.begin() + kSlowest, ranks.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.times.of(monitoring::Phase::kAllReduceWait) <
+                             b.times.of(monitoring::Phase::kAllReduceWait);
+                    });
   ranks.resize(kSlowest);
 }
 
-double without_wait(const StepTimes& times) { return times.wall - times.of(monitoring::Phase::kAllReduceWait); }
+double without_wait(const StepTimes& times) {
+  return times.wall - times.of(monitoring::Phase::kAllReduceWait);
+}
 
-// `all`: `count` steps of each rank. The rank that waits least for the others waits for the network alone.
+// `all`: `count` steps of each rank. The rank that waits least for the others waits for the
+// network alone.
 monitoring::SlowStep slowest_of(const std::vector<StepTimes>& all, size_t count) {
   monitoring::SlowStep slowest;
   double longest = -1;
@@ -123,7 +132,9 @@ void RunMeasurements::Earlier::add(size_t of_window, const ResourceSample& used)
   loads += used.loader;
   totals = used.so_far;
   steps += static_cast<double>(of_window);
-  if (!std::isfinite(used.resident_bytes) || (!memory.empty() && steps < memory.back().steps + spacing)) return;
+  if (!std::isfinite(used.resident_bytes) ||
+      (!memory.empty() && steps < memory.back().steps + spacing))
+    return;
   memory.push_back({steps, used.resident_bytes});
   if (memory.size() < kMostPoints) return;
   for (size_t i = 0; 2 * i < memory.size(); ++i) memory[i] = memory[2 * i];
@@ -138,12 +149,14 @@ RunMeasurements::RunMeasurements(dist::Communicator& host)
   if (host.rank() == 0) steps_.resize(static_cast<size_t>(host.size()));
 }
 
-void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSample& resources, bool of_steps_alone) {
+void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSample& resources,
+                             bool of_steps_alone) {
   const size_t warm_up = std::min(left_out_, own.size());
   left_out_ -= warm_up;
   const size_t begin = std::max(warm_up, own.size() - std::min(own.size(), most_));
   const auto newest = own.begin() + static_cast<std::ptrdiff_t>(begin);
-  const std::vector<StepTimes> all = dist::all_gather_values(host_, std::vector<StepTimes>(newest, own.end()));
+  const std::vector<StepTimes> all =
+      dist::all_gather_values(host_, std::vector<StepTimes>(newest, own.end()));
   const std::vector<ResourceSample> samples = dist::all_gather_object(host_, resources);
   const auto ranks = static_cast<size_t>(host_.size());
   DTRAIN_CHECK(all.size() % ranks == 0, all.size(), " steps of ", ranks, " ranks");
@@ -154,27 +167,30 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   slowest_.reset();
   if (!own.empty()) {
     const size_t first = begin < own.size() ? begin : 0;  // of warm-up alone, those
-    own_ =
-        stats_of(static_cast<size_t>(host_.rank()), mean_of(own.data() + first, own.size() - first), resources, ended);
+    own_ = stats_of(static_cast<size_t>(host_.rank()),
+                    mean_of(own.data() + first, own.size() - first), resources, ended);
   }
   if (host_.rank() != 0 || all.empty()) return;
   const size_t count = all.size() / ranks;
   keep(all, count);
   slowest_ = slowest_of(all, count);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    last_.push_back(stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
+    last_.push_back(
+        stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
   }
   keep_slowest(last_);
-  // Of a window in which the warm-up ends, the machine's part is not known. One with more than steps in it is better
-  // than none, as where a run that seldom logs is stopped.
-  if (warm_up == 0 && (of_steps_alone || windows_.empty())) windows_.push_back({static_cast<size_t>(ended), samples});
+  // Of a window in which the warm-up ends, the machine's part is not known. One with more than
+  // steps in it is better than none, as where a run that seldom logs is stopped.
+  if (warm_up == 0 && (of_steps_alone || windows_.empty()))
+    windows_.push_back({static_cast<size_t>(ended), samples});
   size_t kept = 0;
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {
     kept -= windows_.front().steps;
     std::vector<Earlier> earlier = std::move(windows_.front().earlier);
     earlier.resize(ranks);
-    for (size_t rank = 0; rank < ranks; ++rank) earlier[rank].add(windows_.front().steps, windows_.front().ranks[rank]);
+    for (size_t rank = 0; rank < ranks; ++rank)
+      earlier[rank].add(windows_.front().steps, windows_.front().ranks[rank]);
     windows_.pop_front();
     windows_.front().earlier = std::move(earlier);
   }
@@ -191,7 +207,8 @@ void RunMeasurements::keep(const std::vector<StepTimes>& all, size_t count) {
     const StepTimes* first = all.data() + rank * count;
     diagnose::Steps& steps = steps_[rank];
     steps.insert(steps.end(), first, first + count);
-    if (steps.size() > most_) steps.erase(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(most_));
+    if (steps.size() > most_)
+      steps.erase(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(most_));
   }
 }
 

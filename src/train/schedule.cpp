@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kOneCycleStart = 1.0 / 25, kOneCycleRise = 0.3;  // torch's defaults
 
-// Half a cosine from `from` at 0 to `to` at `length`, constant from there on. A length of 0 gives `to` everywhere.
+// Half a cosine from `from` at 0 to `to` at `length`, constant from there on. A length of 0 gives
+// `to` everywhere.
 double half_cosine(double from, double to, double at, double length) {
   const double share = length > 0 ? std::clamp(at / length, 0.0, 1.0) : 1.0;
   return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;
@@ -29,16 +30,18 @@ double one_cycle(const config::Schedule& schedule, double base_lr, double step, 
 
 }  // namespace
 
-double learning_rate(const config::Schedule& schedule, double base_lr, int64_t step, int64_t total_steps,
-                     int64_t steps_per_epoch) {
+double learning_rate(const config::Schedule& schedule, double base_lr, int64_t step,
+                     int64_t total_steps, int64_t steps_per_epoch) {
   DTRAIN_CHECK(step >= 0, "step ", step);
   if (schedule.name == config::ScheduleName::kOneCycle) {
-    return one_cycle(schedule, base_lr, static_cast<double>(step), static_cast<double>(total_steps));
+    return one_cycle(schedule, base_lr, static_cast<double>(step),
+                     static_cast<double>(total_steps));
   }
   const int64_t warmup = schedule.warmup_steps.of(total_steps);
   if (step < warmup) return base_lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (schedule.name == config::ScheduleName::kCosine) {
-    return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, static_cast<double>(step - warmup),
+    return half_cosine(base_lr, base_lr * schedule.final_lr_ratio,
+                       static_cast<double>(step - warmup),
                        static_cast<double>(total_steps - warmup));
   }
   if (schedule.name == config::ScheduleName::kStep) {
@@ -55,15 +58,18 @@ std::string long_warm_up(const config::Schedule& schedule, int64_t total_steps) 
   const int64_t usual = usual_warm_up.of(total_steps);
   if (part * steps <= total_steps || steps <= usual) return "";
   const std::string reached =
-      steps <= total_steps
-          ? ""
-          : str(", and reaches ",
-                fixed(100 * learning_rate(schedule, 1, total_steps - 1, total_steps, /*steps_per_epoch=*/1), 0),
-                " % of --lr");
-  return str("the learning rate rises for ", steps, " steps (schedule.warmup_steps ", to_string(schedule.warmup_steps),
-             "), and the run has ", total_steps, reached, ": use --schedule.warmup_steps ",
-             one_cycle ? str("0, with which one_cycle rises for ", fixed(100 * kOneCycleRise, 0), " %")
-                       : to_string(usual_warm_up),
+      steps <= total_steps ? ""
+                           : str(", and reaches ",
+                                 fixed(100 * learning_rate(schedule, 1, total_steps - 1,
+                                                           total_steps, /*steps_per_epoch=*/1),
+                                       0),
+                                 " % of --lr");
+  return str("the learning rate rises for ", steps, " steps (schedule.warmup_steps ",
+             to_string(schedule.warmup_steps), "), and the run has ", total_steps, reached,
+             ": use --schedule.warmup_steps ",
+             one_cycle
+                 ? str("0, with which one_cycle rises for ", fixed(100 * kOneCycleRise, 0), " %")
+                 : to_string(usual_warm_up),
              ", which is ", usual, usual == 1 ? " step" : " steps");
 }
 
@@ -71,8 +77,9 @@ std::string second_warm_up(const ScheduleOfRun& before, const ScheduleOfRun& now
   const int64_t was = before.schedule.warmup_steps.of(before.total_steps);
   const int64_t is = now.schedule.warmup_steps.of(now.total_steps);
   if (done < was || done >= is) return "";
-  return str("the warm-up had ended at step ", was, " of ", before.total_steps, " (schedule.warmup_steps ",
-             to_string(before.schedule.warmup_steps), "); now it takes ", is, " steps of ", now.total_steps,
+  return str("the warm-up had ended at step ", was, " of ", before.total_steps,
+             " (schedule.warmup_steps ", to_string(before.schedule.warmup_steps),
+             "); now it takes ", is, " steps of ", now.total_steps,
              ": the learning rate is lower from step ", done, " on and rises until step ", is,
              ". Use --schedule.warmup_steps ", was, " to avoid it");
 }

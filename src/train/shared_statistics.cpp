@@ -15,8 +15,13 @@ std::vector<int64_t> sizes_of_one(const data::Field& field) {
 }  // namespace
 
 SharedStatistics::SharedStatistics(dist::Communicator* communicator, const data::Schema& schema,
-                                   const data::SampleSpec& spec, at::Device device, PhaseTracker& tracker)
-    : communicator_(communicator), schema_(schema), spec_(spec), device_(device), tracker_(tracker) {}
+                                   const data::SampleSpec& spec, at::Device device,
+                                   PhaseTracker& tracker)
+    : communicator_(communicator),
+      schema_(schema),
+      spec_(spec),
+      device_(device),
+      tracker_(tracker) {}
 
 data::Batch SharedStatistics::zero_sample() const {
   const auto floats = at::TensorOptions(device_).dtype(at::kFloat);
@@ -24,8 +29,9 @@ data::Batch SharedStatistics::zero_sample() const {
   data::Batch batch;
   if (spec_.kind == data::SampleSpec::Kind::kImage) {
     // at::zeros() ignores the memory format.
-    batch.inputs =
-        at::empty({1, 3, spec_.image_size, spec_.image_size}, floats, at::MemoryFormat::ChannelsLast).zero_();
+    batch.inputs = at::empty({1, 3, spec_.image_size, spec_.image_size}, floats,
+                             at::MemoryFormat::ChannelsLast)
+                       .zero_();
   } else {
     batch.inputs = at::zeros(sizes_of_one(schema_.input), floats);
     batch.lengths = at::ones({1}, longs);
@@ -45,8 +51,9 @@ SharedStatistics::Scope::Scope(SharedStatistics& shared, bool has_samples) {
 
 void SharedStatistics::sum_over_ranks(at::Tensor& sums) {
   if (alone_) return;
-  // A slow rank is recognized by its own time in forward and backward, so waiting for others is no part of it. On a GPU
-  // the host does not wait, and backward runs on another thread than the clock's: there only the watchdog learns of it.
+  // A slow rank is recognized by its own time in forward and backward, so waiting for others is no
+  // part of it. On a GPU the host does not wait, and backward runs on another thread than the
+  // clock's: there only the watchdog learns of it.
   const monitoring::Phase phase = tracker_.current();
   const bool host_waits = device_.is_cpu();
   if (host_waits) {

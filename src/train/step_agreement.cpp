@@ -2,7 +2,8 @@
 
 namespace dtrain::train {
 
-StepAgreement::StepAgreement(dist::Communicator& host) : host_(host), flags_(at::zeros({5}, at::kLong)) {}
+StepAgreement::StepAgreement(dist::Communicator& host)
+    : host_(host), flags_(at::zeros({5}, at::kLong)) {}
 
 Requests StepAgreement::exchange(const Requests& mine) {
   if (host_.size() == 1) return granted_ = mine;
@@ -12,9 +13,9 @@ Requests StepAgreement::exchange(const Requests& mine) {
     const int64_t* flags = flags_.const_data_ptr<int64_t>();
     granted_ = {flags[0] != 0, flags[1] != 0, flags[2] != 0, flags[3] != 0, flags[4] != 0};
   }
-  flags_ = at::tensor(
-      {int64_t{mine.stop}, int64_t{mine.save}, int64_t{mine.evaluate}, int64_t{mine.log}, int64_t{mine.verdict}},
-      at::kLong);
+  flags_ = at::tensor({int64_t{mine.stop}, int64_t{mine.save}, int64_t{mine.evaluate},
+                       int64_t{mine.log}, int64_t{mine.verdict}},
+                      at::kLong);
   pending_ = host_.all_reduce(flags_, dist::ReduceOp::kMax);
   in_flight_ = true;
   return granted_;

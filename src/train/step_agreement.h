@@ -1,10 +1,11 @@
 #pragma once
 
-// Turns the requests of single ranks (stop, save, evaluate, log, verdict now) into actions of all ranks at the same
-// step boundary. The exchange runs beside the step: the requests of one boundary are granted at the next one, so no
-// step waits for it.
+// Turns the requests of single ranks (stop, save, evaluate, log, verdict now) into actions of all
+// ranks at the same step boundary. The exchange runs beside the step: the requests of one boundary
+// are granted at the next one, so no step waits for it.
 //
-// Thread-safety: none; the training thread owns it. Ownership: borrows the communicator, for CPU tensors.
+// Thread-safety: none; the training thread owns it. Ownership: borrows the communicator, for
+// CPU tensors.
 
 #include <torch/types.h>
 
@@ -24,14 +25,16 @@ class StepAgreement {
  public:
   explicit StepAgreement(dist::Communicator& host);
 
-  // What any rank requested at the previous step boundary; on one rank, what it requests now. Collective: every rank
-  // calls it once per step boundary.
+  // What any rank requested at the previous step boundary; on one rank, what it requests now.
+  // Collective: every rank calls it once per step boundary.
   Requests exchange(const Requests& mine);
-  // The same, but what is requested now is granted now, on any number of ranks. Waits: for use before the first step.
+  // The same, but what is requested now is granted now, on any number of ranks. Waits: for use
+  // before the first step.
   Requests exchange_now(const Requests& mine);
   const Requests& granted() const { return granted_; }  // by the last exchange
 
-  void settle();  // waits for the exchange in flight: before the communicator is used for something else or closed
+  // waits for the exchange in flight: before the communicator is used for something else or closed
+  void settle();
 
  private:
   dist::Communicator& host_;

@@ -14,14 +14,18 @@ StepState::StepState(at::Device device)
       seed_(block_.select(0, kSeed)),
       step_(block_.select(0, kStep)),
       epoch_(block_.select(0, kEpoch)),
-      learning_rate_(block_.narrow(0, kRate, 1).view(device.is_cpu() ? at::kDouble : at::kFloat).select(0, 0)) {}
+      learning_rate_(block_.narrow(0, kRate, 1)
+                         .view(device.is_cpu() ? at::kDouble : at::kFloat)
+                         .select(0, 0)) {}
 
 void StepState::write(const Numbers& numbers) {
-  static_assert(std::endian::native == std::endian::little, "a float32 rate is the first half of its number");
+  static_assert(std::endian::native == std::endian::little,
+                "a float32 rate is the first half of its number");
   const bool on_cpu = block_.is_cpu();
   // Pinned memory of its own for each copy: the allocator keeps it until the copy has finished.
   const at::Tensor host =
-      on_cpu ? block_ : at::empty({kNumbers}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+      on_cpu ? block_
+             : at::empty({kNumbers}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
   auto* values = host.mutable_data_ptr<int64_t>();
   values[kSeed] = static_cast<int64_t>(numbers.seed);
   values[kStep] = numbers.step;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The numbers that change from step to step and belong to no batch, where the kernels of a step read them: the key of
-// its random draws and its learning rate, at addresses that stay the same. So a step can be done again with the same
-// arguments of all kernels, as a CUDA graph does it.
+// The numbers that change from step to step and belong to no batch, where the kernels of a step
+// read them: the key of its random draws and its learning rate, at addresses that stay the same. So
+// a step can be done again with the same arguments of all kernels, as a CUDA graph does it.
 //
 // Thread-safety: none; the training thread owns it.
 
@@ -23,7 +23,8 @@ class StepState {
     int64_t step = 0, epoch = 0;  // 0-based
     double learning_rate = 0;
   };
-  // For all that is queued after it on the current stream. One small copy; the host does not wait for it.
+  // For all that is queued after it on the current stream. One small copy; the host does not wait
+  // for it.
   void write(const Numbers&);
 
   layers::RandomContext randomness(const at::Tensor& sample_ids) const;

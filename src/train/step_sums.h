@@ -1,6 +1,7 @@
 #pragma once
 
-// The times of phases and of steps, added up from the intervals that a clock measures. Pure. Thread-safety: none.
+// The times of phases and of steps, added up from the intervals that a clock measures. Pure.
+// Thread-safety: none.
 
 #include <optional>
 #include <vector>
@@ -12,18 +13,25 @@ namespace dtrain::train {
 
 class StepSums {
  public:
-  void add(monitoring::Phase, double seconds);         // time that has passed in the phase; kCount: in none
-  void add_launch(monitoring::Phase, double seconds);  // of the host, while the device was given the phase's work
-  void end_step();                                     // and begins the next one
+  void add(monitoring::Phase,
+           double seconds);  // time that has passed in the phase; kCount: in none
+  void add_launch(monitoring::Phase,
+                  double seconds);  // of the host, while the device was given the phase's work
+  void end_step();                  // and begins the next one
   // Of a step that runs. It is read when the step ends: a GPU has then passed it.
   void note(const dist::BackwardTimes& backward, const monitoring::PaddedRows& padded = {}) {
     notes_.push_back({backward, padded});
   }
 
-  const monitoring::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
-  std::vector<monitoring::StepTimes> take();  // the steps that have ended and were not taken; the newest of very many
-  size_t ended() const { return ended_count_; }  // steps that have ended so far, those that were left out too
-  void forget();                                 // the step that runs, and those that were not taken
+  const monitoring::PhaseSeconds& totals() const {
+    return totals_;
+  }  // by phase, since construction
+  std::vector<monitoring::StepTimes>
+  take();  // the steps that have ended and were not taken; the newest of very many
+  size_t ended() const {
+    return ended_count_;
+  }               // steps that have ended so far, those that were left out too
+  void forget();  // the step that runs, and those that were not taken
 
  private:
   monitoring::PhaseSeconds totals_{};

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a Trainer works with. The training job (job/training_job.h) makes these parts and keeps them alive while the
-// Trainer lives.
+// What a Trainer works with. The training job (job/training_job.h) makes these parts and keeps them
+// alive while the Trainer lives.
 
 #include <torch/types.h>
 
@@ -27,8 +27,8 @@
 
 namespace dtrain::train {
 
-// What to change when memory is full, given the bytes that could not be allocated (0: not known); "" if that is not
-// known. Takes seconds, and never throws.
+// What to change when memory is full, given the bytes that could not be allocated (0: not known);
+// "" if that is not known. Takes seconds, and never throws.
 using MemoryAdvice = std::function<std::string(double requested)>;
 
 struct TrainContext {
@@ -39,35 +39,43 @@ struct TrainContext {
   const data::Splits& splits;
   at::Device device;
   Precision precision;
-  int loader_threads;              // of this rank
-  int cores, host_cores;           // that this rank may use; of its host
-  std::string node;                // its host's name
-  dist::Communicator& gradients;   // carries tensors of `device`
-  dist::Communicator& host;        // carries CPU tensors
-  dist::Communicator* statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
-  checkpoint::Store* checkpoints;  // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
-  monitoring::Sinks& sinks;        // each one receives every step and evaluation
+  int loader_threads;             // of this rank
+  int cores, host_cores;          // that this rank may use; of its host
+  std::string node;               // its host's name
+  dist::Communicator& gradients;  // carries tensors of `device`
+  dist::Communicator& host;       // carries CPU tensors
+  dist::Communicator*
+      statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
+  // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
+  checkpoint::Store* checkpoints;
+  monitoring::Sinks& sinks;                 // each one receives every step and evaluation
   const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
   std::atomic<bool>* verdict_requested;     // likewise: judge the run so far; nullptr: nobody asks
-  PhaseTracker::Watchdog progress;          // receives the phase and the step of this rank; may be empty
-  // Called when the GPU has failed, while everything that belongs to it still lives; should end the process, because
-  // LibTorch's destructors throw from then on. May be empty: run() then throws the error.
+  PhaseTracker::Watchdog progress;  // receives the phase and the step of this rank; may be empty
+  // Called when the GPU has failed, while everything that belongs to it still lives; should end the
+  // process, because LibTorch's destructors throw from then on. May be empty: run() then throws
+  // the error.
   std::function<void(const Error&)> device_failed = {};
-  // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run on all ranks, if
-  // the run folder is no longer there. May be empty.
+  // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run
+  // on all ranks, if the run folder is no longer there. May be empty.
   std::function<void()> check_run_folder = {};
-  std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
-  MemoryAdvice memory_advice = {};                        // may be empty
-  // The epoch whose samples data.verify first_epoch compares: the first one that this file is used for.
+  std::function<monitoring::GpuUse()> take_gpu_use =
+      {};                           // what the sensors said since the last call; may be empty
+  MemoryAdvice memory_advice = {};  // may be empty
+  // The epoch whose samples data.verify first_epoch compares: the first one that this file is
+  // used for.
   int64_t verified_epoch = 0;
-  // Before training, what it would do if loading were free is measured for about so long (Trainer::measure_headroom()).
+  // Before training, what it would do if loading were free is measured for about so
+  // long (Trainer::measure_headroom()).
   double headroom_seconds = 0;
-  // Now and then half of the reader threads rest, to learn whether they are in each other's way. Only for a run whose
-  // verdict needs that.
+  // Now and then half of the reader threads rest, to learn whether they are in each other's way.
+  // Only for a run whose verdict needs that.
   bool compare_readers = false;
-  // The batches of a shape have the same tensors in every step (data/loader/batch_tensors.h): what CUDA graphs need.
+  // The batches of a shape have the same tensors in every step (data/loader/batch_tensors.h): what
+  // CUDA graphs need.
   bool static_buffers = false;
-  bool global_batch_given = false;      // train.global_batch is what to change: train.accumulate follows from it
+  bool global_batch_given =
+      false;  // train.global_batch is what to change: train.accumulate follows from it
   const Clock& clock = real_clock();    // for intervals in minutes
   trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does
 };

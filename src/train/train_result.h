@@ -1,6 +1,7 @@
 #pragma once
 
-// How a training ended, and what came out of it: for the last line of a run, its verdict and its exit code.
+// How a training ended, and what came out of it: for the last line of a run, its verdict and its
+// exit code.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +22,8 @@ struct TrainResult {
   std::string metric;       // the watched metric (train.metric)
   double best = 0;          // its best value on the validation split; NaN: never evaluated
   int64_t bad_samples = 0;  // different samples that were left out, over all ranks
-  double padding_waste = monitoring::StepStats::kUnknown;  // share of padding in all batches of this process
+  double padding_waste =
+      monitoring::StepStats::kUnknown;  // share of padding in all batches of this process
   std::vector<std::pair<std::string, double>> validation;  // all metrics of the last evaluation
   diagnose::RunEvidence evidence;                          // rank 0: for the verdict
   double seconds = 0;                                      // of the whole loop

@@ -24,12 +24,15 @@ using monitoring::Phase;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
 
-// With this step of the process a verdict comes at the latest: 100 steps have ended when step 101 is reported.
+// With this step of the process a verdict comes at the latest: 100 steps have ended when step 101
+// is reported.
 constexpr int64_t kFirstVerdict = 101;
-constexpr auto kTooEarlyForVerdict = static_cast<int64_t>(RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps);
+constexpr auto kTooEarlyForVerdict =
+    static_cast<int64_t>(RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps);
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
-  return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
+  return {interval, context.batches.steps_per_epoch, context.clock,
+          /*keeps_time=*/context.host.rank() == 0};
 }
 
 std::string text_of(const std::vector<int64_t>& lengths) {
@@ -45,7 +48,8 @@ std::string text_of(const std::vector<data::Batch::LeftOut>& samples) {
 }
 
 data::LoaderOptions options_of(const TrainContext& context) {
-  data::LoaderOptions options = loader_options(context.config, context.batches, context.loader_threads, context.device);
+  data::LoaderOptions options =
+      loader_options(context.config, context.batches, context.loader_threads, context.device);
   options.compare_readers = context.compare_readers;
   options.static_buffers = context.static_buffers;
   options.recorder = context.recorder;
@@ -60,23 +64,28 @@ Trainer::Trainer(TrainContext context)
       loader_(context_.store, context_.splits.train, context_.task.samples(), options_of(context_),
               {context_.host.rank(), context_.host.size()}),
       state_(context_.device),
-      scaler_(context_.config.amp, needs_loss_scaling(context_.precision, context_.config.dist.wire), context_.device,
+      scaler_(context_.config.amp,
+              needs_loss_scaling(context_.precision, context_.config.dist.wire), context_.device,
               parameter_dtype(context_.precision)),
       phases_(context_.task, context_.config, context_.gradients, context_.host, context_.recorder),
       average_(context_.task.model(), context_.config.train.ema),
       bad_losses_(context_.device),
       tracker_(context_.device, context_.progress, context_.recorder),
-      shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(), context_.device,
-                         tracker_),
+      shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(),
+                         context_.device, tracker_),
       agreement_(context_.host),
       triggers_{trigger(context_.config.checkpoint.every, context_),
-                trigger(context_.config.train.eval_every, context_), trigger(context_.config.run.log_every, context_)},
-      watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
+                trigger(context_.config.train.eval_every, context_),
+                trigger(context_.config.run.log_every, context_)},
+      watched_{.metric = watched_metric(context_.task, context_.config.train.metric),
+               .watch = {},
+               .plateau = {}},
       measurements_(context_.host),
       meter_(context_.cores, device::properties(context_.device).pci_bus_id),
       device_(device::properties(context_.device)) {
-  DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
-               context_.config.run.name, "' has no folder for its checkpoints");
+  DTRAIN_CHECK(
+      context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(),
+      "run '", context_.config.run.name, "' has no folder for its checkpoints");
   set_train_mode();
 }
 
@@ -93,16 +102,19 @@ TrainResult Trainer::run() {
   } catch (const c10::Error& e) {
     const std::optional<DeviceFailure> failure =
         device_failure(e, context_.batches,
-                       {context_.device, static_cast<double>(device_.memory_bytes), device::works(context_.device),
-                        context_.memory_advice},
+                       {context_.device, static_cast<double>(device_.memory_bytes),
+                        device::works(context_.device), context_.memory_advice},
                        where());
     if (!failure && !left_alone_.empty()) {
-      throw DataError(str("the network cannot train on the one sample that is left of a micro-batch, ", where(), ": ",
-                          dist::first_line(e), ". Repair the data, use a larger --batch-size, or a network without ",
-                          "batch norm. Left out: ", left_alone_));
+      throw DataError(
+          str("the network cannot train on the one sample that is left of a micro-batch, ", where(),
+              ": ", dist::first_line(e),
+              ". Repair the data, use a larger --batch-size, or a network without ",
+              "batch norm. Left out: ", left_alone_));
     }
     if (!failure) throw;
-    // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
+    // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can
+    // catch it.
     if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
     throw failure->error;
   }
@@ -110,13 +122,14 @@ TrainResult Trainer::run() {
 
 std::string Trainer::where() const {
   const Phase phase = tracker_.current();
-  const bool in_step = phase != Phase::kEval && phase != Phase::kCheckpoint && phase != Phase::kCount;
+  const bool in_step =
+      phase != Phase::kEval && phase != Phase::kCheckpoint && phase != Phase::kCount;
   return str(in_step ? "in step " : "after step ", in_step ? begun_step_ : step_,
              phase == Phase::kCount ? "" : ", phase ",
              phase == Phase::kCount ? "" : monitoring::kPhaseNames[static_cast<size_t>(phase)]);
 }
 
-// ---- the run ------------------------------------------------------------------------------------------------------
+// ---- the run ------------------------------------------------------------------------------------
 TrainResult Trainer::train() {
   begin();
   if (watched_.evaluation_owed && !make_up_evaluation()) stop_on_request();
@@ -157,16 +170,19 @@ void Trainer::begin() {
   nodes_ = dist::all_gather_object(context_.host, context_.node);
   tracker_.set_step(step_);
   if (context_.host.rank() == 0 && !loader_.length_classes().empty()) {
-    log::info(str("batches are padded to these numbers of rows: ", text_of(loader_.length_classes())));
+    log::info(
+        str("batches are padded to these numbers of rows: ", text_of(loader_.length_classes())));
   }
   probe_network();
   probe_headroom();
   tracker_.wait_for_others();
-  agreement_.exchange_now({.verdict = take_verdict_request()});  // the first step answers what was asked before it
+  agreement_.exchange_now(
+      {.verdict = take_verdict_request()});  // the first step answers what was asked before it
   gradients_before_ = context_.gradients.traffic();
   if (context_.statistics) statistics_before_ = context_.statistics->traffic();
   started_ = SteadyClock::now();
-  for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
+  for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log})
+    trigger->restart();
   window_.begin(step_, started_, tracker_.clock().totals());
   set_state(monitoring::RunState::kTraining);
 }
@@ -186,7 +202,8 @@ void Trainer::enter_task_phase() {
   phases_.enter(epoch_of(step_));
   if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&
       context_.task.phase(epoch_of(step_)).name != context_.task.phase(epoch_of(step_ - 1)).name) {
-    watched_.watch.evaluations_without_improvement = watched_.plateau.evaluations_without_improvement = 0;
+    watched_.watch.evaluations_without_improvement =
+        watched_.plateau.evaluations_without_improvement = 0;
     if (result_.own_steps > 0) headroom_ = {};  // measured in the phase before
   }
 }
@@ -212,8 +229,9 @@ std::string Trainer::reason_to_stop() const {
   }
   if (stops_early()) {
     const MetricWatch& watch = watched_.watch;
-    return str(watch.evaluations_without_improvement, " evaluations without a better ", watched_.metric.name, " (best ",
-               fixed(watch.best, 4), " at step ", watch.best_step, "), at step ", step_, " of ", total);
+    return str(watch.evaluations_without_improvement, " evaluations without a better ",
+               watched_.metric.name, " (best ", fixed(watch.best, 4), " at step ", watch.best_step,
+               "), at step ", step_, " of ", total);
   }
   return total == 1 ? "the 1 step is done" : str("all ", total, " steps are done");
 }
@@ -229,13 +247,15 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  gather_measurements(used_resources(), /*of_steps_alone=*/false);  // there may have been an evaluation or a test since
+  gather_measurements(
+      used_resources(),
+      /*of_steps_alone=*/false);  // there may have been an evaluation or a test since
   result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
 }
 
-// ---- one optimizer step -------------------------------------------------------------------------------------------
+// ---- one optimizer step -------------------------------------------------------------------------
 StepStats Trainer::step() {
   const auto began = SteadyClock::now();
   StepStats stats;
@@ -272,19 +292,23 @@ StepStats Trainer::step() {
 data::Batch Trainer::next_batch() {
   if (replay_) return replay_->next();
   // The GPU augments with the cores that it computes with: that is no matter of the link.
-  return loader_.next([this] { tracker_.enter(Phase::kH2d); }, [this] { tracker_.enter(Phase::kForward); });
+  return loader_.next([this] { tracker_.enter(Phase::kH2d); },
+                      [this] { tracker_.enter(Phase::kForward); });
 }
 
 Trainer::Role Trainer::role_of(const data::Batch& batch) const {
   return {.last = batch.micro + 1 == batch.micro_steps,
           .runs = shared_statistics_.runs(batch),
           .has_samples = batch.samples() > 0,
-          .power_of_two = loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size())};
+          .power_of_two = loss_power_of_two(context_.task.planned_weight(batch.global_samples),
+                                            context_.host.size())};
 }
 
 void Trainer::write_state(const data::Batch& batch) {
-  state_.write(
-      {.seed = context_.config.train.seed, .step = step_, .epoch = batch.epoch, .learning_rate = next_learning_rate()});
+  state_.write({.seed = context_.config.train.seed,
+                .step = step_,
+                .epoch = batch.epoch,
+                .learning_rate = next_learning_rate()});
 }
 
 void Trainer::micro_step(data::Batch batch, const Role& role) {
@@ -334,14 +358,16 @@ double Trainer::next_learning_rate() const {
   if (given_rate_) return *given_rate_;
   const config::Config& config = context_.config;
   return watched_.plateau.factor * learning_rate(config.schedule, config.optimizer.lr, step_,
-                                                 context_.batches.total_steps, context_.batches.steps_per_epoch);
+                                                 context_.batches.total_steps,
+                                                 context_.batches.steps_per_epoch);
 }
 
 bool Trainer::logs_step() const {
-  const bool verdict_due =
-      result_.own_steps == kFirstVerdict && logged_own_step_ <= kTooEarlyForVerdict && !measured_epoch_ && !replay_;
+  const bool verdict_due = result_.own_steps == kFirstVerdict &&
+                           logged_own_step_ <= kTooEarlyForVerdict && !measured_epoch_ && !replay_;
   return given_rate_ || verdict_due || result_.own_steps == 1 || agreement_.granted().log ||
-         agreement_.granted().verdict || triggers_.log.due(step_) || step_ == context_.batches.total_steps;
+         agreement_.granted().verdict || triggers_.log.due(step_) ||
+         step_ == context_.batches.total_steps;
 }
 
 void Trainer::read_device(StepStats& stats) {
@@ -351,7 +377,8 @@ void Trainer::read_device(StepStats& stats) {
   const dist::GradientReducer& reducer = phases_.reducer();
   const at::Tensor numbers =
       at::stack({reducer.loss_sum().to(at::kDouble), reducer.weight_sum().to(at::kDouble),
-                 scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)});
+                 scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble),
+                 scaler_.skipped().to(at::kDouble)});
   dist::wait_for_device(context_.device, {&context_.gradients, context_.statistics});
   const at::Tensor read = numbers.to(at::kCPU);
   const double* values = read.const_data_ptr<double>();
@@ -367,7 +394,8 @@ namespace {
 
 std::string smaller_batch(const BatchArithmetic& b) {
   if (largest_micro_batch(b) == 1) {
-    return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16 or "
+    return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional "
+           "networks), --amp bf16 or "
            "fp16, or a smaller network";
   }
   return dtrain::str("use ", micro_batch_flags(b, largest_micro_batch(b) / 2),
@@ -376,33 +404,37 @@ std::string smaller_batch(const BatchArithmetic& b) {
 
 }  // namespace
 
-std::optional<DeviceFailure> device_failure(const c10::Error& error, const BatchArithmetic& b, const DeviceState& state,
-                                            const std::string& where) {
+std::optional<DeviceFailure> device_failure(const c10::Error& error, const BatchArithmetic& b,
+                                            const DeviceState& state, const std::string& where) {
   const at::Device device = state.device;
   const std::string why = dist::first_line(error);
   // First: what a library cannot allocate on a GPU that has failed is not a matter of memory.
   if (dist::says_failed(error) || !state.works) {
-    return DeviceFailure{DeviceError(dtrain::str(device, " has failed ", where, ": ", why,
-                                                 ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows "
-                                                 "which. `dmesg` has the driver's message (Xid); --resume auto "
-                                                 "continues from the newest checkpoint")),
+    return DeviceFailure{DeviceError(dtrain::str(
+                             device, " has failed ", where, ": ", why,
+                             ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows "
+                             "which. `dmesg` has the driver's message (Xid); --resume auto "
+                             "continues from the newest checkpoint")),
                          /*lost=*/true};
   }
   const std::optional<double> of_host =
       device.is_cpu() ? out_of_host_memory(error.what_without_backtrace()) : std::nullopt;
   if (!of_host && !dist::is_out_of_memory(error)) return std::nullopt;
-  // The allocator's message is long, and repeats what is said here; one of a library names the library.
+  // The allocator's message is long, and repeats what is said here; one of a library names
+  // the library.
   const bool by_allocator = of_host || why.starts_with("CUDA out of memory");
-  const double requested = of_host.value_or(bytes_out_of_device_memory(error.what_without_backtrace()));
+  const double requested =
+      of_host.value_or(bytes_out_of_device_memory(error.what_without_backtrace()));
   const int64_t samples = largest_micro_batch(b);
   const std::string advice = state.advice ? state.advice(requested) : "";
   return DeviceFailure{
-      DeviceError(dtrain::str("out of ", of_host ? "host memory" : dtrain::str("memory on ", device),
-                              requested > 0 ? dtrain::str(" for a tensor of ", human_bytes(requested)) : "",
-                              " with a micro-batch of ", samples, samples == 1 ? " sample" : " samples",
-                              by_allocator ? "" : " (" + why + ")", " (peak ",
-                              human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
-                              human_bytes(state.memory_bytes), "): ", advice.empty() ? smaller_batch(b) : advice)),
+      DeviceError(dtrain::str(
+          "out of ", of_host ? "host memory" : dtrain::str("memory on ", device),
+          requested > 0 ? dtrain::str(" for a tensor of ", human_bytes(requested)) : "",
+          " with a micro-batch of ", samples, samples == 1 ? " sample" : " samples",
+          by_allocator ? "" : " (" + why + ")", " (peak ",
+          human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
+          human_bytes(state.memory_bytes), "): ", advice.empty() ? smaller_batch(b) : advice)),
       /*lost=*/false};
 }
 

@@ -19,9 +19,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// See MeasuredSteps::own_deviation. The first step began before the others were measured, and lasted until then.
+// See MeasuredSteps::own_deviation. The first step began before the others were measured, and
+// lasted until then.
 double deviation_of(const std::vector<monitoring::StepTimes>& steps) {
-  constexpr double kOfNormalValues = 1.4826;  // standard deviation in relation to the median distance
+  constexpr double kOfNormalValues =
+      1.4826;  // standard deviation in relation to the median distance
   std::vector<double> own, distances;
   for (size_t i = 1; i < steps.size(); ++i) {
     own.push_back(steps[i].wall - steps[i].of(monitoring::Phase::kAllReduceWait));
@@ -53,7 +55,8 @@ MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issue
   const auto began = SteadyClock::now();
   MeasuredSteps measured{.steps = steps};
   for (int64_t i = 0; i < steps; ++i) {
-    if (!replay_) enter_task_phase();  // batches that are replayed are of the phase in which they were taken
+    if (!replay_)
+      enter_task_phase();  // batches that are replayed are of the phase in which they were taken
     measured.samples += step().samples;
     if (issued && i + 1 == steps) issued();
     end_measured_step();
@@ -107,13 +110,14 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
 
 // The micro-batch of the longest samples: any other one needs less memory.
 std::unique_ptr<data::Loader> Trainer::loader_of_largest_batch() const {
-  const std::vector<int64_t> ids =
-      data::largest_samples(context_.store, context_.splits.train, largest_micro_batch(context_.batches));
+  const std::vector<int64_t> ids = data::largest_samples(context_.store, context_.splits.train,
+                                                         largest_micro_batch(context_.batches));
   const auto count = static_cast<int64_t>(ids.size());
   data::LoaderOptions options = data::one_pass(count, count);
   options.skip_bad = context_.config.data.skips_bad_samples();
   options.device = context_.device;
-  return std::make_unique<data::Loader>(context_.store, ids, context_.task.samples(), options, data::Shard{0, 1});
+  return std::make_unique<data::Loader>(context_.store, ids, context_.task.samples(), options,
+                                        data::Shard{0, 1});
 }
 
 StepMemory Trainer::measure_memory() {
@@ -121,7 +125,8 @@ StepMemory Trainer::measure_memory() {
   StepMemory memory;
   const bool any_size = context_.store.schema().input.variable();
   const std::unique_ptr<data::Loader> largest = any_size ? loader_of_largest_batch() : nullptr;
-  const data::Batch batch = (largest ? *largest : loader_).next();  // kept: what the step frees of it is not its own
+  const data::Batch batch =
+      (largest ? *largest : loader_).next();  // kept: what the step frees of it is not its own
   memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
   Role role = role_of(batch);
   role.last = false;  // nothing is sent
@@ -136,8 +141,8 @@ StepMemory Trainer::measure_memory() {
   tracker_.leave();
   phases_.reducer().zero();
   loader_.seek(step_);
-  memory.weights =
-      device::bytes_of(context_.task.model().parameters()) + device::bytes_of(context_.task.model().buffers());
+  memory.weights = device::bytes_of(context_.task.model().parameters()) +
+                   device::bytes_of(context_.task.model().buffers());
   memory.gradients = phases_.reducer().memory_bytes();
   memory.moments = phases_.moment_bytes();
   memory.average = average_.bytes();
@@ -145,7 +150,8 @@ StepMemory Trainer::measure_memory() {
 }
 
 MeasuredSteps Trainer::measure_headroom(double seconds) {
-  constexpr int64_t kReplayed = 4, kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
+  constexpr int64_t kReplayed = 4,
+                    kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
   constexpr int64_t kFewest = 2, kMost = 100000;
   enter_task_phase();
   const auto put_back = keep_state();
@@ -153,9 +159,11 @@ MeasuredSteps Trainer::measure_headroom(double seconds) {
   const auto began = SteadyClock::now();
   measure(1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);
-  const double step = dist::largest_of_ranks(context_.host, few.seconds / static_cast<double>(few.steps));
+  const double step =
+      dist::largest_of_ranks(context_.host, few.seconds / static_cast<double>(few.steps));
   const double left = dist::largest_of_ranks(context_.host, seconds - seconds_since(began));
-  const MeasuredSteps measured = measure(std::clamp(static_cast<int64_t>(left / std::max(step, 1e-9)), kFewest, kMost));
+  const MeasuredSteps measured =
+      measure(std::clamp(static_cast<int64_t>(left / std::max(step, 1e-9)), kFewest, kMost));
   replay_.reset();
   put_back();
   tracker_.clock().forget_steps();
@@ -172,10 +180,10 @@ void Trainer::probe_headroom() {
   const auto steps = static_cast<double>(measured.steps);
   headroom_ = measured;
   headroom_.seconds = dist::largest_of_ranks(context_.host, measured.seconds);
-  log::info(str("with batches from memory a step takes ", fixed(1e3 * headroom_.seconds / steps, 2), " ms, ",
-                fixed(static_cast<double>(measured.samples) / headroom_.seconds, 1),
-                " samples/s: what the run would do if loading were free (measured in ", fixed(seconds_since(began), 1),
-                " s; it changes nothing in the training)"));
+  log::info(str("with batches from memory a step takes ", fixed(1e3 * headroom_.seconds / steps, 2),
+                " ms, ", fixed(static_cast<double>(measured.samples) / headroom_.seconds, 1),
+                " samples/s: what the run would do if loading were free (measured in ",
+                fixed(seconds_since(began), 1), " s; it changes nothing in the training)"));
 }
 
 void Trainer::probe_network() {
@@ -186,9 +194,9 @@ void Trainer::probe_network() {
   tracker_.wait_for_others();
   all_reduce_cost_ = dist::probe_all_reduce(context_.gradients, context_.device);
   phases_.use_cost(*all_reduce_cost_);
-  log::info(str("an all-reduce of gradients takes ", fixed(1e3 * all_reduce_cost_->latency, 3), " ms, and ",
-                fixed(1e3 * all_reduce_cost_->seconds_per_byte * (1 << 20), 3), " ms more for each MiB (measured in ",
-                fixed(seconds_since(began), 1), " s)"));
+  log::info(str("an all-reduce of gradients takes ", fixed(1e3 * all_reduce_cost_->latency, 3),
+                " ms, and ", fixed(1e3 * all_reduce_cost_->seconds_per_byte * (1 << 20), 3),
+                " ms more for each MiB (measured in ", fixed(seconds_since(began), 1), " s)"));
 }
 
 }  // namespace dtrain::train

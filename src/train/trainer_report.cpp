@@ -1,4 +1,5 @@
-// What a run reports (step lines and evaluations), and the checks of what it reports. Part of trainer.h.
+// What a run reports (step lines and evaluations), and the checks of what it reports. Part
+// of trainer.h.
 
 #include <ATen/Parallel.h>
 
@@ -30,8 +31,8 @@ using SteadyClock = std::chrono::steady_clock;
 // A run whose last steps were all skipped no longer trains.
 constexpr int64_t kMostSkippedInARow = 50;
 
-// The step in which the warm-up is over: a step ends where the next one begins. What is measured from here on is not
-// mixed with the warm-up, however seldom the run logs.
+// The step in which the warm-up is over: a step ends where the next one begins. What is measured
+// from here on is not mixed with the warm-up, however seldom the run logs.
 constexpr auto kWarmedUp = static_cast<int64_t>(RunMeasurements::kWarmUpSteps) + 1;
 
 }  // namespace
@@ -77,7 +78,8 @@ void Trainer::report(StepStats& stats) {
     triggers_.log.restart();
     check_samples_are_left(stats.bad_samples);
   } else if (result_.own_steps == kWarmedUp) {
-    tracker_.wait_for_others();  // as read_device(): with NCCL the host waits for the other ranks here
+    tracker_
+        .wait_for_others();  // as read_device(): with NCCL the host waits for the other ranks here
     dist::wait_for_device(context_.device, {&context_.gradients, context_.statistics});
     tracker_.clock().synchronize();
     gather_measurements(used_resources());
@@ -129,7 +131,8 @@ diagnose::RunEvidence Trainer::evidence() {
   run.evaluations = evaluations_;
   run.saves = saves_;
   run.saves_of_best = saves_of_best_;
-  run.network = network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);
+  run.network =
+      network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);
   return run;
 }
 
@@ -144,16 +147,17 @@ void Trainer::say_what_was_compared() const {
   const data::LoaderStats stats = loader_.stats();
   if (context_.host.rank() != 0 || stats.not_compared == 0) return;
   const int64_t percent = 100 * stats.compared / (stats.compared + stats.not_compared);
-  log::info(
-      str("about ", percent, " % of the samples of epoch ", context_.verified_epoch + 1,
-          " were compared with their checksums, in 1 % of the readers' time; --data.verify true compares all, and ",
-          "so does `dtrain inspect --verify`"));
+  log::info(str("about ", percent, " % of the samples of epoch ", context_.verified_epoch + 1,
+                " were compared with their checksums, in 1 % of the readers' time; --data.verify "
+                "true compares all, and ",
+                "so does `dtrain inspect --verify`"));
 }
 
 // Every kind of operation that has run.
 std::vector<monitoring::CollectiveStats> Trainer::collectives() const {
   std::vector<monitoring::CollectiveStats> all;
-  const auto add = [&all](const char* name, dist::Communicator* communicator, const dist::Traffic& before) {
+  const auto add = [&all](const char* name, dist::Communicator* communicator,
+                          const dist::Traffic& before) {
     if (communicator == nullptr) return;
     const dist::Traffic traffic = communicator->traffic();
     for (size_t i = 0; i < traffic.size(); ++i) {
@@ -172,14 +176,16 @@ std::vector<monitoring::CollectiveStats> Trainer::collectives() const {
 void Trainer::check_samples_are_left(int64_t bad_samples) const {
   const auto all = static_cast<int64_t>(context_.splits.train.size());
   if (bad_samples < all) return;
-  throw DataError(
-      str("all ", all, " training samples were left out (data.on_bad_sample: skip); the warnings above say why"));
+  throw DataError(str(
+      "all ", all,
+      " training samples were left out (data.on_bad_sample: skip); the warnings above say why"));
 }
 
 void Trainer::check_losses() {
   const BadLosses::Found found = bad_losses_.gather(context_.host);
   if (found.bad == 0) return;
-  const std::string against = against_overflow(context_.precision, context_.device.type(), device_.capability);
+  const std::string against =
+      against_overflow(context_.precision, context_.device.type(), device_.capability);
   throw NumericsError(str(describe(found, context_.store, against), " (seen by step ", step_, ")"));
 }
 
@@ -187,14 +193,17 @@ void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
   // Both are reduced values, so all ranks continue here or none does.
   if (std::isfinite(stats.loss) && skipped_now == 0) return;
   check_losses();
-  // Some gradients that are not finite are normal: that is how fp16 finds its scale. Many in a row mean that no smaller
-  // scale helps. A short run may end before that many; without a finite loss its end is no result either.
+  // Some gradients that are not finite are normal: that is how fp16 finds its scale. Many in a row
+  // mean that no smaller scale helps. A short run may end before that many; without a finite loss
+  // its end is no result either.
   const int64_t skipped = skipped_.in_a_row();
-  const bool ends_without_loss = step_ == context_.batches.total_steps && skipped > 0 && !std::isfinite(stats.loss);
+  const bool ends_without_loss =
+      step_ == context_.batches.total_steps && skipped > 0 && !std::isfinite(stats.loss);
   if (skipped >= kMostSkippedInARow || ends_without_loss) {
-    throw NumericsError(str("the gradient was not finite in the last ", skipped, " steps (loss ", stats.loss,
-                            " at step ", step_, "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or ",
-                            against_overflow(context_.precision, context_.device.type(), device_.capability)));
+    throw NumericsError(
+        str("the gradient was not finite in the last ", skipped, " steps (loss ", stats.loss,
+            " at step ", step_, "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or ",
+            against_overflow(context_.precision, context_.device.type(), device_.capability)));
   }
 }
 
@@ -243,9 +252,11 @@ bool Trainer::test() {
   return stats.has_value();
 }
 
-std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
+std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<int64_t>& ids,
+                                                             const char* split) {
   tracker_.enter(Phase::kEval);
-  StepAgreement agreement(context_.host);  // not that of the steps, whose requests are granted at the next step
+  StepAgreement agreement(
+      context_.host);  // not that of the steps, whose requests are granted at the next step
   const auto stop = [&] {
     tracker_.wait_for_others();
     const bool stops = agreement.exchange({.stop = context_.stop_requested.load()}).stop;
@@ -257,7 +268,8 @@ std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<i
   {
     const WeightAverage::Scope weights(average_);
     tracker_.wait_for_others();
-    const AveragedBuffers averaged(context_.task.model(), context_.host, consumption_.samples_seen());
+    const AveragedBuffers averaged(context_.task.model(), context_.host,
+                                   consumption_.samples_seen());
     tracker_.proceed();
     evaluation = evaluate(context_.task, context_.store, ids, split,
                           {.batch_size = context_.batches.batch_size,
@@ -286,10 +298,12 @@ std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<i
 
 void Trainer::watch(double value) {
   const tasks::MetricSpec& metric = watched_.metric;
-  // Where training does not move the metric, it changes by chance: no best, no early stop, no smaller rate.
+  // Where training does not move the metric, it changes by chance: no best, no early stop, no
+  // smaller rate.
   if (!phases_.current().moves(metric.name)) return;
   watched_.plateau.update(value, metric.higher_is_better, context_.config.schedule);
-  const bool best = watched_.watch.update(value, step_, metric.higher_is_better, context_.config.train.min_delta);
+  const bool best =
+      watched_.watch.update(value, step_, metric.higher_is_better, context_.config.train.min_delta);
   if (best && context_.config.checkpoint.keep_best) {
     protect_best();
     save("best so far");

@@ -37,7 +37,8 @@ void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
   for (const auto& buffer : model.named_buffers()) {
     const at::Tensor* tensor = find(own, "local." + buffer.key());
     if (!tensor || tensor->sizes() != buffer.value().sizes()) {
-      throw CheckpointError(str("the state of this rank has no statistic '", buffer.key(), "' of the network's shape"));
+      throw CheckpointError(str("the state of this rank has no statistic '", buffer.key(),
+                                "' of the network's shape"));
     }
     buffer.value().detach().copy_(*tensor);
   }
@@ -56,34 +57,38 @@ checkpoint::Snapshot Trainer::snapshot() {
   own.emplace_back("samples_seen", at::tensor({consumption_.samples_seen()}, at::kLong));
   const auto states = dist::all_gather_object(context_.host, checkpoint::to_safetensors(own));
   const uint64_t ledger = consumption_.totals(context_.host, loader_.bad_ids()).ledger;
-  const AveragedBuffers averaged(model, context_.host, consumption_.samples_seen());  // collective too
+  const AveragedBuffers averaged(model, context_.host,
+                                 consumption_.samples_seen());  // collective too
   if (context_.host.rank() != 0) return snapshot;
 
   snapshot.optimizer = phases_.state();
   for (auto& tensor : average_.state()) snapshot.optimizer.push_back(std::move(tensor));
   const WeightAverage::Scope weights(average_);
-  for (const auto& item : model.named_parameters()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
-  for (const auto& item : model.named_buffers()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
+  for (const auto& item : model.named_parameters())
+    snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
+  for (const auto& item : model.named_buffers())
+    snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
   snapshot.model_metadata = context_.task.metadata();
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    snapshot.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
+    snapshot.ranks.push_back(
+        checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
   }
-  snapshot.state_json =
-      to_json({.step = step_,
-               .global_batch = context_.batches.global_batch,
-               .ledger = ledger,
-               .metric = watched_.metric.name,
-               .watch = watched_.watch,
-               .plateau = watched_.plateau,
-               .scaler = scaler_.state(),
-               .evaluation = evaluated_step_ == step_ ? result_.validation : decltype(result_.validation)(),
-               .evaluation_owed = watched_.evaluation_owed,
-               .data_checksum = context_.store.schema().checksum,
-               .splits_checksum = data::checksum(context_.splits),
-               .data_meaning = data::meaning_of(context_.store),
-               .data_modified_ns = context_.store.modified_ns(),
-               .config_yaml = config::to_yaml(context_.config),
-               .torch_version = TORCH_VERSION});
+  snapshot.state_json = to_json(
+      {.step = step_,
+       .global_batch = context_.batches.global_batch,
+       .ledger = ledger,
+       .metric = watched_.metric.name,
+       .watch = watched_.watch,
+       .plateau = watched_.plateau,
+       .scaler = scaler_.state(),
+       .evaluation = evaluated_step_ == step_ ? result_.validation : decltype(result_.validation)(),
+       .evaluation_owed = watched_.evaluation_owed,
+       .data_checksum = context_.store.schema().checksum,
+       .splits_checksum = data::checksum(context_.splits),
+       .data_meaning = data::meaning_of(context_.store),
+       .data_modified_ns = context_.store.modified_ns(),
+       .config_yaml = config::to_yaml(context_.config),
+       .torch_version = TORCH_VERSION});
   return snapshot;
 }
 
@@ -102,7 +107,8 @@ void Trainer::save(const char* why) {
       const std::filesystem::path folder = context_.checkpoints->save(saved);
       log::info(str("saved ", folder.string(), " (", why, ")"));
     } catch (const OutputError&) {
-      if (context_.check_run_folder) context_.check_run_folder();  // the reason, if the folder went while saving
+      if (context_.check_run_folder)
+        context_.check_run_folder();  // the reason, if the folder went while saving
       throw;
     }
   });
@@ -123,12 +129,15 @@ std::function<void()> Trainer::keep_state() {
   NamedTensors weights;
   {
     const WeightAverage::Scope averaged(average_);  // load() takes the average from the module
-    for (const auto& item : model.named_parameters()) weights.emplace_back(item.key(), on_cpu(item.value()));
-    for (const auto& item : model.named_buffers()) weights.emplace_back(item.key(), on_cpu(item.value()));
+    for (const auto& item : model.named_parameters())
+      weights.emplace_back(item.key(), on_cpu(item.value()));
+    for (const auto& item : model.named_buffers())
+      weights.emplace_back(item.key(), on_cpu(item.value()));
   }
-  return [this, weights, average = average_.state(), moments = phases_.optimizer().state(), scaler = scaler_.state(),
-          random = random_generators(context_.device), consumption = consumption_, loss = loss_,
-          own_steps = result_.own_steps, begun_step = begun_step_, step = step_]() mutable {
+  return [this, weights, average = average_.state(), moments = phases_.optimizer().state(),
+          scaler = scaler_.state(), random = random_generators(context_.device),
+          consumption = consumption_, loss = loss_, own_steps = result_.own_steps,
+          begun_step = begun_step_, step = step_]() mutable {
     models::load_all(context_.task.model(), weights);
     average_.load(average);
     phases_.optimizer().load(moments);
@@ -181,7 +190,8 @@ void Trainer::resume_watch(const TrainingState& state) {
     result_.validation = state.evaluation;
     evaluated_step_ = step_;
   }
-  if (context_.config.schedule.name == config::ScheduleName::kPlateau) watched_.plateau = state.plateau;
+  if (context_.config.schedule.name == config::ScheduleName::kPlateau)
+    watched_.plateau = state.plateau;
   if (state.metric == watched_.metric.name) {
     watched_.watch = state.watch;
     return;
@@ -192,7 +202,8 @@ void Trainer::resume_watch(const TrainingState& state) {
 }
 
 void Trainer::protect_best() {
-  if (context_.checkpoints && context_.config.checkpoint.keep_best && watched_.watch.best_step >= 0) {
+  if (context_.checkpoints && context_.config.checkpoint.keep_best &&
+      watched_.watch.best_step >= 0) {
     context_.checkpoints->protect(watched_.watch.best_step);
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// state.json of a checkpoint: the state of a run beside the weights and the optimizer's moments, and what a resume
-// compares with its own configuration and data before it trains.
+// state.json of a checkpoint: the state of a run beside the weights and the optimizer's moments,
+// and what a resume compares with its own configuration and data before it trains.
 
 #include <cstdint>
 #include <map>
@@ -23,12 +23,15 @@ struct TrainingState {
   MetricWatch watch;
   Plateau plateau;
   GradScaler::State scaler;
-  // All validation metrics, measured at this step; empty: none were (older checkpoints do not say it).
+  // All validation metrics, measured at this step; empty: none were (older checkpoints do not
+  // say it).
   std::vector<std::pair<std::string, double>> evaluation;
-  bool evaluation_owed = false;  // due at this step; the resumed run makes it up, because a request to stop came first
+  bool evaluation_owed =
+      false;  // due at this step; the resumed run makes it up, because a request to stop came first
   uint64_t data_checksum = 0;
   uint64_t splits_checksum = 0;  // of the ids in training, validation and test
-  // What the targets mean (data::meaning_of()); none in checkpoints that were saved before it was kept.
+  // What the targets mean (data::meaning_of()); none in checkpoints that were saved before it
+  // was kept.
   std::optional<std::map<std::string, std::string>> data_meaning;
   int64_t data_modified_ns = 0;  // Store::modified_ns(); 0: unknown
   std::string config_yaml;       // resolved, of the run that saved
@@ -36,6 +39,7 @@ struct TrainingState {
 };
 
 std::string to_json(const TrainingState&);
-TrainingState from_json(const std::string& text);  // CheckpointError if a field is missing or malformed
+TrainingState from_json(
+    const std::string& text);  // CheckpointError if a field is missing or malformed
 
 }  // namespace dtrain::train

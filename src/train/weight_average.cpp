@@ -12,7 +12,9 @@ namespace {
 constexpr const char* kUpdates = "ema_updates";
 constexpr const char* kPrefix = "param.";
 
-at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU).clone(at::MemoryFormat::Contiguous); }
+at::Tensor on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU).clone(at::MemoryFormat::Contiguous);
+}
 
 }  // namespace
 
@@ -22,7 +24,8 @@ WeightAverage::WeightAverage(const torch::nn::Module& module, double decay) : de
     weights_.push_back(item.value().detach());  // shares the memory
     if (enabled()) average_.push_back(weights_.back().clone());
   }
-  if (!weights_.empty()) updates_ = at::zeros({}, at::TensorOptions(weights_[0].device()).dtype(at::kFloat));
+  if (!weights_.empty())
+    updates_ = at::zeros({}, at::TensorOptions(weights_[0].device()).dtype(at::kFloat));
 }
 
 int64_t WeightAverage::bytes() const {
@@ -35,8 +38,10 @@ void WeightAverage::update(const at::Tensor& found_inf) {
   if (!enabled() || weights_.empty()) return;
   const at::NoGradGuard no_grad;
   const at::Tensor taken = 1 - found_inf;
-  const at::Tensor share = (updates_ == 0).to(at::kDouble).mul_(decay_).add_(1 - decay_).mul_(taken);  // first: 1
-  std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> groups;  // average, weights
+  const at::Tensor share =
+      (updates_ == 0).to(at::kDouble).mul_(decay_).add_(1 - decay_).mul_(taken);  // first: 1
+  std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>>
+      groups;  // average, weights
   for (size_t i = 0; i < weights_.size(); ++i) {
     auto& [averages, weights] = groups[weights_[i].scalar_type()];
     averages.push_back(average_[i]);
@@ -72,7 +77,8 @@ checkpoint::NamedTensors WeightAverage::state() const {
   checkpoint::NamedTensors state;
   if (!enabled()) return state;
   state.emplace_back(kUpdates, on_cpu(updates_));
-  for (size_t i = 0; i < weights_.size(); ++i) state.emplace_back(kPrefix + names_[i], on_cpu(weights_[i]));
+  for (size_t i = 0; i < weights_.size(); ++i)
+    state.emplace_back(kPrefix + names_[i], on_cpu(weights_[i]));
   return state;
 }
 
@@ -95,8 +101,8 @@ void WeightAverage::load(checkpoint::NamedTensors& saved) {
   for (size_t i = 0; i < weights_.size(); ++i) {
     const auto found = raw.find(names_[i]);
     if (found == raw.end() || found->second.sizes() != weights_[i].sizes()) {
-      throw CheckpointError(
-          str("optimizer.safetensors has no weight '", kPrefix, names_[i], "' of the network's shape"));
+      throw CheckpointError(str("optimizer.safetensors has no weight '", kPrefix, names_[i],
+                                "' of the network's shape"));
     }
     weights_[i].copy_(found->second);
   }

@@ -1,9 +1,9 @@
 #pragma once
 
-// The exponential moving average of the weights (EMA), as torch's AveragedModel with get_ema_multi_avg_fn: the first
-// step copies the weights, then average += (1 - decay) × (weights - average). It is computed on the device, without
-// waiting for it. A step that the optimizer skipped does not count. Evaluations and checkpoints use the average as the
-// model's weights.
+// The exponential moving average of the weights (EMA), as torch's AveragedModel with
+// get_ema_multi_avg_fn: the first step copies the weights, then average += (1 - decay) × (weights -
+// average). It is computed on the device, without waiting for it. A step that the optimizer skipped
+// does not count. Evaluations and checkpoints use the average as the model's weights.
 //
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
@@ -18,11 +18,13 @@ namespace dtrain::train {
 
 class WeightAverage {
  public:
-  WeightAverage(const torch::nn::Module&, double decay);  // 0: not enabled, nothing below has an effect
+  WeightAverage(const torch::nn::Module&,
+                double decay);  // 0: not enabled, nothing below has an effect
 
   bool enabled() const { return decay_ > 0; }
   int64_t bytes() const;  // of the average, on the device
-  // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step was skipped.
+  // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step
+  // was skipped.
   void update(const at::Tensor& found_inf);
 
   // For its lifetime the parameters of the module hold the average (from the first update on).
@@ -38,12 +40,13 @@ class WeightAverage {
     std::vector<at::Tensor> raw_;
   };
 
-  // CPU copies of the weights themselves as "param.NAME", and "ema_updates"; empty if not enabled. Not inside a Scope.
+  // CPU copies of the weights themselves as "param.NAME", and "ema_updates"; empty if not enabled.
+  // Not inside a Scope.
   checkpoint::NamedTensors state() const;
-  // Takes the current parameters of the module as the average, puts the weights of `saved` into the module, and removes
-  // from `saved` what it used. If `saved` has no average, the average begins with the current weights. If it has one
-  // and averaging is not enabled now, the run continues with the weights themselves. CheckpointError if a weight is
-  // missing or has another shape.
+  // Takes the current parameters of the module as the average, puts the weights of `saved` into the
+  // module, and removes from `saved` what it used. If `saved` has no average, the average begins
+  // with the current weights. If it has one and averaging is not enabled now, the run continues
+  // with the weights themselves. CheckpointError if a weight is missing or has another shape.
   void load(checkpoint::NamedTensors& saved);
 
  private:

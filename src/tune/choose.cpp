@@ -8,7 +8,8 @@
 namespace dtrain::tune {
 namespace {
 
-constexpr double kEarly = 2;  // times the tolerance, before the last round: rates of a short time are not certain
+constexpr double kEarly =
+    2;  // times the tolerance, before the last round: rates of a short time are not certain
 
 double best_rate(std::span<const Choice> choices) {
   double best = std::numeric_limits<double>::quiet_NaN();
@@ -18,34 +19,40 @@ double best_rate(std::span<const Choice> choices) {
 
 void add(Candidate& candidate, double rate, double seconds) {
   const double before = candidate.seconds;
-  candidate.rate = candidate.rounds == 0 ? rate : (candidate.rate * before + rate * seconds) / (before + seconds);
+  candidate.rate = candidate.rounds == 0
+                       ? rate
+                       : (candidate.rate * before + rate * seconds) / (before + seconds);
   candidate.seconds += seconds;
   ++candidate.rounds;
 }
 
-// The better `count` of the candidates: the fastest, then those as good as it by cost, then the others by rate.
-void keep_best(std::vector<Candidate>& candidates, std::span<const double> costs, size_t count, double tolerance) {
+// The better `count` of the candidates: the fastest, then those as good as it by cost, then the
+// others by rate.
+void keep_best(std::vector<Candidate>& candidates, std::span<const double> costs, size_t count,
+               double tolerance) {
   std::erase_if(candidates, [](const Candidate& one) { return std::isnan(one.rate); });
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.rate > b.rate; });
   if (candidates.size() <= count || count == 0) return;
   const double as_good = (1 - tolerance) * candidates.front().rate;
-  const auto end =
-      std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& one) { return one.rate < as_good; });
-  std::stable_sort(candidates.begin() + 1, end,
-                   [&](const Candidate& a, const Candidate& b) { return costs[a.index] < costs[b.index]; });
+  const auto end = std::find_if(candidates.begin(), candidates.end(),
+                                [&](const Candidate& one) { return one.rate < as_good; });
+  std::stable_sort(candidates.begin() + 1, end, [&](const Candidate& a, const Candidate& b) {
+    return costs[a.index] < costs[b.index];
+  });
   candidates.resize(count);
 }
 
-// Those that came farthest decide. The last round may have been cut short: then it decides with the one before.
-std::optional<size_t> winner_of(const std::vector<Candidate>& measured, std::span<const double> costs,
-                                double tolerance) {
+// Those that came farthest decide. The last round may have been cut short: then it decides with the
+// one before.
+std::optional<size_t> winner_of(const std::vector<Candidate>& measured,
+                                std::span<const double> costs, double tolerance) {
   size_t most = 0;
   for (const Candidate& one : measured) {
     if (!std::isnan(one.rate)) most = std::max(most, one.rounds);
   }
-  const auto reached = static_cast<size_t>(
-      std::count_if(measured.begin(), measured.end(), [&](const Candidate& one) { return one.rounds >= most; }));
+  const auto reached = static_cast<size_t>(std::count_if(
+      measured.begin(), measured.end(), [&](const Candidate& one) { return one.rounds >= most; }));
   const size_t needed = reached < 2 && most > 1 ? most - 1 : most;
   std::vector<Choice> choices;
   std::vector<size_t> indices;
@@ -66,14 +73,16 @@ size_t fewest_resources(std::span<const Choice> choices, double tolerance) {
   std::optional<size_t> found;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (!(choices[i].rate >= (1 - tolerance) * best)) continue;
-    const bool better = !found || choices[i].cost < choices[*found].cost ||
-                        (choices[i].cost == choices[*found].cost && choices[i].rate > choices[*found].rate);
+    const bool better =
+        !found || choices[i].cost < choices[*found].cost ||
+        (choices[i].cost == choices[*found].cost && choices[i].rate > choices[*found].rate);
     if (better) found = i;
   }
   return *found;
 }
 
-Looks look_along(size_t choices, const std::function<std::optional<double>(size_t index)>& measure) {
+Looks look_along(size_t choices,
+                 const std::function<std::optional<double>(size_t index)>& measure) {
   constexpr int kInARow = 2;
   Looks looks;
   double best = 0;

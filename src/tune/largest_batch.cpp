@@ -25,14 +25,16 @@ class Search {
       high_ = std::min(high_, trial.batch);
     }
     shrunk_ = 2 * (high_ - low_) <= width;
-    if (!std::isnan(trial.bytes)) known_.emplace_back(static_cast<double>(trial.batch), trial.bytes);
+    if (!std::isnan(trial.bytes))
+      known_.emplace_back(static_cast<double>(trial.batch), trial.bytes);
     if (trial.sample_bytes > 0) sample_bytes_ = trial.sample_bytes;
   }
 
   int64_t next() const {
     const std::optional<double> limit = predicted();
     // Where the line says that the limit is; beyond it, when this side of it is known.
-    const int64_t step = step_at_limit(), there = static_cast<int64_t>(std::min(limit.value_or(0), 1e15));
+    const int64_t step = step_at_limit(),
+                  there = static_cast<int64_t>(std::min(limit.value_or(0), 1e15));
     if (!failed()) {  // climb
       const int64_t next = limit ? std::clamp(there, low_ + step, kLongestClimb * low_) : 2 * low_;
       return std::min(next, search_.most);
@@ -47,23 +49,26 @@ class Search {
  private:
   bool failed() const { return high_ <= search_.most; }
   int64_t step_at_limit() const {
-    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(low_) * search_.resolution));
+    return std::max<int64_t>(1,
+                             static_cast<int64_t>(static_cast<double>(low_) * search_.resolution));
   }
 
-  // The batch at which the line through the two largest batches with known memory reaches the limit; with one batch,
-  // the line with the slope that it gives.
+  // The batch at which the line through the two largest batches with known memory reaches the
+  // limit; with one batch, the line with the slope that it gives.
   std::optional<double> predicted() const {
     if (search_.limit_bytes <= 0 || known_.empty()) return std::nullopt;
     if (known_.size() == 1) {
       if (sample_bytes_ <= 0) return std::nullopt;
-      return std::max(0.0, known_[0].first + (search_.limit_bytes - known_[0].second) / sample_bytes_);
+      return std::max(0.0,
+                      known_[0].first + (search_.limit_bytes - known_[0].second) / sample_bytes_);
     }
     std::vector<std::pair<double, double>> points = known_;
     std::sort(points.begin(), points.end());
     const auto& [batch, bytes] = points.back();
     // The smaller one as far away as half of it, so that noise does not make the slope.
-    const auto smaller = std::find_if(points.rbegin() + 1, points.rend(),
-                                      [&](const auto& point) { return 2 * point.first <= points.back().first; });
+    const auto smaller = std::find_if(points.rbegin() + 1, points.rend(), [&](const auto& point) {
+      return 2 * point.first <= points.back().first;
+    });
     const auto& [batch0, bytes0] = smaller == points.rend() ? points.front() : *smaller;
     const double slope = (bytes - bytes0) / (batch - batch0);
     if (!(slope > 0)) return std::nullopt;

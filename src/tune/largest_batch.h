@@ -1,8 +1,9 @@
 #pragma once
 
-// The largest batch that fits into memory, found by trying: it climbs from a first guess and then bisects. A line
-// through the memory of two batches says where the limit may be, which saves most of the trials; a line that is wrong
-// costs a few more of them, not the result, which always was tried itself. Pure but for the oracle.
+// The largest batch that fits into memory, found by trying: it climbs from a first guess and then
+// bisects. A line through the memory of two batches says where the limit may be, which saves most
+// of the trials; a line that is wrong costs a few more of them, not the result, which always was
+// tried itself. Pure but for the oracle.
 
 #include <cstdint>
 #include <functional>
@@ -16,9 +17,11 @@ namespace dtrain::tune {
 struct BatchTrial {
   int64_t batch = 0;
   bool fits = false;
-  double bytes = std::numeric_limits<double>::quiet_NaN();         // that it used; NaN: it ran out of memory before
-  double sample_bytes = std::numeric_limits<double>::quiet_NaN();  // what one more sample takes, if that is known
-  std::string why = {};                                            // it does not fit
+  double bytes =
+      std::numeric_limits<double>::quiet_NaN();  // that it used; NaN: it ran out of memory before
+  double sample_bytes =
+      std::numeric_limits<double>::quiet_NaN();  // what one more sample takes, if that is known
+  std::string why = {};                          // it does not fit
 };
 
 struct BatchSearch {
@@ -29,13 +32,18 @@ struct BatchSearch {
 };
 
 struct LargestBatch {
-  enum class End { kMost, kLimit, kStopped };  // all fit; the limit is known; the oracle had no more time
-  int64_t batch = 0;                           // 0: none fits, or none was tried
+  enum class End {
+    kMost,
+    kLimit,
+    kStopped
+  };                  // all fit; the limit is known; the oracle had no more time
+  int64_t batch = 0;  // 0: none fits, or none was tried
   End end = End::kStopped;
   std::vector<BatchTrial> trials = {};  // in their order
 };
 
 // The oracle tries one batch size; nullopt: it has no more time.
-LargestBatch find_largest_batch(const BatchSearch&, const std::function<std::optional<BatchTrial>(int64_t)>& oracle);
+LargestBatch find_largest_batch(const BatchSearch&,
+                                const std::function<std::optional<BatchTrial>(int64_t)>& oracle);
 
 }  // namespace dtrain::tune

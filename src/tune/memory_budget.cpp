@@ -22,7 +22,8 @@ int64_t share_of_memory(int64_t usable, int64_t sharing) {
 Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
   const device::Properties device = device::properties(process.device);
   const job::Sharing sharing = job::sharing_of_own_device(process);
-  const int64_t host = machine::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
+  const int64_t host =
+      machine::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
   Budget budget;
   budget.first_on_device = sharing.first;
   budget.host_bytes = share_of_memory(host, 1);
@@ -37,8 +38,10 @@ Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
   const std::vector<int64_t> all = dist::all_gather_object(process.host, budget.bytes);
   budget.bytes = *std::min_element(all.begin(), all.end());
   const bool on_host = process.device.is_cpu();
-  budget.kill_bytes = on_host ? std::min(kBeyond * budget.bytes, budget.host_bytes) : budget.host_bytes;
-  budget.kill_bytes = std::max(budget.kill_bytes, on_host ? std::min(budget.bytes, budget.host_bytes) : int64_t{0});
+  budget.kill_bytes =
+      on_host ? std::min(kBeyond * budget.bytes, budget.host_bytes) : budget.host_bytes;
+  budget.kill_bytes =
+      std::max(budget.kill_bytes, on_host ? std::min(budget.bytes, budget.host_bytes) : int64_t{0});
   return budget;
 }
 

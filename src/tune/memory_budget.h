@@ -10,9 +10,10 @@
 namespace dtrain::tune {
 
 struct Budget {
-  int64_t bytes = 0;       // of a rank, of the memory of its device; the least of all ranks
-  int64_t kill_bytes = 0;  // of the host, at which a process of trial is ended: above the budget, to learn its need
-  int64_t host_bytes = 0;  // what such a process may use of the host at all
+  int64_t bytes = 0;  // of a rank, of the memory of its device; the least of all ranks
+  int64_t kill_bytes =
+      0;  // of the host, at which a process of trial is ended: above the budget, to learn its need
+  int64_t host_bytes = 0;        // what such a process may use of the host at all
   bool first_on_device = false;  // of the ranks that share this rank's device: it tries for all
   std::string of_what;           // for messages: "the host's memory", "an NVIDIA T4"
 };
@@ -20,8 +21,8 @@ struct Budget {
 // Shares of what is there. `usable`: bytes; `sharing`: ranks that use the same. Pure.
 int64_t share_of_memory(int64_t usable, int64_t sharing);
 
-// `given`: bytes of a rank, 0: none are given. On the CPU: what the host and its control group have left, over the
-// local ranks; on a GPU: its memory, over the ranks that use it. Collective.
+// `given`: bytes of a rank, 0: none are given. On the CPU: what the host and its control group have
+// left, over the local ranks; on a GPU: its memory, over the ranks that use it. Collective.
 Budget agree_on_budget(job::ProcessContext&, int64_t given);
 
 }  // namespace dtrain::tune

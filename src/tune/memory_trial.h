@@ -1,9 +1,9 @@
 #pragma once
 
-// The memory of one batch size, measured in a process of its own: this program again, alone, on the device of the rank,
-// with the same configuration. Where memory runs out, that process ends and not the rank, and what it used is what a
-// run would use, with nothing left over from earlier trials. Where samples have different lengths, the longest are
-// taken, whose batches need most.
+// The memory of one batch size, measured in a process of its own: this program again, alone, on the
+// device of the rank, with the same configuration. Where memory runs out, that process ends and not
+// the rank, and what it used is what a run would use, with nothing left over from earlier trials.
+// Where samples have different lengths, the longest are taken, whose batches need most.
 
 #include <cstdint>
 #include <functional>
@@ -34,12 +34,14 @@ struct MemoryTrial {
   train::StepMemory memory = {};           // by kind
 };
 
-// Of the first training phase of `config`, whose data.file is given. `stop` as of run_child(). Error with the message
-// of the process if it failed for another reason.
-MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions&, const std::function<bool()>& stop);
+// Of the first training phase of `config`, whose data.file is given. `stop` as of run_child().
+// Error with the message of the process if it failed for another reason.
+MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions&,
+                       const std::function<bool()>& stop);
 
-// The body of that process. `arguments`: kMemoryTrial, the parent's process id, the batch size; the configuration comes
-// from the standard input, the result goes to the standard output. Returns the exit code.
+// The body of that process. `arguments`: kMemoryTrial, the parent's process id, the batch size; the
+// configuration comes from the standard input, the result goes to the standard output. Returns the
+// exit code.
 int run_memory_trial(const std::vector<std::string>& arguments);
 
 }  // namespace dtrain::tune

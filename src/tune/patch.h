@@ -1,7 +1,7 @@
 #pragma once
 
-// The config that `dtrain tune` writes: the keys that the run was given, with the tuned values in place of the given
-// ones, as a config that `dtrain train` takes by itself. Pure.
+// The config that `dtrain tune` writes: the keys that the run was given, with the tuned values in
+// place of the given ones, as a config that `dtrain train` takes by itself. Pure.
 
 #include <string>
 
@@ -10,8 +10,8 @@
 
 namespace dtrain::tune {
 
-// `command`: how tune was called, for the heading. `loaded`: what it was called with. Keys that were tuned say in a
-// comment what they were.
+// `command`: how tune was called, for the heading. `loaded`: what it was called with. Keys that
+// were tuned say in a comment what they were.
 std::string patch_text(const TuneResult&, const config::Loaded& loaded, const std::string& command);
 
 // The configuration of the found settings.

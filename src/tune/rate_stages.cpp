@@ -16,12 +16,14 @@
 namespace dtrain::tune {
 namespace {
 
-// Shares of the time that is left when a stage begins; what one does not need is there for the next.
-constexpr double kOfNetwork = 0.25, kOfMemoryAgain = 0.35, kOfLooks = 0.2, kOfBatch = 0.45, kOfNetworkAgain = 0.35,
-                 kOfLoadingAlone = 0.1, kOfLoader = 0.5;
-constexpr double kFirstLook = 0.1;     // seconds
-constexpr double kSameNetwork = 0.01;  // networks cost the same; the given one is kept where others are no faster
-constexpr int kRounds = 3;             // of the comparison
+// Shares of the time that is left when a stage begins; what one does not need is there for
+// the next.
+constexpr double kOfNetwork = 0.25, kOfMemoryAgain = 0.35, kOfLooks = 0.2, kOfBatch = 0.45,
+                 kOfNetworkAgain = 0.35, kOfLoadingAlone = 0.1, kOfLoader = 0.5;
+constexpr double kFirstLook = 0.1;  // seconds
+constexpr double kSameNetwork =
+    0.01;  // networks cost the same; the given one is kept where others are no faster
+constexpr int kRounds = 3;  // of the comparison
 constexpr double kStepsOfRound = 6;
 
 // Of loading alone, by reader threads; adds rows.
@@ -29,12 +31,14 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   const Settings& found = session.result.found;
   const auto own = static_cast<int>(found.workers);
   const int cores = dist::broadcast_object(session.process().host, session.process().cores);
-  const std::vector<int> threads = session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
-  const double each = std::clamp(kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
+  const std::vector<int> threads =
+      session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
+  const double each = std::clamp(
+      kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
   session.show(Stage::kLoader);
   session.leave_job();  // which may have been made with another batch
-  const job::DataBench bench =
-      job::bench_data(session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
+  const job::DataBench bench = job::bench_data(
+      session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
   std::vector<LoadingSpeed> speeds;
   for (const job::LoadingRate& rate : bench.rates) {
     if (rate.threads == 0 || rate.cold) continue;
@@ -50,11 +54,13 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   return speeds;
 }
 
-// Whether loading alone, with the readers that there are, takes so little of a step that no choice of readers and
-// read-ahead gains anything, though all of it were hidden. Then they stay, and the row says so.
+// Whether loading alone, with the readers that there are, takes so little of a step that no choice
+// of readers and read-ahead gains anything, though all of it were hidden. Then they stay, and the
+// row says so.
 bool loading_is_next_to_nothing(Session& session, const std::vector<LoadingSpeed>& speeds) {
   const Settings& found = session.result.found;
-  const auto own = std::ranges::find(speeds, static_cast<int>(found.workers), &LoadingSpeed::threads);
+  const auto own =
+      std::ranges::find(speeds, static_cast<int>(found.workers), &LoadingSpeed::threads);
   if (own == speeds.end() || !(session.rate < kAsGood * own->samples_per_second)) return false;
   for (Row& row : session.result.rows) {
     if (row.stage != Stage::kLoader || row.settings.workers != found.workers) continue;
@@ -76,7 +82,8 @@ std::vector<int64_t> prefetch_candidates(const Session& session, int64_t given, 
   return ahead;
 }
 
-void add_result_row(Session& session, const Settings& settings, const std::optional<Spread>& rate, const char* note) {
+void add_result_row(Session& session, const Settings& settings, const std::optional<Spread>& rate,
+                    const char* note) {
   session.result.rows.push_back({.stage = Stage::kResult,
                                  .settings = settings,
                                  .samples_per_second = rate ? rate->median : std::nan(""),
@@ -84,8 +91,10 @@ void add_result_row(Session& session, const Settings& settings, const std::optio
                                  .note = note});
 }
 
-// From the chosen network to one that is known to fit; `why` goes into the rows from `first_row` on.
-void go_back_to(Session& session, const Settings& before, size_t first_row, const std::string& why) {
+// From the chosen network to one that is known to fit; `why` goes into the rows from
+// `first_row` on.
+void go_back_to(Session& session, const Settings& before, size_t first_row,
+                const std::string& why) {
   for (Row& row : std::span(session.result.rows).subspan(first_row)) {
     if (row.stage != Stage::kNetwork) continue;
     if (row.chosen) row.note = why;
@@ -95,17 +104,19 @@ void go_back_to(Session& session, const Settings& before, size_t first_row, cons
   session.result.found = before;
 }
 
-// The network that was chosen by its rate may need more memory than the one before: the search for the largest batch
-// again. Rates were measured beside the budget, which on the CPU nothing enforces.
+// The network that was chosen by its rate may need more memory than the one before: the search for
+// the largest batch again. Rates were measured beside the budget, which on the CPU
+// nothing enforces.
 void keep_if_it_fits(Session& session, const Settings& before, size_t first_row) {
   TuneResult& result = session.result;
   const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
   session.leave_job();  // its memory is for the trials
-  LargestBatch largest = search_memory_again(session, result.found, kOfMemoryAgain * session.left());
+  LargestBatch largest =
+      search_memory_again(session, result.found, kOfMemoryAgain * session.left());
   if (largest.batch == 0) {
     const bool tried = largest.end != LargestBatch::End::kStopped;
-    const std::string why =
-        tried ? "does not fit into memory" : "has a memory that could not be tried within --minutes";
+    const std::string why = tried ? "does not fit into memory"
+                                  : "has a memory that could not be tried within --minutes";
     if (!session.stopped()) result.left_out.push_back("network: the fastest " + why);
     session.process_bytes = process_bytes;
     session.batch_bytes = batch_bytes;
@@ -122,20 +133,23 @@ int64_t batch_with_checkpointing(Session& session) {
   Settings given = result.found;
   given.batch_size = result.given.batch_size;
   given.checkpointing = true;
-  const bool may_help =
-      session.freedom.checkpointing && !result.found.checkpointing && result.found.batch_size < result.given.batch_size;
-  if (!may_help || !fits_in_memory(session, given, kOfMemoryAgain * session.left())) return result.found.batch_size;
+  const bool may_help = session.freedom.checkpointing && !result.found.checkpointing &&
+                        result.found.batch_size < result.given.batch_size;
+  if (!may_help || !fits_in_memory(session, given, kOfMemoryAgain * session.left()))
+    return result.found.batch_size;
   return given.batch_size;
 }
 
 // The fastest of the networks, if it fits.
-void take_fastest_network(Session& session, const std::vector<Settings>& candidates, double share_of_time) {
+void take_fastest_network(Session& session, const std::vector<Settings>& candidates,
+                          double share_of_time) {
   TuneResult& result = session.result;
   if (candidates.size() < 2) return;
   std::vector<double> costs;
   for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
   const size_t first_row = result.rows.size();
-  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kSameNetwork, share_of_time * session.left());
+  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kSameNetwork,
+                                     share_of_time * session.left());
   if (!chosen) return;
   const Settings before = result.found;
   result.found = *chosen;
@@ -148,22 +162,26 @@ void take_fastest_network(Session& session, const std::vector<Settings>& candida
 double best_rate_with(const Session& session, config::AmpMode amp) {
   double best = 0;
   for (const Row& row : session.result.rows) {
-    if (row.stage == Stage::kNetwork && row.settings.amp == amp) best = std::fmax(best, row.samples_per_second);
+    if (row.stage == Stage::kNetwork && row.settings.amp == amp)
+      best = std::fmax(best, row.samples_per_second);
   }
   return best;
 }
 
-// What travels through shared memory has no bytes to save. Rounding has to be worth more than a tie.
+// What travels through shared memory has no bytes to save. Rounding has to be worth more than
+// a tie.
 void choose_wire(Session& session) {
   constexpr double kTie = 0.03, kOfWire = 0.1;
   TuneResult& result = session.result;
   if (session.stopped() || !session.freedom.wire || result.ranks == 1) return;
   if (session.job_for(result.found).gradients().name() == "shared_memory") return;
   std::vector<Settings> candidates = {result.found, result.found};
-  candidates[1].wire = result.found.wire == config::Wire::kFp32 ? config::Wire::kBf16 : config::Wire::kFp32;
+  candidates[1].wire =
+      result.found.wire == config::Wire::kFp32 ? config::Wire::kBf16 : config::Wire::kFp32;
   std::vector<double> costs;
   for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
-  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kTie, kOfWire * session.left());
+  const auto chosen =
+      session.choose(Stage::kNetwork, candidates, costs, kTie, kOfWire * session.left());
   if (chosen) result.found.wire = chosen->wire;
 }
 
@@ -171,15 +189,19 @@ void choose_network_again(Session& session) {
   Freedom freedom = session.freedom;
   freedom.checkpointing = false;  // it is about memory, which is settled
   const Settings& found = session.result.found;
-  std::vector<config::AmpMode> amps = precisions(found.amp, session.process().device.type(), session.capability);
+  std::vector<config::AmpMode> amps =
+      precisions(found.amp, session.process().device.type(), session.capability);
   const double contends = kContends * best_rate_with(session, found.amp);
-  std::erase_if(amps, [&](config::AmpMode amp) { return amp != found.amp && best_rate_with(session, amp) < contends; });
-  take_fastest_network(session, network_candidates(found, freedom, amps, false, found.batch_size), kOfNetworkAgain);
+  std::erase_if(amps, [&](config::AmpMode amp) {
+    return amp != found.amp && best_rate_with(session, amp) < contends;
+  });
+  take_fastest_network(session, network_candidates(found, freedom, amps, false, found.batch_size),
+                       kOfNetworkAgain);
 }
 
-// Those of `batches`, the largest first, that a short look does not rule out; adds rows of the others. First is the one
-// that was found so far, which is known to work: for the others the time may not suffice, and the largest is at the
-// edge of the memory.
+// Those of `batches`, the largest first, that a short look does not rule out; adds rows of the
+// others. First is the one that was found so far, which is known to work: for the others the time
+// may not suffice, and the largest is at the edge of the memory.
 std::vector<int64_t> contending_batches(Session& session, const std::vector<int64_t>& batches) {
   if (batches.size() < 2) return batches;
   const TuneResult& result = session.result;
@@ -200,19 +222,22 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
       contenders.push_back(batches[i]);
     } else {
       const bool failed = std::isnan(looks.rates[i]);
-      session.result.rows.push_back({.stage = Stage::kBatch,
-                                     .settings = candidate(i),
-                                     .samples_per_second = looks.rates[i],
-                                     .seconds = seconds,
-                                     .note = failed ? "out of memory" : "far slower: a short look"});
+      session.result.rows.push_back(
+          {.stage = Stage::kBatch,
+           .settings = candidate(i),
+           .samples_per_second = looks.rates[i],
+           .seconds = seconds,
+           .note = failed ? "out of memory" : "far slower: a short look"});
     }
   }
   const auto not_looked_at = std::span(batches).subspan(looks.rates.size());
-  const size_t left = not_looked_at.size() - std::ranges::count(not_looked_at, result.found.batch_size);
+  const size_t left =
+      not_looked_at.size() - std::ranges::count(not_looked_at, result.found.batch_size);
   if (left > 0 && !session.stopped()) {
-    session.result.left_out.push_back(
-        str("batch: ", left, " of ", batches.size(), " candidates, ",
-            looks.stopped ? "for which --minutes do not suffice" : "which are smaller than two that are far slower"));
+    session.result.left_out.push_back(str("batch: ", left, " of ", batches.size(), " candidates, ",
+                                          looks.stopped
+                                              ? "for which --minutes do not suffice"
+                                              : "which are smaller than two that are far slower"));
   }
   return contenders;
 }
@@ -223,20 +248,22 @@ void make_range_test(Session& session) {
   const bool adam = result.config.optimizer.name != config::OptimizerName::kSgd;
   const double first = adam ? 1e-7 : 1e-5, last = adam ? 1 : 10;
   session.leave_job();  // a network that the trials have trained says nothing about rates
-  const auto trainer = session.job_for(result.found)
-                           .make_trainer({.batch_size = result.micro_batch_of(result.found.batch_size),
-                                          .accumulate = result.accumulate_of(result.found.batch_size),
-                                          .prefetch = result.found.prefetch,
-                                          .loader_threads = static_cast<int>(result.found.workers)});
+  const auto trainer =
+      session.job_for(result.found)
+          .make_trainer({.batch_size = result.micro_batch_of(result.found.batch_size),
+                         .accumulate = result.accumulate_of(result.found.batch_size),
+                         .prefetch = result.found.prefetch,
+                         .loader_threads = static_cast<int>(result.found.workers)});
   const log::Quiet quiet;
   trainer->step_at(first);  // makes what is made once
   const auto began = std::chrono::steady_clock::now();
   trainer->step_at(first);
   const double step = std::max(1e-6, seconds_since(began));
-  const double fitting = session.left_in_all() / dist::broadcast_object(session.process().host, step);
+  const double fitting =
+      session.left_in_all() / dist::broadcast_object(session.process().host, step);
   if (fitting < static_cast<double>(kFewest)) {
-    result.left_out.push_back(str("the range test of the learning rate: ", kFewest, " steps of ", human_duration(step),
-                                  " do not fit into --minutes"));
+    result.left_out.push_back(str("the range test of the learning rate: ", kFewest, " steps of ",
+                                  human_duration(step), " do not fit into --minutes"));
     return;
   }
   const int64_t steps = std::min(kSteps, static_cast<int64_t>(std::min(fitting, 1e6)));
@@ -250,7 +277,8 @@ void make_range_test(Session& session) {
     test.losses.push_back(trainer->step_at(rate));  // the same on all ranks
     if (divergence.add(test.losses.back())) break;
   }
-  test.suggestion = suggest_rate(rates, test.losses);  // with all rates, which say how far apart the steps are
+  test.suggestion =
+      suggest_rate(rates, test.losses);  // with all rates, which say how far apart the steps are
   result.range_test = std::move(test);
 }
 
@@ -261,12 +289,14 @@ void choose_network(Session& session) {
   if (session.stopped()) return;
   const bool memory_is_short = result.largest.end == LargestBatch::End::kLimit;
   const std::vector<Settings> candidates = network_candidates(
-      result.found, session.freedom, precisions(result.found.amp, session.process().device.type(), session.capability),
+      result.found, session.freedom,
+      precisions(result.found.amp, session.process().device.type(), session.capability),
       memory_is_short, batch_with_checkpointing(session));
   if (session.freedom.checkpointing && !memory_is_short && !result.found.checkpointing) {
     const bool all_fit = result.largest.end == LargestBatch::End::kMost;
-    result.left_out.push_back(str("model.checkpointing", all_fit ? ": all batches fit without it, and it costs time"
-                                                                 : ", for which --minutes do not suffice"));
+    result.left_out.push_back(
+        str("model.checkpointing", all_fit ? ": all batches fit without it, and it costs time"
+                                           : ", for which --minutes do not suffice"));
   }
   // One short look says how long a trial takes.
   const std::optional<double> first = session.rate_of(Stage::kNetwork, result.found, kFirstLook);
@@ -293,7 +323,8 @@ void choose_batch(Session& session) {
     candidates.back().batch_size = batch;
     costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
   }
-  const auto chosen = session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left());
+  const auto chosen =
+      session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left());
   if (!chosen || *chosen == result.found) return;
   result.found = *chosen;
   choose_network_again(session);
@@ -311,7 +342,8 @@ void choose_loader(Session& session) {
   const std::vector<int64_t> ahead =
       prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
   std::vector<Settings> candidates = {result.found};
-  for (const int workers : worker_candidates(speeds, session.rate, static_cast<int>(result.found.workers))) {
+  for (const int workers :
+       worker_candidates(speeds, session.rate, static_cast<int>(result.found.workers))) {
     for (const int64_t prefetch : ahead) {
       Settings one = result.found;
       if (session.freedom.workers) one.workers = workers;
@@ -321,8 +353,10 @@ void choose_loader(Session& session) {
   }
   if (candidates.size() < 2) return;
   std::vector<double> costs;  // a thread is more than a batch in memory
-  for (const Settings& one : candidates) costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
-  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kAsGood, kOfLoader * session.left())) {
+  for (const Settings& one : candidates)
+    costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
+  if (const auto chosen =
+          session.choose(Stage::kLoader, candidates, costs, kAsGood, kOfLoader * session.left())) {
     result.found = *chosen;
   }
 }
@@ -355,15 +389,18 @@ void compare(Session& session) {
   const Settings tried = result.found;
   const std::optional<Spread> tried_rate = result.found_rate;
   const double as_good = takes_less(tried, result.given) ? 1 - kAsGood : 1;
-  const bool slower = result.given_rate && tried_rate && tried_rate->median < as_good * result.given_rate->median;
-  // Beside each other they may be the other way round than in the trials, and what fitted in a trial may not fit again.
+  const bool slower =
+      result.given_rate && tried_rate && tried_rate->median < as_good * result.given_rate->median;
+  // Beside each other they may be the other way round than in the trials, and what fitted in a
+  // trial may not fit again.
   if (slower || (found_failed && result.given_rate)) {
     result.found = result.given;
     result.found_rate = result.given_rate;
     result.largest = session.largest_as_given;
   } else if (found_failed) {
     result.left_out.emplace_back(
-        "result: a comparison of what was found, which ran out of memory in it: use a smaller --batch-size");
+        "result: a comparison of what was found, which ran out of memory in it: use a smaller "
+        "--batch-size");
   }
   if (result.given_rate) add_result_row(session, result.given, result.given_rate, "as given");
   if (differs && (tried_rate || found_failed)) {

@@ -55,8 +55,9 @@ std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) 
   return halving.stopped ? str(stage, ": longer measurements of the best candidates", kNoTime) : "";
 }
 
-Session::Session(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
-                 const std::atomic<bool>& stop, const ReportProgress& report)
+Session::Session(job::ProcessContext& process, const config::Loaded& loaded,
+                 const TuneOptions& options, const std::atomic<bool>& stop,
+                 const ReportProgress& report)
     : process_(process),
       loaded_(loaded),
       options_(options_of_all(process.host, options)),
@@ -69,7 +70,9 @@ double Session::left_in_all() {
   return dist::broadcast_object(process_.host, minutes_in_seconds() - seconds_since(began_));
 }
 
-double Session::left() { return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0); }
+double Session::left() {
+  return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0);
+}
 
 bool Session::stopped() {
   if (result.interrupted) return true;
@@ -138,25 +141,29 @@ void Session::leave_job() {
   device::give_back_memory(process_.device);
 }
 
-StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps, double seconds) {
-  return job::probe_step(job_for(settings), {.batch_size = result.micro_batch_of(settings.batch_size),
-                                             .accumulate = accumulate,
-                                             .prefetch = settings.prefetch,
-                                             .loader_threads = static_cast<int>(settings.workers),
-                                             .warm_steps = warm_steps,
-                                             .steps = kMostSteps,
-                                             .seconds = seconds,
-                                             .details = false});
+StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps,
+                         double seconds) {
+  return job::probe_step(job_for(settings),
+                         {.batch_size = result.micro_batch_of(settings.batch_size),
+                          .accumulate = accumulate,
+                          .prefetch = settings.prefetch,
+                          .loader_threads = static_cast<int>(settings.workers),
+                          .warm_steps = warm_steps,
+                          .steps = kMostSteps,
+                          .seconds = seconds,
+                          .details = false});
 }
 
 double Session::rate_with(const StepProbe& probe, const Settings& settings) const {
   const int64_t more = result.accumulate_of(settings.batch_size) - probe.accumulate;
   const double step = step_seconds_with(more + 1, probe.step_seconds(), micro_seconds(probe));
-  return probe.length_ratio() * static_cast<double>(result.step_samples_of(settings.batch_size)) / step;
+  return probe.length_ratio() * static_cast<double>(result.step_samples_of(settings.batch_size)) /
+         step;
 }
 
 std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {
-  if (stopped() || (left() <= 0 && rate > 0)) return std::nullopt;  // one rate is needed in any case
+  if (stopped() || (left() <= 0 && rate > 0))
+    return std::nullopt;  // one rate is needed in any case
   begin_trial(stage);
   const auto began = std::chrono::steady_clock::now();
   const StepProbe measured = probe(settings, /*accumulate=*/1, /*warm_steps=*/2, seconds);
@@ -180,24 +187,29 @@ std::optional<double> Session::final_rate(const Settings& settings, bool whole) 
   return rate_with(measured, settings);
 }
 
-double Session::first_look_seconds() const { return round_limits(overhead_, options_.seconds).shortest; }
+double Session::first_look_seconds() const {
+  return round_limits(overhead_, options_.seconds).shortest;
+}
 
 // Most of what a trial takes beside its measurement are steps, which take longer with more samples.
 double Session::expected_overhead(const std::vector<Settings>& candidates) const {
   constexpr double kWithoutSteps = 0.2;
   if (overhead_batch_ == 0) return overhead_;
   double samples = 0;
-  for (const Settings& one : candidates) samples += static_cast<double>(result.micro_batch_of(one.batch_size));
+  for (const Settings& one : candidates)
+    samples += static_cast<double>(result.micro_batch_of(one.batch_size));
   const double batch = samples / static_cast<double>(candidates.size());
   return overhead_ * std::max(kWithoutSteps, batch / static_cast<double>(overhead_batch_));
 }
 
 std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
-                                        const std::vector<double>& costs, double tolerance, double seconds) {
-  const std::vector<Round> rounds =
-      plan_rounds(candidates.size(), seconds, round_limits(expected_overhead(candidates), options_.seconds));
-  const Halving halving = halve(costs, rounds, tolerance,
-                                [&](size_t index, double timed) { return rate_of(stage, candidates[index], timed); });
+                                        const std::vector<double>& costs, double tolerance,
+                                        double seconds) {
+  const std::vector<Round> rounds = plan_rounds(
+      candidates.size(), seconds, round_limits(expected_overhead(candidates), options_.seconds));
+  const Halving halving = halve(costs, rounds, tolerance, [&](size_t index, double timed) {
+    return rate_of(stage, candidates[index], timed);
+  });
   for (const Candidate& one : halving.candidates) {
     result.rows.push_back({.stage = stage,
                            .settings = candidates[one.index],

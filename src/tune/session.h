@@ -1,8 +1,9 @@
 #pragma once
 
-// What the stages of `dtrain tune` share: the run with the settings that a stage wants to try, the time that is left,
-// and the rows of what was tried. Every method is collective, and gives the same on all ranks. Thread-safety: the
-// training thread. Ownership: borrows all that the constructor gets; owns the trial's job.
+// What the stages of `dtrain tune` share: the run with the settings that a stage wants to try, the
+// time that is left, and the rows of what was tried. Every method is collective, and gives the same
+// on all ranks. Thread-safety: the training thread. Ownership: borrows all that the constructor
+// gets; owns the trial's job.
 
 #include <atomic>
 #include <chrono>
@@ -24,9 +25,10 @@ std::string left_out_of(Stage, size_t candidates, const Halving&);
 
 class Session {
  public:
-  // Options other than memory_budget are rank 0's: ranks with others would wait for each other. Collective.
-  Session(job::ProcessContext&, const config::Loaded&, const TuneOptions&, const std::atomic<bool>& stop,
-          const ReportProgress&);
+  // Options other than memory_budget are rank 0's: ranks with others would wait for each
+  // other. Collective.
+  Session(job::ProcessContext&, const config::Loaded&, const TuneOptions&,
+          const std::atomic<bool>& stop, const ReportProgress&);
   ~Session();
 
   // ---- time and agreement: rank 0's clock is that of all ----
@@ -42,21 +44,24 @@ class Session {
   void show_end();    // of all stages
 
   // ---- the run ----
-  job::TrainingJob& job_for(const Settings&);  // up to connect(); it is kept for settings with the same network
-  void leave_job();                            // its memory is given back
+  job::TrainingJob& job_for(
+      const Settings&);  // up to connect(); it is kept for settings with the same network
+  void leave_job();      // its memory is given back
 
   // ---- rates ----
-  // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the settings cannot be used.
-  // nullopt: no time is left though a rate is known, or a signal asked to stop.
+  // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the
+  // settings cannot be used. nullopt: no time is left though a rate is known, or a signal asked
+  // to stop.
   std::optional<double> rate_of(Stage, const Settings&, double seconds);
   // The same of `whole` steps, or of one micro-step. nullopt: the settings cannot be used.
   std::optional<double> final_rate(const Settings&, bool whole);
   // The shortest time in which a measurement says something.
   double first_look_seconds() const;
-  // Successive halving over the candidates within `seconds`; adds their rows. One that costs less is taken where its
-  // rate is within `tolerance` of the best. nullopt: nothing was measured.
-  std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates, const std::vector<double>& costs,
-                                 double tolerance, double seconds);
+  // Successive halving over the candidates within `seconds`; adds their rows. One that costs less
+  // is taken where its rate is within `tolerance` of the best. nullopt: nothing was measured.
+  std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates,
+                                 const std::vector<double>& costs, double tolerance,
+                                 double seconds);
 
   TuneResult result;
   Freedom freedom;

@@ -46,8 +46,8 @@ void apply(const Settings& settings, config::Config& config) {
 std::string text_of(const Settings& s) {
   return str("batch ", s.batch_size, ", ", s.amp, s.channels_last ? ", channels_last" : "",
              s.checkpointing ? ", checkpointing" : "",
-             s.wire == config::Wire::kFp32 ? "" : str(", ", s.wire, " between ranks"), ", ", s.workers,
-             s.workers == 1 ? " reader, " : " readers, ", s.prefetch, " ahead");
+             s.wire == config::Wire::kFp32 ? "" : str(", ", s.wire, " between ranks"), ", ",
+             s.workers, s.workers == 1 ? " reader, " : " readers, ", s.prefetch, " ahead");
 }
 
 Freedom freedom_of(const config::Loaded& loaded) {
@@ -56,7 +56,8 @@ Freedom freedom_of(const config::Loaded& loaded) {
   const std::vector<config::Option> table = config::describe(config);
   for (const auto& [path, is_free] : kFreeKeys) {
     const auto option = std::ranges::find(table, path, &config::Option::path);
-    freedom.*is_free = flag_of(loaded, path).empty() && option != table.end() && option->scope.holds(loaded.config);
+    freedom.*is_free = flag_of(loaded, path).empty() && option != table.end() &&
+                       option->scope.holds(loaded.config);
   }
   freedom.amp = freedom.amp && config.train.amp != AmpMode::kFp64;
   return freedom;
@@ -65,7 +66,8 @@ Freedom freedom_of(const config::Loaded& loaded) {
 std::vector<std::string> kept_by_flags(const config::Loaded& loaded) {
   std::vector<std::string> kept;
   for (const auto& [path, is_free] : kFreeKeys) {
-    if (const std::string flag = flag_of(loaded, path); !flag.empty()) kept.push_back(str(path, " (", flag, ")"));
+    if (const std::string flag = flag_of(loaded, path); !flag.empty())
+      kept.push_back(str(path, " (", flag, ")"));
   }
   return kept;
 }
@@ -98,7 +100,8 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom& f
         one.amp = amp;
         one.channels_last = channels_last;
         one.checkpointing = checkpointing;
-        if (one == given || (!freedom.channels_last && channels_last != given.channels_last)) continue;
+        if (one == given || (!freedom.channels_last && channels_last != given.channels_last))
+          continue;
         const bool other = checkpointing != given.checkpointing;
         if (other && (!freedom.checkpointing || (checkpointing && !memory_is_short))) continue;
         if (other && checkpointing) one.batch_size = checkpointed_batch;
@@ -110,23 +113,27 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom& f
 }
 
 bool takes_less(const Settings& a, const Settings& b) {
-  const bool no_more = a.batch_size <= b.batch_size && a.workers <= b.workers && a.prefetch <= b.prefetch;
-  return no_more && (a.batch_size < b.batch_size || a.workers < b.workers || a.prefetch < b.prefetch);
+  const bool no_more =
+      a.batch_size <= b.batch_size && a.workers <= b.workers && a.prefetch <= b.prefetch;
+  return no_more &&
+         (a.batch_size < b.batch_size || a.workers < b.workers || a.prefetch < b.prefetch);
 }
 
 int differences(const Settings& a, const Settings& b) {
-  return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} + int{a.checkpointing != b.checkpointing} +
-         int{a.wire != b.wire};
+  return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} +
+         int{a.checkpointing != b.checkpointing} + int{a.wire != b.wire};
 }
 
 std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given) {
   constexpr size_t kMost = 8;
   std::vector<int64_t> batches;
   const auto add = [&](int64_t batch) {
-    if (batch >= 1 && batch <= most && std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
+    if (batch >= 1 && batch <= most && std::ranges::find(batches, batch) == batches.end())
+      batches.push_back(batch);
   };
   if (share > 0) {
-    for (int64_t parts = (share + most - 1) / most; parts <= share && batches.size() < kMost; parts *= 2) {
+    for (int64_t parts = (share + most - 1) / most; parts <= share && batches.size() < kMost;
+         parts *= 2) {
       add((share + parts - 1) / parts);
     }
     // The run cuts its share into equal parts: this one is what is given, by another number.
@@ -144,17 +151,22 @@ std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given
 }
 
 std::vector<int> worker_candidates(std::vector<LoadingSpeed> speeds, double needed, int given) {
-  constexpr double kKeepsUp = 0.9;  // alone; beside a network it may be slower, which the trials of steps show
+  constexpr double kKeepsUp =
+      0.9;  // alone; beside a network it may be slower, which the trials of steps show
   constexpr size_t kMost = 3, kFastest = 2;
-  std::sort(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) { return a.threads < b.threads; });
+  std::sort(speeds.begin(), speeds.end(),
+            [](const auto& a, const auto& b) { return a.threads < b.threads; });
   std::vector<int> workers;
   for (const LoadingSpeed& speed : speeds) {
-    if (speed.samples_per_second >= kKeepsUp * needed && workers.size() < kMost) workers.push_back(speed.threads);
+    if (speed.samples_per_second >= kKeepsUp * needed && workers.size() < kMost)
+      workers.push_back(speed.threads);
   }
   if (workers.empty()) {
-    std::stable_sort(speeds.begin(), speeds.end(),
-                     [](const auto& a, const auto& b) { return a.samples_per_second > b.samples_per_second; });
-    for (size_t i = 0; i < std::min(kFastest, speeds.size()); ++i) workers.push_back(speeds[i].threads);
+    std::stable_sort(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) {
+      return a.samples_per_second > b.samples_per_second;
+    });
+    for (size_t i = 0; i < std::min(kFastest, speeds.size()); ++i)
+      workers.push_back(speeds[i].threads);
   }
   if (std::ranges::find(workers, given) == workers.end()) workers.push_back(given);
   std::sort(workers.begin(), workers.end());

@@ -23,7 +23,8 @@ void look(Session& session) {
   config::Loaded& loaded = session.loaded();
   TuneResult& result = session.result;
   if (!loaded.config.device.preset.empty()) job::apply_preset(host, process.device, loaded);
-  loaded.config.device.preset.clear();  // its values are there now, and must not take the place of those that are tried
+  loaded.config.device.preset
+      .clear();  // its values are there now, and must not take the place of those that are tried
   job::TrainingJob job(process, loaded, /*dry_run=*/true);
   {
     const log::Quiet quiet;
@@ -43,9 +44,10 @@ void look(Session& session) {
   result.keeps_global_batch = !session.options().free_global_batch;
   loaded.config = result.config;  // whatever a trial makes of it: the same run
   loaded.overruled = {};
-  session.most =
-      std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : result.share());
-  // What ranks may have otherwise than rank 0 is tried as rank 0 has it: they wait for each other in every trial.
+  session.most = std::max<int64_t>(
+      1, session.options().free_global_batch ? result.samples / result.ranks : result.share());
+  // What ranks may have otherwise than rank 0 is tried as rank 0 has it: they wait for each other
+  // in every trial.
   session.freedom = dist::broadcast_object(host, freedom_of(loaded));
   const int64_t prefetch = dist::broadcast_object(host, result.config.data.prefetch);
   const int workers = dist::broadcast_object(host, job.loader_threads());
@@ -61,7 +63,8 @@ void look(Session& session) {
   result.found = result.given;
   session.budget = agree_on_budget(process, session.options().memory_budget);
   result.budget_bytes = static_cast<double>(session.budget.bytes);
-  for (const std::string& kept : kept_by_flags(loaded)) result.left_out.push_back(kept + ": given by a flag");
+  for (const std::string& kept : kept_by_flags(loaded))
+    result.left_out.push_back(kept + ": given by a flag");
 }
 
 }  // namespace
@@ -73,15 +76,18 @@ int64_t TuneResult::accumulate_of(int64_t batch_size) const {
 }
 
 int64_t TuneResult::micro_batch_of(int64_t batch_size) const {
-  return keeps_global_batch_with(batch_size) ? train::micro_steps(share(), 1, accumulate_of(batch_size)) : batch_size;
+  return keeps_global_batch_with(batch_size)
+             ? train::micro_steps(share(), 1, accumulate_of(batch_size))
+             : batch_size;
 }
 
 int64_t TuneResult::step_samples_of(int64_t batch_size) const {
   return keeps_global_batch_with(batch_size) ? std::min(global_batch, samples) : batch_size * ranks;
 }
 
-TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
-                const std::atomic<bool>& stop, const ReportProgress& report) {
+TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded,
+                const TuneOptions& options, const std::atomic<bool>& stop,
+                const ReportProgress& report) {
   const auto began = std::chrono::steady_clock::now();
   Session session(process, loaded, options, stop, report);
   look(session);

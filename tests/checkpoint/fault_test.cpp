@@ -1,5 +1,5 @@
-// A file system that fails at its k-th call, for every k until a save succeeds: wherever the failure occurs, the newest
-// checkpoint that verifies is the old one or the new one, whole.
+// A file system that fails at its k-th call, for every k until a save succeeds: wherever the
+// failure occurs, the newest checkpoint that verifies is the old one or the new one, whole.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,10 @@ using testing::names_in;
 using testing::snapshot_of;
 using testing::TempDir;
 
-enum class Fault { kOnce, kFromThenOn };  // one call fails; or that one and all later ones, as if the process had died
+enum class Fault {
+  kOnce,
+  kFromThenOn
+};  // one call fails; or that one and all later ones, as if the process had died
 
 class FaultyFileSystem : public FileSystem {
  public:
@@ -53,7 +56,9 @@ class FaultyFileSystem : public FileSystem {
   }
 
  private:
-  bool fails() { return ++calls_ == fail_at_ || (fault_ == Fault::kFromThenOn && calls_ > fail_at_); }
+  bool fails() {
+    return ++calls_ == fail_at_ || (fault_ == Fault::kFromThenOn && calls_ > fail_at_);
+  }
 
   const int fail_at_;
   const Fault fault_;
@@ -73,8 +78,10 @@ TEST(CheckpointFaults, ReadingBackIsProgress) {
   EXPECT_GE(files.reads, 5) << "each file of two ranks but for the manifest";
 }
 
-// Saves `second` over `first` with a fault at call 1, 2, ... Returns the number of calls of a whole save.
-int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapshot& third, Fault fault) {
+// Saves `second` over `first` with a fault at call 1, 2, ... Returns the number of calls of a
+// whole save.
+int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapshot& third,
+                    Fault fault) {
   for (int fail_at = 1;; ++fail_at) {
     SCOPED_TRACE("fault at call " + std::to_string(fail_at));
     const TempDir folder;

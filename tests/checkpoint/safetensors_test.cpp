@@ -19,11 +19,12 @@ namespace {
 NamedTensors one_of_each() {
   const at::Tensor x = at::arange(24, at::kDouble).reshape({2, 3, 2, 2}) - 7;
   NamedTensors tensors;
-  for (const at::ScalarType type : {at::kByte, at::kBool, at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
-                                    at::kInt, at::kShort, at::kChar}) {
+  for (const at::ScalarType type : {at::kByte, at::kBool, at::kDouble, at::kFloat, at::kHalf,
+                                    at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar}) {
     tensors.emplace_back(at::toString(type), x.to(type));
   }
-  tensors.emplace_back("channels_last", x.to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast));
+  tensors.emplace_back("channels_last",
+                       x.to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast));
   tensors.emplace_back("transposed", x.to(at::kInt).transpose(0, 1));
   tensors.emplace_back("slice", x.to(at::kFloat).slice(1, 1, 2));
   tensors.emplace_back("scalar", at::full({}, 3.25, at::kFloat));
@@ -34,7 +35,8 @@ NamedTensors one_of_each() {
 
 TEST(Safetensors, EveryTypeAndLayoutComesBackInOrder) {
   const NamedTensors before = one_of_each();
-  const std::vector<std::byte> bytes = to_safetensors(before, {{"key", "a \"b\"\n\x01 ü"}, {"empty", ""}});
+  const std::vector<std::byte> bytes =
+      to_safetensors(before, {{"key", "a \"b\"\n\x01 ü"}, {"empty", ""}});
   const TensorFile after = from_safetensors(bytes, "m");
   EXPECT_EQ(after.metadata.at("key"), "a \"b\"\n\x01 ü");
   ASSERT_EQ(after.tensors.size(), before.size());
@@ -44,7 +46,8 @@ TEST(Safetensors, EveryTypeAndLayoutComesBackInOrder) {
     EXPECT_TRUE(tensor.is_contiguous());
     EXPECT_EQ(tensor.sizes(), before[i].second.sizes()) << name;
     EXPECT_EQ(tensor.scalar_type(), before[i].second.scalar_type()) << name;
-    EXPECT_TRUE(name.starts_with("nan") ? tensor.isnan().all().item<bool>() : at::equal(tensor, before[i].second))
+    EXPECT_TRUE(name.starts_with("nan") ? tensor.isnan().all().item<bool>()
+                                        : at::equal(tensor, before[i].second))
         << name;
   }
 }
@@ -55,7 +58,9 @@ TEST(Safetensors, TensorsLieOnTheirOwnAlignment) {
   real_file_system().write_durably(folder / "m", bytes);
   const SafetensorsHeader header = read_header(folder / "m");
   for (const TensorEntry& entry : header.tensors) {
-    EXPECT_EQ((header.data_start + entry.begin) % static_cast<uint64_t>(dtype_bytes(entry.dtype)), 0u) << entry.name;
+    EXPECT_EQ((header.data_start + entry.begin) % static_cast<uint64_t>(dtype_bytes(entry.dtype)),
+              0u)
+        << entry.name;
   }
 }
 
@@ -120,9 +125,11 @@ TEST(Safetensors, RefusesToWriteWithTheTensorsName) {
 
 TEST(InspectCheckpoint, ListsAFilesTensors) {
   const testing::TempDir folder;
-  real_file_system().write_durably(folder / "m.safetensors", to_safetensors(one_of_each(), {{"network", "resnet18"}}));
+  real_file_system().write_durably(folder / "m.safetensors",
+                                   to_safetensors(one_of_each(), {{"network", "resnet18"}}));
   const std::string text = inspect_checkpoint(folder / "m.safetensors", false);
-  for (const char* part : {"16 tensors", "network = resnet18", "channels_last", "[2, 3, 2, 2]", "BF16", "[0, 5]"}) {
+  for (const char* part :
+       {"16 tensors", "network = resnet18", "channels_last", "[2, 3, 2, 2]", "BF16", "[0, 5]"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
 }

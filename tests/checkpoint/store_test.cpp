@@ -42,8 +42,9 @@ TEST(CheckpointStore, LoadsWhatWasSaved) {
   Store store = real_store(folder / "run/checkpoints");
   const std::filesystem::path path = store.save(snapshot_of(1234, 3));
   EXPECT_EQ(path, folder / "run/checkpoints/step_00001234");
-  EXPECT_EQ(names_in(path), (Names{"MANIFEST.json", "model.safetensors", "optimizer.safetensors", "rank_0.safetensors",
-                                   "rank_1.safetensors", "rank_2.safetensors", "state.json"}));
+  EXPECT_EQ(names_in(path), (Names{"MANIFEST.json", "model.safetensors", "optimizer.safetensors",
+                                   "rank_0.safetensors", "rank_1.safetensors", "rank_2.safetensors",
+                                   "state.json"}));
   expect_equal(Store::load(path), snapshot_of(1234, 3));
   EXPECT_EQ(store.newest(nullptr), path);
 }
@@ -63,7 +64,8 @@ TEST(CheckpointStore, DoesNotMakeTheRunFolderAgain) {
   EXPECT_NE(at, std::string::npos) << warned;
   EXPECT_EQ(warned.find("was removed", at + 25), std::string::npos) << "once: " << warned;
   std::filesystem::remove_all(folder / "run");
-  expect_error<OutputError>([&] { store.save(snapshot_of(4)); }, {"run/checkpoints: No such file or directory"});
+  expect_error<OutputError>([&] { store.save(snapshot_of(4)); },
+                            {"run/checkpoints: No such file or directory"});
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
@@ -122,7 +124,8 @@ TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
   EXPECT_EQ(skipped[0].folder, folder / "step_00000003");
   EXPECT_NE(skipped[0].reason.find("model.safetensors"), std::string::npos) << skipped[0].reason;
   EXPECT_NE(skipped[1].reason.find("rank_1.safetensors"), std::string::npos) << skipped[1].reason;
-  expect_error<CheckpointError>([&] { Store::load(folder / "step_00000003"); }, {"model.safetensors", "SHA-256"});
+  expect_error<CheckpointError>([&] { Store::load(folder / "step_00000003"); },
+                                {"model.safetensors", "SHA-256"});
 }
 
 TEST(CheckpointStore, ASaveBelowADamagedNewerOneSurvives) {
@@ -174,9 +177,11 @@ TEST(CheckpointStore, AManifestOfAnotherStepOrOtherFilesIsRefused) {
   const TempDir folder;
   Store store = real_store(folder.path());
   std::filesystem::rename(store.save(snapshot_of(7)), folder / "step_00000008");
-  expect_error<CheckpointError>([&] { Store::verify(folder / "step_00000008"); }, {"step_00000008", "step 7"});
+  expect_error<CheckpointError>([&] { Store::verify(folder / "step_00000008"); },
+                                {"step_00000008", "step 7"});
   std::filesystem::rename(folder / "step_00000008", folder / "best");
-  EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy with a name that the user chose is fine";
+  EXPECT_NO_THROW(Store::verify(folder / "best"))
+      << "a copy with a name that the user chose is fine";
 }
 
 TEST(CheckpointStore, ListsFoldersAndReadsAStateAlone) {
@@ -210,7 +215,8 @@ TEST(CheckpointStore, ADamagedManifestIsDescribedInOurWords) {
     try {
       Store::verify(path);
     } catch (const CheckpointError& error) {
-      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos)
+          << error.what();
     }
   }
 }
@@ -281,8 +287,9 @@ TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   const std::filesystem::path path = store.save(snapshot_of(1234));
   const std::string text = inspect_checkpoint(path, true);
   for (const char* part :
-       {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64", "network = headpose_cnn",
-        "all 5 files match", "conv          24  weight [2, 3, 2, 2]", "24 parameters in 1 layer\n"}) {
+       {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64",
+        "network = headpose_cnn", "all 5 files match", "conv          24  weight [2, 3, 2, 2]",
+        "24 parameters in 1 layer\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   flip(path / "state.json", 3);

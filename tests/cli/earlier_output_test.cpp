@@ -1,5 +1,5 @@
-// What the commands write is recognized, with the bytes that they really write. Data files and lists of quarantined
-// samples: tests/e2e/outputs_test.py.
+// What the commands write is recognized, with the bytes that they really write. Data files and
+// lists of quarantined samples: tests/e2e/outputs_test.py.
 
 #include "cli/earlier_output.h"
 
@@ -27,7 +27,8 @@ class EarlierOutput : public ::testing::Test {
 };
 
 TEST_F(EarlierOutput, RowsAreRecognized) {
-  const RowWriter csv(RowFormat::kCsv, {"class", "probability"}), json(RowFormat::kJsonLines, {"class"});
+  const RowWriter csv(RowFormat::kCsv, {"class", "probability"}),
+      json(RowFormat::kJsonLines, {"class"});
   EXPECT_TRUE(recognizes(csv.header()));
   EXPECT_TRUE(recognizes(csv.header() + csv.row("a.jpg", {std::string("cat"), 0.5})));
   EXPECT_TRUE(recognizes(json.row("a.jpg", {std::string("cat")})));
@@ -48,7 +49,8 @@ TEST_F(EarlierOutput, AReportIsRecognized) {
 }
 
 TEST_F(EarlierOutput, OtherFilesAreNot) {
-  for (const char* text : {"", "input,label\na.jpg,1\n", "{\"input\":1}", "[{\"file\": \"a\"}]", "a,b,error\n"}) {
+  for (const char* text :
+       {"", "input,label\na.jpg,1\n", "{\"input\":1}", "[{\"file\": \"a\"}]", "a,b,error\n"}) {
     EXPECT_FALSE(recognizes(text)) << text;
   }
   EXPECT_FALSE(is_earlier_output(prober_, folder_.path()));

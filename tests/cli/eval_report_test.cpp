@@ -29,7 +29,8 @@ EvalReport example() {
   report.stats.samples = 12345;
   report.stats.seconds = 2;
   report.stats.metrics = {{"loss", 0.5}, {"zeta", 0.25}, {"alpha", kNaN}};
-  report.stats.tables = {{"per class", {"precision", "samples"}, {"Käse", "b"}, {{0.5, 10}, {kNaN, 0}}}};
+  report.stats.tables = {
+      {"per class", {"precision", "samples"}, {"Käse", "b"}, {{0.5, 10}, {kNaN, 0}}}};
   return report;
 }
 
@@ -64,7 +65,8 @@ TEST(EvalReport, LeavesAConfusionMatrixOfManyClassesToTheJson) {
 
 TEST(EvalReport, KeepsTheOrderOfTheMetricsAndNamesTheWorst) {
   const std::string text = to_text(example());
-  EXPECT_THAT(text, HasSubstr("checkpoint  runs/x/checkpoints/step_00000100 (best: top1 0.9000)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("checkpoint  runs/x/checkpoints/step_00000100 (best: top1 0.9000)\n"));
   EXPECT_LT(text.find("loss  "), text.find("zeta  "));
   EXPECT_LT(text.find("zeta  "), text.find("alpha  "));
   EXPECT_THAT(text, HasSubstr("protocol    AFLW2000: within 99 degrees"));

@@ -58,9 +58,11 @@ std::vector<Page> pages() {
 }
 
 TEST(Help, IsReadFromEveryCommand) {
-  EXPECT_THAT(listed_flags("Options:\n  --out TEXT=a        the file --x\n                      --seconds of it\n"
-                           "  -h,--help           print\n  plain text --y\n"),
-              ElementsAre("out", "help"));
+  EXPECT_THAT(
+      listed_flags(
+          "Options:\n  --out TEXT=a        the file --x\n                      --seconds of it\n"
+          "  -h,--help           print\n  plain text --y\n"),
+      ElementsAre("out", "help"));
   for (const Page& page : pages()) {
     EXPECT_GE(page.flags.size(), 2u) << page.command;
     EXPECT_EQ(page.flags.back(), "help") << page.command;
@@ -71,7 +73,8 @@ TEST(Help, IsReadFromEveryCommand) {
 
 TEST(Help, HasTheSharedOptionsInOneOrder) {
   // The order of all: what no other option has to stand before goes first, until none is left.
-  std::map<std::string, std::map<std::string, std::string>> before;  // flag -> what stands before it -> in which help
+  std::map<std::string, std::map<std::string, std::string>>
+      before;  // flag -> what stands before it -> in which help
   for (const Page& page : pages()) {
     for (size_t i = 0; i < page.flags.size(); ++i) {
       auto& earlier = before[page.flags[i]];
@@ -79,7 +82,8 @@ TEST(Help, HasTheSharedOptionsInOneOrder) {
     }
   }
   for (bool found = true; found;) {
-    const auto first = std::ranges::find_if(before, [](const auto& flag) { return flag.second.empty(); });
+    const auto first =
+        std::ranges::find_if(before, [](const auto& flag) { return flag.second.empty(); });
     found = first != before.end();
     if (!found) break;
     const std::string name = first->first;
@@ -88,7 +92,8 @@ TEST(Help, HasTheSharedOptionsInOneOrder) {
   }
   std::string circle;
   for (const auto& [flag, earlier] : before) {
-    for (const auto& [other, command] : earlier) circle += str("\n--", other, " before --", flag, " in ", command);
+    for (const auto& [other, command] : earlier)
+      circle += str("\n--", other, " before --", flag, " in ", command);
   }
   EXPECT_EQ(circle, "") << "no order holds in all of these";
 }
@@ -107,14 +112,19 @@ TEST(Help, ListsAKeyByItsOneName) {
 TEST(Flags, OfOtherNamesAreTheAppsOwn) {
   CLI::App app("", "dtrain some");
   std::string text;
-  for (const char* name : {"--dataset", "--device", "--threads", "--batch-size", "--amp", "--module", "--out"}) {
+  for (const char* name :
+       {"--dataset", "--device", "--threads", "--batch-size", "--amp", "--module", "--out"}) {
     app.add_option(name, text);
   }
   const auto own = [&](const std::vector<std::string>& words) { return in_own_words(app, words); };
-  EXPECT_THAT(own({"run", "--data", "a.h5", "--data.file=--data", "--device.type", "cpu", "--device.threads=2"}),
-              ElementsAre("run", "--dataset", "a.h5", "--dataset=--data", "--device", "cpu", "--threads=2"));
-  EXPECT_THAT(own({"--data.file", "images", "--data", "images", "--data.file=images", "--data.file"}),
-              ElementsAre("--dataset", "./images", "--dataset", "images", "--dataset=./images", "--dataset"))
+  EXPECT_THAT(own({"run", "--data", "a.h5", "--data.file=--data", "--device.type", "cpu",
+                   "--device.threads=2"}),
+              ElementsAre("run", "--dataset", "a.h5", "--dataset=--data", "--device", "cpu",
+                          "--threads=2"));
+  EXPECT_THAT(
+      own({"--data.file", "images", "--data", "images", "--data.file=images", "--data.file"}),
+      ElementsAre("--dataset", "./images", "--dataset", "images", "--dataset=./images",
+                  "--dataset"))
       << "only --dataset and --data take names of data sets";
   EXPECT_THAT(own({"--train.batch_size", "8", "--train.amp", "fp32", "--model.file", "n.pt"}),
               ElementsAre("--batch-size", "8", "--amp", "fp32", "--module", "n.pt"));
@@ -122,8 +132,7 @@ TEST(Flags, OfOtherNamesAreTheAppsOwn) {
               ElementsAre("--out", "x", "--train.seed", "1", "--workers", "2", "--", "--data"));
 }
 
-// The commands without a configuration; the others have all names of all keys
-// (tests/config/table_test.cpp).
+// The commands without a configuration; tests/config/table_test.cpp has those of keys.
 TEST(Flags, OfAKeyAreAcceptedByAllTheirNames) {
   config::Config scratch;
   const std::vector<config::Option> keys = config::describe(scratch);
@@ -165,7 +174,8 @@ TEST(Flags, OfTrueAndFalseMayStandAlone) {
 }
 
 TEST(Flags, WithoutTheirListLackAValue) {
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"--ranks"}, {"--ranks="}, {"--ranks", ""}}) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--ranks"}, {"--ranks="}, {"--ranks", ""}}) {
     CLI::App app("", "dtrain some");
     std::vector<int> ranks;
     app.add_option("--ranks", ranks)->delimiter(',');
@@ -191,13 +201,14 @@ TEST(Flags, OfNumbersRefuseWhatIsNone) {
     }
     for (const ManualFlag& flag : flags) {
       if (flag.kind != "number") continue;
-      for (const char* value :
-           {"", "-1", "-0.5", "1x", "nan", "inf", "0xff", "99999999999999999999999", "8,,9", "8,", ",8", ","}) {
+      for (const char* value : {"", "-1", "-0.5", "1x", "nan", "inf", "0xff",
+                                "99999999999999999999999", "8,,9", "8,", ",8", ","}) {
         try {
           page.run({flag.names[0] + "=" + value});
           ADD_FAILURE() << page.command << " " << flag.names[0] << " takes '" << value << "'";
         } catch (const UsageError& error) {
-          EXPECT_THAT(error.what(), HasSubstr(flag.names[0] + ": ")) << page.command << " '" << value << "'";
+          EXPECT_THAT(error.what(), HasSubstr(flag.names[0] + ": "))
+              << page.command << " '" << value << "'";
           EXPECT_LT(std::string_view(error.what()).size(), 300u) << error.what();
         }
         ++checked;

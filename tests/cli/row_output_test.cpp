@@ -29,7 +29,8 @@ std::string failure(const std::function<void()>& body) {
 }
 
 size_t files_in(const fs::path& folder) {
-  return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  return static_cast<size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
 TEST(RowOutputTest, TheFileAppearsWhole) {
@@ -80,7 +81,8 @@ TEST(RowOutputTest, WhatCameThereMeanwhileIsKeptUnlessItMayBeReplaced) {
     if (replace) {
       output.close();
     } else {
-      EXPECT_THAT(failure([&] { output.close(); }), HasSubstr("rows.csv exists: --force replaces it"));
+      EXPECT_THAT(failure([&] { output.close(); }),
+                  HasSubstr("rows.csv exists: --force replaces it"));
     }
     EXPECT_EQ(read_text(folder / "rows.csv"), replace ? "new" : "another's");
   }
@@ -106,7 +108,8 @@ TEST(RowOutputTest, ADeviceIsWrittenAndNotReplaced) {
 }
 
 TEST(RowOutputTest, AFullDiskIsSaid) {
-  EXPECT_THAT(failure([] { RowOutput("/dev/full").write("rows"); }), HasSubstr("No space left on device: free some"));
+  EXPECT_THAT(failure([] { RowOutput("/dev/full").write("rows"); }),
+              HasSubstr("No space left on device: free some"));
 }
 
 TEST(RowOutputTest, AReaderThatHasGoneIsSaid) {
@@ -123,7 +126,8 @@ TEST(RowOutputTest, AReaderThatHasGoneIsSaid) {
 TEST(RowOutputTest, PlacesThatCannotBe) {
   const testing::TempDir folder;
   EXPECT_THAT(failure([&] { RowOutput output(folder.path()); }), HasSubstr("is a folder"));
-  EXPECT_THAT(failure([&] { RowOutput output(folder / "none/rows.csv"); }), HasSubstr("create its folder first"));
+  EXPECT_THAT(failure([&] { RowOutput output(folder / "none/rows.csv"); }),
+              HasSubstr("create its folder first"));
 }
 
 }  // namespace

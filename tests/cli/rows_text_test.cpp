@@ -22,7 +22,8 @@ TEST(Csv, QuotesWhatRfc4180Names) {
 
 TEST(Csv, ListsAreElementsWithBlanks) {
   const RowWriter writer(RowFormat::kCsv, {"order", "shares"});
-  EXPECT_EQ(writer.row("s", {std::vector<int64_t>{2, 0, 1}, std::vector<double>{0.5, kNan}}), "s,2 0 1,0.5 nan,\n");
+  EXPECT_EQ(writer.row("s", {std::vector<int64_t>{2, 0, 1}, std::vector<double>{0.5, kNan}}),
+            "s,2 0 1,0.5 nan,\n");
   EXPECT_EQ(writer.row("s", {std::vector<int64_t>{}, std::vector<double>{}}), "s,,,\n");
 }
 
@@ -37,13 +38,15 @@ TEST(Csv, ListsOfTextAreElementsWithSemicolons) {
 
 TEST(Csv, AnErrorHasItsOwnColumn) {
   const RowWriter writer(RowFormat::kCsv, {"a", "b"});
-  EXPECT_EQ(writer.error("x.jpg", "x.jpg: cut off, \"really\""), "x.jpg,,,\"x.jpg: cut off, \"\"really\"\"\"\n");
+  EXPECT_EQ(writer.error("x.jpg", "x.jpg: cut off, \"really\""),
+            "x.jpg,,,\"x.jpg: cut off, \"\"really\"\"\"\n");
 }
 
 TEST(JsonLines, EachLineIsAnObject) {
   const RowWriter writer(RowFormat::kJsonLines, {"class", "order", "p"});
   EXPECT_EQ(writer.header(), "");
-  const std::string line = writer.row("a,\"b\"\n猫", {std::string("x\ty"), std::vector<int64_t>{1, 0}, kNan});
+  const std::string line =
+      writer.row("a,\"b\"\n猫", {std::string("x\ty"), std::vector<int64_t>{1, 0}, kNan});
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["input"], "a,\"b\"\n猫");
@@ -51,14 +54,16 @@ TEST(JsonLines, EachLineIsAnObject) {
   EXPECT_EQ(json["order"], (std::vector<int>{1, 0}));
   EXPECT_TRUE(json["p"].is_null());
   EXPECT_FALSE(json.contains("error"));
-  EXPECT_EQ(nlohmann::json::parse(writer.error("f", "bad")), (nlohmann::json{{"input", "f"}, {"error", "bad"}}));
+  EXPECT_EQ(nlohmann::json::parse(writer.error("f", "bad")),
+            (nlohmann::json{{"input", "f"}, {"error", "bad"}}));
 }
 
 TEST(JsonLines, WhatIsNoNumberIsNull) {
   const RowWriter writer(RowFormat::kJsonLines, {"yaw", "shares"});
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const double value : {kNan, -kNan, kInf, -kInf}) {
-    const auto json = nlohmann::json::parse(writer.row("i", {value, std::vector<double>{0.5, value}}));
+    const auto json =
+        nlohmann::json::parse(writer.row("i", {value, std::vector<double>{0.5, value}}));
     EXPECT_TRUE(json["yaw"].is_null());
     EXPECT_EQ(json["shares"], (nlohmann::json{0.5, nullptr}));
   }

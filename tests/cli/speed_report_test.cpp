@@ -29,9 +29,11 @@ TEST(SpeedReportTest, CountsOneBatchInTheSingular) {
   report.batch_size = 4;
   report.timing.rest = 1;
   report.latencies = {0.5};
-  EXPECT_NE(speed_report(report).find(" of 1 batch of 4 "), std::string::npos) << speed_report(report);
+  EXPECT_NE(speed_report(report).find(" of 1 batch of 4 "), std::string::npos)
+      << speed_report(report);
   report.latencies.push_back(0.5);
-  EXPECT_NE(speed_report(report).find(" of 2 batches of 4 "), std::string::npos) << speed_report(report);
+  EXPECT_NE(speed_report(report).find(" of 2 batches of 4 "), std::string::npos)
+      << speed_report(report);
 }
 
 }  // namespace

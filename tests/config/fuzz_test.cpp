@@ -30,7 +30,8 @@ TEST(Fuzz, RandomYamlMarks) {
   static constexpr char kMarks[] = "{}[]:,-?&*!|>'\"%@`# \n\t~.0123456789aetrin_\\";
   for (uint64_t round = 0; round < 4000; ++round) {
     std::string text(keyed(3, round) % 80, '\0');
-    for (size_t i = 0; i < text.size(); ++i) text[i] = kMarks[keyed(4, round, i) % (sizeof kMarks - 1)];
+    for (size_t i = 0; i < text.size(); ++i)
+      text[i] = kMarks[keyed(4, round, i) % (sizeof kMarks - 1)];
     survives(text);
   }
 }

@@ -28,7 +28,8 @@ TEST(Interval, ReadsStepsEpochsTimeAndSeveralOfThem) {
   EXPECT_EQ(parsed("1epoch,1step"), (Interval{.steps = 1, .epochs = 1}));
   EXPECT_EQ(parsed("0.5min"), (Interval{.minutes = 0.5}));
   EXPECT_EQ(parsed("30sec"), (Interval{.seconds = 30}));
-  EXPECT_EQ(parsed("10 min, 500steps,1epoch"), (Interval{.steps = 500, .epochs = 1, .minutes = 10}));
+  EXPECT_EQ(parsed("10 min, 500steps,1epoch"),
+            (Interval{.steps = 500, .epochs = 1, .minutes = 10}));
   EXPECT_EQ(parsed("never"), Interval{});
 }
 
@@ -36,7 +37,8 @@ TEST(Interval, ALetterIsRefusedWithBothReadings) {
   EXPECT_EQ(error("500s"), "'500s' can be read as steps or as seconds: write 500steps or 500sec");
   EXPECT_EQ(error("2e"), "'2e' can be read as epochs or as part of a number: write 2epochs");
   EXPECT_EQ(error("0.5m"), "'0.5m' can be read as minutes or as micro-steps: write 0.5min");
-  EXPECT_EQ(error("10min,500s"), "'500s' can be read as steps or as seconds: write 500steps or 500sec");
+  EXPECT_EQ(error("10min,500s"),
+            "'500s' can be read as steps or as seconds: write 500steps or 500sec");
 }
 
 TEST(Interval, TheLettersOfEarlierVersionsAreReadWhereTheyAreAllowed) {
@@ -85,8 +87,9 @@ TEST(Interval, RefusesOtherTextAndKeepsTheOldValue) {
 }
 
 TEST(Interval, PrintsWhatItReads) {
-  for (const char* text : {"500steps", "1step", "2epochs", "1epoch", "0.1min", "1min", "30sec",
-                           "500steps,2epochs,10min,0.25sec", "never", "1000000min", "0.000001min"}) {
+  for (const char* text :
+       {"500steps", "1step", "2epochs", "1epoch", "0.1min", "1min", "30sec",
+        "500steps,2epochs,10min,0.25sec", "never", "1000000min", "0.000001min"}) {
     EXPECT_EQ(to_string(parsed(text)), text);
   }
   EXPECT_EQ(to_string(parsed("10")), "10steps");
@@ -95,7 +98,8 @@ TEST(Interval, PrintsWhatItReads) {
 }
 
 TEST(Interval, IsDueAtTheEndOfItsStepsAndEpochs) {
-  const Interval steps{.steps = 3}, epochs{.epochs = 2}, both{.steps = 4, .epochs = 1}, time{.minutes = 1};
+  const Interval steps{.steps = 3}, epochs{.epochs = 2}, both{.steps = 4, .epochs = 1},
+      time{.minutes = 1};
   std::vector<int64_t> at_steps, at_epochs, at_both;
   for (int64_t step = 1; step <= 20; ++step) {
     if (steps.due(step, 5)) at_steps.push_back(step);

@@ -26,7 +26,9 @@ class LoadTest : public ::testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  Loaded load_here(const std::vector<std::string>& arguments) { return load(arguments, folder_.path()); }
+  Loaded load_here(const std::vector<std::string>& arguments) {
+    return load(arguments, folder_.path());
+  }
 
   dtrain::testing::TempDir folder_;
 };
@@ -35,7 +37,8 @@ TEST_F(LoadTest, WithoutArgumentsItIsTheEmbeddedQuickStart) {
   const Loaded loaded = load_here({});
   EXPECT_EQ(loaded.source, "the embedded quickstart");
   EXPECT_EQ(loaded.config_file, "");
-  EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
+  EXPECT_EQ(to_yaml(loaded.config),
+            to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
   EXPECT_EQ(loaded.config.data.file, "");
   EXPECT_LT(loaded.config.model.image_size, Config{}.model.image_size);
   EXPECT_THAT(loaded.given, IsEmpty());
@@ -134,8 +137,8 @@ TEST_F(LoadTest, ADataSetThatIsNotConvertedYetNamesTheCommand) {
     load_here({"--dataset", "biwi"});
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_EQ(error.what(),
-              (folder_ / "data/biwi.h5").string() + " does not exist: make it with `dtrain convert biwi DIR`");
+    EXPECT_EQ(error.what(), (folder_ / "data/biwi.h5").string() +
+                                " does not exist: make it with `dtrain convert biwi DIR`");
   }
   EXPECT_NO_THROW(load({"--dataset", "biwi"}, folder_.path(), {.check_dataset = false}));
 }
@@ -156,7 +159,8 @@ TEST_F(LoadTest, SwitchesNeedNoValue) {
   EXPECT_EQ(load_here({}).config.data.verify, Verify::kFirstEpoch);
   EXPECT_EQ(load_here({"--data.verify", "--lr", "1"}).config.data.verify, Verify::kTrue);
   EXPECT_EQ(load_here({"--data.verify", "false"}).config.data.verify, Verify::kFalse);
-  EXPECT_TRUE(load_here({"--optimizer.name", "sgd", "--optimizer.nesterov"}).config.optimizer.nesterov);
+  EXPECT_TRUE(
+      load_here({"--optimizer.name", "sgd", "--optimizer.nesterov"}).config.optimizer.nesterov);
   write("a.yaml", "train: {epochs: 3}\n");
   const Loaded loaded = load_here({"--train.deterministic", "a.yaml"});
   EXPECT_TRUE(loaded.config.train.deterministic);
@@ -179,10 +183,12 @@ TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
 TEST_F(LoadTest, ATaskIsANameOrASection) {
   EXPECT_EQ(from_yaml("task: classify", "").task, catalog::task_named("classify"));
   EXPECT_EQ(from_yaml("task: {name: classify}", "").task, catalog::task_named("classify"));
-  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
+  const Config all =
+      from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
   EXPECT_EQ(str(all.task, " ", all.module.loss, " ", all.module.inputs), "module l1 rows+lengths");
   EXPECT_EQ(load_here({"--task", "classify"}).config.task, catalog::task_named("classify"));
-  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"}).config.module.loss,
+  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"})
+                .config.module.loss,
             LossName::kNll);
   write("a.yaml", "task: classify\n");
   EXPECT_THAT(load_here({"a.yaml"}).given, ElementsAre("task.name"));
@@ -190,7 +196,8 @@ TEST_F(LoadTest, ATaskIsANameOrASection) {
     from_yaml("task: headpos", "c.yaml");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("c.yaml:1:7: task.name: 'headpos' is not one of headpose, "));
+    EXPECT_THAT(error.what(),
+                HasSubstr("c.yaml:1:7: task.name: 'headpos' is not one of headpose, "));
     EXPECT_THAT(error.what(), HasSubstr("did you mean 'headpose'?"));
   }
 }
@@ -211,7 +218,8 @@ TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
   for (const auto& entry : std::filesystem::directory_iterator(DTRAIN_SOURCE "/configs")) {
     if (entry.path().extension() != ".yaml") continue;
     const Loaded loaded = load({entry.path().string()}, folder_.path());
-    EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded(entry.path().stem().string()).value(), "")));
+    EXPECT_EQ(to_yaml(loaded.config),
+              to_yaml(from_yaml(embedded(entry.path().stem().string()).value(), "")));
     ++count;
   }
   EXPECT_GE(count, 3);
@@ -228,7 +236,8 @@ class BatchTest : public LoadTest {
 };
 
 TEST_F(BatchTest, AnEmbeddedGlobalBatchCountsWhereNoBatchIsGiven) {
-  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--epochs", "2"}, {"--accumulate", "0"}}) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{}, {"--epochs", "2"}, {"--accumulate", "0"}}) {
     const Loaded loaded = with(flags);
     EXPECT_EQ(loaded.config.train.global_batch, 128);
     EXPECT_EQ(loaded.overruled.global_batch, 0);
@@ -238,8 +247,9 @@ TEST_F(BatchTest, AnEmbeddedGlobalBatchCountsWhereNoBatchIsGiven) {
 }
 
 TEST_F(BatchTest, AGivenBatchSizeOrAccumulateTakesItsPlace) {
-  for (const std::vector<std::string>& flags :
-       {std::vector<std::string>{"--batch-size", "128"}, {"--accumulate", "2"}, {"--batch-size", "8", "--lr", "1"}}) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--batch-size", "128"},
+                                                {"--accumulate", "2"},
+                                                {"--batch-size", "8", "--lr", "1"}}) {
     const Loaded loaded = with(flags);
     EXPECT_EQ(loaded.config.train.global_batch, 0) << flags[0];
     EXPECT_EQ(loaded.overruled.global_batch, 128);
@@ -264,7 +274,8 @@ TEST_F(BatchTest, AGlobalBatchOfTheUserStaysPrimary) {
   write("dtrain.yaml", "train: {global_batch: 256}\n");
   EXPECT_EQ(with({}).of_rate.global_batch, 128) << "the rate is still that of the embedded config";
   write("dtrain.yaml", "train: {batch_size: 64}\noptimizer: {lr: 0.002}\n");
-  EXPECT_EQ(with({}).of_rate.global_batch, 0) << "the file names a rate for a batch that depends on the ranks";
+  EXPECT_EQ(with({}).of_rate.global_batch, 0)
+      << "the file names a rate for a batch that depends on the ranks";
 }
 
 TEST_F(BatchTest, ThePrintedConfigIsWhatRuns) {
@@ -281,7 +292,8 @@ TEST_F(LoadTest, AFolderAsDataNamesTheCommandThatConvertsIt) {
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr(str(flag, ": data.file: ")));
       EXPECT_THAT(error.what(), HasSubstr(" is a folder, and training reads one HDF5 file"));
-      EXPECT_THAT(error.what(), HasSubstr("`dtrain convert NAME " + (folder_ / "photos").string() + "` makes"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("`dtrain convert NAME " + (folder_ / "photos").string() + "` makes"));
       EXPECT_THAT(error.what(), HasSubstr("images (a subfolder of pictures per class)"));
     }
   }
@@ -296,9 +308,10 @@ TEST_F(LoadTest, WithoutTaskDataAndFileItIsTheDemo) {
 }
 
 TEST_F(LoadTest, TheRulesOfAResumedRunWaitForItsConfiguration) {
-  const Loaded loaded =
-      load_here({"--name", "x", "--resume", "auto", "--augment.noise", "0.2", "--optimizer.nesterov"});
-  EXPECT_THAT(loaded.given, ElementsAre("run.name", "run.resume", "augment.noise", "optimizer.nesterov"));
+  const Loaded loaded = load_here(
+      {"--name", "x", "--resume", "auto", "--augment.noise", "0.2", "--optimizer.nesterov"});
+  EXPECT_THAT(loaded.given,
+              ElementsAre("run.name", "run.resume", "augment.noise", "optimizer.nesterov"));
   EXPECT_EQ(broken_rules(loaded.config, loaded.places, loaded.given).size(), 2u);
   Config resumed = loaded.config;
   resumed.task = catalog::task_named("sequence");
@@ -311,8 +324,10 @@ TEST_F(LoadTest, TheRulesOfAResumedRunWaitForItsConfiguration) {
 // As an earlier version saved it: every key, whatever the task, and intervals with letters.
 TEST(SavedConfigs, OfEarlierVersionsLoad) {
   const std::string text =
-      "task:\n  name: pointer\n  loss: mse\n  inputs: image\n\nrun:\n  name: r\n  log_every: 10s\n\n"
-      "augment:\n  hflip: true\n  noise: 0.1\n\nmodel:\n  name: pointer_network\n  image_size: 224\n  hidden: 64\n\n"
+      "task:\n  name: pointer\n  loss: mse\n  inputs: image\n\nrun:\n  name: r\n  log_every: "
+      "10s\n\n"
+      "augment:\n  hflip: true\n  noise: 0.1\n\nmodel:\n  name: pointer_network\n  image_size: "
+      "224\n  hidden: 64\n\n"
       "train:\n  class_weights: none\n  sync_batch_norm: false\n  eval_every: 1e\n\n"
       "checkpoint:\n  every: 500s,10m\n";
   const SavedConfig saved = saved_config(text, "the checkpoint's config");
@@ -320,16 +335,17 @@ TEST(SavedConfigs, OfEarlierVersionsLoad) {
   EXPECT_EQ(saved.config.train.eval_every, (Interval{.epochs = 1}));
   EXPECT_EQ(saved.config.checkpoint.every, (Interval{.steps = 500, .minutes = 10}));
   EXPECT_EQ(saved.config.model.hidden, 64);
-  EXPECT_EQ(
-      saved.notice,
-      "the checkpoint's config has former units of intervals: run.log_every 10s is 10steps, train.eval_every 1e is "
-      "1epoch, checkpoint.every 500s,10m is 500steps,10min");
+  EXPECT_EQ(saved.notice,
+            "the checkpoint's config has former units of intervals: run.log_every 10s is 10steps, "
+            "train.eval_every 1e is "
+            "1epoch, checkpoint.every 500s,10m is 500steps,10min");
   try {
     from_yaml(text, "c.yaml");
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("10 problems"));
-    EXPECT_THAT(error.what(), HasSubstr("c.yaml:8:14: run.log_every: '10s' can be read as steps or as seconds"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("c.yaml:8:14: run.log_every: '10s' can be read as steps or as seconds"));
     EXPECT_THAT(error.what(), HasSubstr("augment.hflip: does nothing for task pointer"));
   }
   // What it is saved as from now on has neither, and is strict input.
@@ -362,11 +378,14 @@ TEST(Differences, AGlobalBatchLeftOpenIsTheSavedOne) {
 
 TEST(Values, OfAnyConfigAreReadByName) {
   using Pair = std::pair<std::string, std::string>;
-  EXPECT_THAT(values_in("train:\n  epochs: 4   # passes\n  later_key: [1, 2]\nnew: {a: \"x # y\", b: }\n7: 8\n"),
-              ElementsAre(Pair("train.epochs", "4"), Pair("new.a", "x # y")));
+  EXPECT_THAT(
+      values_in(
+          "train:\n  epochs: 4   # passes\n  later_key: [1, 2]\nnew: {a: \"x # y\", b: }\n7: 8\n"),
+      ElementsAre(Pair("train.epochs", "4"), Pair("new.a", "x # y")));
   const std::vector<Pair> all = values_in(to_yaml(Config{}));
   EXPECT_THAT(all, ::testing::Contains(Pair("train.epochs", "30")));
-  for (const char* text : {"", "a", "- a", "a: b", "a: [", "\x01", "\xff", "a: {b: 1}\n---\nc: {d: 1}"}) {
+  for (const char* text :
+       {"", "a", "- a", "a: b", "a: [", "\x01", "\xff", "a: {b: 1}\n---\nc: {d: 1}"}) {
     EXPECT_THAT(values_in(text), IsEmpty()) << text;
   }
   std::string many = "a: &a {";
@@ -390,7 +409,8 @@ TEST(CopyKeys, CopiesOnlyThose) {
 TEST(FromSavedYaml, AKeyThatIsMissingStandsForWhatWasDoneBeforeThereWasOne) {
   EXPECT_FALSE(from_yaml("optimizer: {lr: 0.1}", "").optimizer.decay_norms_and_biases);
   EXPECT_TRUE(saved_config("optimizer: {lr: 0.1}", "").config.optimizer.decay_norms_and_biases);
-  EXPECT_FALSE(saved_config("optimizer: {decay_norms_and_biases: false}", "").config.optimizer.decay_norms_and_biases);
+  EXPECT_FALSE(saved_config("optimizer: {decay_norms_and_biases: false}", "")
+                   .config.optimizer.decay_norms_and_biases);
   EXPECT_THROW(saved_config("optimizer: {lr: none}", "config.yaml"), ConfigError);
 }
 

@@ -22,7 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A valid value of `option` other than its default. Keys that depend on each other get values that fit.
+// A valid value of `option` other than its default. Keys that depend on each other get values
+// that fit.
 std::string other_value(const Option& option) {
   if (option.path == "dist.first_bucket_mb") return "0.5";
   if (option.path == "dist.bucket_mb") return "33.5";
@@ -43,7 +44,8 @@ std::string other_value(const Option& option) {
   for (const std::string& candidate : candidates) {
     Config config;
     for (const Option& other : describe(config)) {
-      if (other.path == option.path && value_text(other) != candidate && assign(other, candidate).empty())
+      if (other.path == option.path && value_text(other) != candidate &&
+          assign(other, candidate).empty())
         return candidate;
     }
   }
@@ -66,7 +68,8 @@ std::vector<std::string> run_with(const Option& option) {
     config.task = catalog::task_named(task);
     if (!option.scope.holds(config)) continue;
     std::vector<std::string> flags = {"--task", task};
-    const bool needs_file = catalog::row(config.task).network_from_file && option.path != "model.file";
+    const bool needs_file =
+        catalog::row(config.task).network_from_file && option.path != "model.file";
     if (needs_file) flags.insert(flags.end(), {"--model.file", "m.pt"});
     return flags;
   }
@@ -79,13 +82,15 @@ TEST(Table, AMistypedKeyWithoutItsSectionSuggestsTheKey) {
   const std::vector<Option> options = describe(defaults);
   for (const Option& option : options) {
     const std::string key = option.key();
-    const bool shared = std::ranges::count_if(options, [&](const Option& o) { return o.key() == key; }) > 1;
+    const bool shared =
+        std::ranges::count_if(options, [&](const Option& o) { return o.key() == key; }) > 1;
     std::string dashed = key, shorter = key;
     std::ranges::replace(dashed, '_', '-');
     shorter.erase(key.size() / 2, 1);
     EXPECT_EQ(nearest_key(dashed, options), shared ? "" : option.path) << dashed;
     // Words of two or three letters are near too many keys.
-    EXPECT_EQ(nearest_key(shorter, options), shared || shorter.size() < 4 ? "" : option.path) << shorter;
+    EXPECT_EQ(nearest_key(shorter, options), shared || shorter.size() < 4 ? "" : option.path)
+        << shorter;
   }
 }
 
@@ -106,45 +111,56 @@ TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
       EXPECT_EQ(loaded.given.size(), given.size() / 2);
     }
     std::string other_keys;
-    for (size_t i = 0; i < run.size(); i += 2) other_keys += str(run[i].substr(2), ": ", run[i + 1], "\n");
+    for (size_t i = 0; i < run.size(); i += 2)
+      other_keys += str(run[i].substr(2), ": ", run[i + 1], "\n");
     const std::string dotted = str(other_keys, option.path, ": ", value);
     EXPECT_EQ(value_of(from_yaml(dotted, "dotted"), option.path), value);
-    if (!run.empty() && option.section() == "task") continue;  // `task: NAME` and a section `task` at once
-    const std::string nested = str(other_keys, option.section(), ":\n  ", option.key(), ": ", value);
+    if (!run.empty() && option.section() == "task")
+      continue;  // `task: NAME` and a section `task` at once
+    const std::string nested =
+        str(other_keys, option.section(), ":\n  ", option.key(), ": ", value);
     EXPECT_EQ(value_of(from_yaml(nested, "nested"), option.path), value);
   }
 }
 
-// The keys that each run may have, beside those of all runs. This is the table that people rely on: a new key of a task
-// belongs here.
+// The keys that each run may have, beside those of all runs. This is the table that people rely on:
+// a new key of a task belongs here.
 TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
   const std::string pictures =
-      "model.image_size model.channels_last augment.crop_scale augment.crop_ratio augment.brightness augment.contrast "
+      "model.image_size model.channels_last augment.crop_scale augment.crop_ratio "
+      "augment.brightness augment.contrast "
       "augment.saturation augment.hue";
   const std::map<std::string, std::string> expected = {
-      {"headpose headpose_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.freeze_batch_norm "
-                                           "train.sync_batch_norm device.fused_norm"},
-      {"headpose resnet18",
-       pictures + " augment.hflip model.checkpointing train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
-      {"classify simple_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
-                                         "train.class_weights"},
-      {"classify mobilenet_v2",
+      {"headpose headpose_cnn",
+       pictures + " augment.hflip model.checkpointing model.dropout train.freeze_batch_norm "
+                  "train.sync_batch_norm device.fused_norm"},
+      {"headpose resnet18", pictures + " augment.hflip model.checkpointing train.freeze_batch_norm "
+                                       "train.sync_batch_norm device.fused_norm"},
+      {"classify simple_cnn",
        pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
-                  "train.class_weights train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
+                  "train.class_weights"},
+      {"classify mobilenet_v2",
+       pictures +
+           " augment.hflip model.checkpointing model.dropout train.label_smoothing "
+           "train.class_weights train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
       {"pointer pointer_network",
        "data.length_window data.length_classes model.hidden model.dropout pointer.teacher_forcing "
        "pointer.teacher_forcing_end"},
       {"sequence cnn_lstm",
-       "data.length_window data.length_classes augment.noise augment.mask_share augment.mask_span model.hidden "
-       "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm device.fused_norm "
+       "data.length_window data.length_classes augment.noise augment.mask_share augment.mask_span "
+       "model.hidden "
+       "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm "
+       "device.fused_norm "
        "sequence.encoder_epochs sequence.classifier_epochs sequence.iterations "
        "sequence.encoder_lr_ratio"},
       {"module torchscript image mse", pictures + " task.loss task.inputs model.file"},
       {"module torchscript image cross_entropy",
        pictures + " task.loss task.inputs model.file augment.hflip train.label_smoothing"},
-      {"module torchscript image bce_with_logits", pictures + " task.loss task.inputs model.file augment.hflip"},
+      {"module torchscript image bce_with_logits",
+       pictures + " task.loss task.inputs model.file augment.hflip"},
       {"module torchscript rows mse",
-       "task.loss task.inputs model.file model.channels_last data.length_window data.length_classes"},
+       "task.loss task.inputs model.file model.channels_last data.length_window "
+       "data.length_classes"},
   };
   for (const auto& [run, keys] : expected) {
     const std::vector<std::string> words = split(run, ' ');
@@ -158,15 +174,18 @@ TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
     const std::string printed = to_yaml(config);
     Config scratch;
     for (const Option& option : describe(scratch)) {
-      const bool used = std::string(option.scope.text).empty() || std::ranges::count(own, option.path) > 0;
+      const bool used =
+          std::string(option.scope.text).empty() || std::ranges::count(own, option.path) > 0;
       EXPECT_EQ(option.scope.holds(config), used) << run << ": " << option.path;
       EXPECT_EQ(broken_rules(config, {{option.path, "c.yaml:1:1"}}, {option.path}).empty(), used)
           << run << ": " << option.path;
       const std::string line = str("\n  ", option.key(), ": ");
       const size_t section = ("\n" + printed).find("\n" + option.section() + ":\n");
       const size_t next = section == std::string::npos ? section : printed.find("\n\n", section);
-      const std::string keys_of_section = section == std::string::npos ? "" : printed.substr(section, next - section);
-      EXPECT_EQ(("\n" + keys_of_section).find(line) != std::string::npos, used) << run << ": " << option.path;
+      const std::string keys_of_section =
+          section == std::string::npos ? "" : printed.substr(section, next - section);
+      EXPECT_EQ(("\n" + keys_of_section).find(line) != std::string::npos, used)
+          << run << ": " << option.path;
     }
   }
 }
@@ -217,24 +236,27 @@ TEST(Table, NumbersRefuseWhatIsNone) {
   Config config;
   for (const Option& option : describe(config)) {
     if (is_text(option) || is_bool(option) || is_interval(option) || is_warm_up(option)) continue;
-    for (const char* text : {"", " ", "1x", "nan", "inf", "-inf", "0xff", "010", "+1", " 1", "1 ", "1_000", "8,9", "8,",
-                             ",8", "1e999", "-99999999999999999999999"}) {
+    for (const char* text : {"", " ", "1x", "nan", "inf", "-inf", "0xff", "010", "+1", " 1", "1 ",
+                             "1_000", "8,9", "8,", ",8", "1e999", "-99999999999999999999999"}) {
       EXPECT_NE(assign(option, text), "") << option.path << " takes '" << text << "'";
     }
     if (std::holds_alternative<double*>(option.target)) continue;
-    EXPECT_THAT(assign(option, "99999999999999999999999"), HasSubstr("does not fit into 64 bits")) << option.path;
+    EXPECT_THAT(assign(option, "99999999999999999999999"), HasSubstr("does not fit into 64 bits"))
+        << option.path;
   }
 }
 
 TEST(Table, TheDefaultsAreValid) {
   Config config;
-  for (const Option& option : describe(config)) EXPECT_EQ(assign(option, value_text(option)), "") << option.path;
+  for (const Option& option : describe(config))
+    EXPECT_EQ(assign(option, value_text(option)), "") << option.path;
 }
 
 TEST(Yaml, PrintingRestoresEveryBitThatTheRunUses) {
   for (const std::string& task : names_of(catalog::TaskId{})) {
     Config config;
-    for (const Option& option : describe(config)) ASSERT_EQ(assign(option, other_value(option)), "") << option.path;
+    for (const Option& option : describe(config))
+      ASSERT_EQ(assign(option, other_value(option)), "") << option.path;
     config.task = catalog::task_named(task);
     config.model.name = catalog::NetworkId::kAuto;
     config.run.name = "\"quo\\ted\" # ünï: {x} 'y'";
@@ -281,15 +303,17 @@ TEST(Help, HasEveryKeyAndAlias) {
     EXPECT_THAT(help, HasSubstr(", --" + option.alias + " "));
     // Of some runs only: in the help of all keys.
     const bool is_of_all_runs = *option.scope.text == '\0';
-    EXPECT_EQ(everyday.find("--" + option.alias + " " + option.text) != std::string::npos, is_of_all_runs);
+    EXPECT_EQ(everyday.find("--" + option.alias + " " + option.text) != std::string::npos,
+              is_of_all_runs);
   }
 }
 
 TEST(Help, ListsTheCommonShortNamesFirst) {
   const std::string everyday = alias_help_text();
   std::vector<size_t> places;
-  for (const char* name : {"--dataset", "--task", "--epochs", "--batch-size", "--lr", "--amp", "--accumulate",
-                           "--workers", "--name", "--resume", "--init", "--progress"}) {
+  for (const char* name :
+       {"--dataset", "--task", "--epochs", "--batch-size", "--lr", "--amp", "--accumulate",
+        "--workers", "--name", "--resume", "--init", "--progress"}) {
     places.push_back(("\n" + everyday).find(str("\n  ", name, " ")));
     EXPECT_NE(places.back(), std::string::npos) << name;
   }
@@ -301,8 +325,9 @@ TEST(Synonyms, NameKeysThatExistAndWordsThatAreNoKeys) {
   std::set<std::string> keys;
   for (const Option& option : describe(defaults)) keys.insert(option.path);
   for (const char* word :
-       {"learning_rate", "grad-clip", "early-stopping", "gradient_accumulation_steps", "pretrained", "optimizer",
-        "batch", "num_workers", "precision", "checkpoint_path", "Max-Epochs", "sync-bn"}) {
+       {"learning_rate", "grad-clip", "early-stopping", "gradient_accumulation_steps", "pretrained",
+        "optimizer", "batch", "num_workers", "precision", "checkpoint_path", "Max-Epochs",
+        "sync-bn"}) {
     EXPECT_TRUE(keys.contains(std::string(key_called(word)))) << word << ": " << key_called(word);
   }
   EXPECT_EQ(key_called("grad-clip"), "optimizer.clip_norm");
@@ -316,7 +341,8 @@ TEST(Synonyms, NameKeysThatExistAndWordsThatAreNoKeys) {
     EXPECT_EQ(key_called(word), "") << word;
     EXPECT_EQ(advice_about(word), "") << word;
   }
-  for (const Option& option : describe(defaults)) EXPECT_EQ(advice_about(option.key()), "") << option.path;
+  for (const Option& option : describe(defaults))
+    EXPECT_EQ(advice_about(option.key()), "") << option.path;
 }
 
 // A word of the table that names no key would be a suggestion that is wrong again.

@@ -26,11 +26,14 @@ TEST(WarmUp, ReadsStepsAndShares) {
 }
 
 TEST(WarmUp, RefusesEverythingElse) {
-  for (const char* text : {"",      "-1",  "1e3",  "05",  "5 epochs", "2epochs", "101%",       "-5%",  "%",   "5%,5%",
-                           "5,6",   "5%,", "0,5%", "1x",  "nan",      "inf",     "-inf",       "0xff", "010", "+1",
-                           "1_000", "8,9", ",8",   "1.5", "steps",    "5%%",     "9999999999", "nan%"}) {
+  for (const char* text :
+       {"",      "-1",  "1e3",  "05",  "5 epochs", "2epochs", "101%",       "-5%",  "%",   "5%,5%",
+        "5,6",   "5%,", "0,5%", "1x",  "nan",      "inf",     "-inf",       "0xff", "010", "+1",
+        "1_000", "8,9", ",8",   "1.5", "steps",    "5%%",     "9999999999", "nan%"}) {
     WarmUp warm_up{.steps = 7};
-    EXPECT_THAT(parse_warm_up(text, warm_up), HasSubstr("is not a warm-up; expected: 500 or 500steps, 5%")) << text;
+    EXPECT_THAT(parse_warm_up(text, warm_up),
+                HasSubstr("is not a warm-up; expected: 500 or 500steps, 5%"))
+        << text;
     EXPECT_EQ(warm_up, (WarmUp{.steps = 7})) << text << " changed the value";
   }
 }
@@ -40,8 +43,8 @@ TEST(WarmUp, ItsTextIsReadBackAsTheSame) {
   EXPECT_EQ(to_string(WarmUp{}), "0");
   EXPECT_EQ(to_string(WarmUp{.percent = 5}), "5%");
   EXPECT_EQ(to_string(WarmUp{.steps = 500, .percent = 12.5}), "500steps,12.5%");
-  for (const WarmUp warm_up :
-       {WarmUp{}, WarmUp{.steps = 3}, WarmUp{.percent = 1e-7}, WarmUp{.steps = 1, .percent = 0.1}}) {
+  for (const WarmUp warm_up : {WarmUp{}, WarmUp{.steps = 3}, WarmUp{.percent = 1e-7},
+                               WarmUp{.steps = 1, .percent = 0.1}}) {
     EXPECT_EQ(parsed_warm_up(to_string(warm_up)), warm_up);
   }
 }

@@ -73,7 +73,8 @@ class ArraysTest : public ::testing::Test {
     store->verify();
     return store;
   }
-  void refused(const Arrays& arrays, const std::vector<std::string>& parts, const std::string& task = "") const {
+  void refused(const Arrays& arrays, const std::vector<std::string>& parts,
+               const std::string& task = "") const {
     std::vector<std::string> all{"a.npz: "};
     all.insert(all.end(), parts.begin(), parts.end());
     expect_error<DataError>([&] { converted(arrays, task); }, all);
@@ -82,8 +83,10 @@ class ArraysTest : public ::testing::Test {
 };
 
 TEST_F(ArraysTest, RowsAndNumbers) {
-  const ConvertSummary summary = converted({{"inputs", floats({20, 5})}, {"targets", floats({20, 2}, 100)}});
-  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
+  const ConvertSummary summary =
+      converted({{"inputs", floats({20, 5})}, {"targets", floats({20, 2}, 100)}});
+  EXPECT_EQ(summary.splits,
+            (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
   const auto store = opened();
   EXPECT_EQ(store->schema().task, "module");
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {5}}));
@@ -101,7 +104,8 @@ TEST_F(ArraysTest, OneNumberPerSampleHasNoDimension) {
     EXPECT_EQ(opened()->schema().input, (data::Field{data::Element::kFloat32, {1}}));
     EXPECT_EQ(opened()->schema().target, (data::Field{data::Element::kFloat32, {}}));
   }
-  converted({{"inputs", floats({6, 2, 3})}, {"targets", npy("|b1", {6, 1}, std::string("\1\0\1\0\1\1", 6))}});
+  converted({{"inputs", floats({6, 2, 3})},
+             {"targets", npy("|b1", {6, 1}, std::string("\1\0\1\0\1\1", 6))}});
   EXPECT_EQ(opened()->schema().input, (data::Field{data::Element::kFloat32, {2, 3}}));
   EXPECT_EQ(opened()->schema().target, (data::Field{data::Element::kInt64, {}}));
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 2), Numbers{1});
@@ -135,18 +139,22 @@ TEST_F(ArraysTest, ImagesWithNamedClasses) {
                       {"class_names", names({"dog", "cat"})}};
   for (const char* task : {"module", "classify"}) {
     const ConvertSummary summary = converted(arrays, task);
-    EXPECT_EQ(summary.classes, (std::vector<std::pair<std::string, int64_t>>{{"dog", 4}, {"cat", 4}}));
+    EXPECT_EQ(summary.classes,
+              (std::vector<std::pair<std::string, int64_t>>{{"dog", 4}, {"cat", 4}}));
     const auto store = opened();
     EXPECT_EQ(store->schema().task, task);
     EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {2, 4, 3}}));
-    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"dog", "cat"})) << "in the order of the file";
+    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"dog", "cat"}))
+        << "in the order of the file";
     const std::vector<uint8_t> third = data::read_input_as<uint8_t>(*store, 2);
     EXPECT_EQ(std::string(third.begin(), third.end()), data.substr(2 * 24, 24));
   }
 }
 
 TEST_F(ArraysTest, ClassesAreNumberedLikeThoseGiven) {
-  Arrays arrays{{"inputs", floats({6, 3})}, {"targets", classes(6, 2)}, {"class_names", names({"dog", "cat"})}};
+  Arrays arrays{{"inputs", floats({6, 3})},
+                {"targets", classes(6, 2)},
+                {"class_names", names({"dog", "cat"})}};
   const std::vector<std::string> given{"ant", "cat", "dog"};
   EXPECT_EQ(converted(arrays, "module", given).classes,
             (std::vector<std::pair<std::string, int64_t>>{{"ant", 0}, {"cat", 3}, {"dog", 3}}));
@@ -177,19 +185,22 @@ TEST_F(ArraysTest, GrayImagesBecomeRgb) {
     EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {2, 2, 3}}));
     EXPECT_EQ(data::read_input_as<uint8_t>(*store, 1),
               (std::vector<uint8_t>{28, 28, 28, 35, 35, 35, 42, 42, 42, 49, 49, 49}));
-    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"0", "1"})) << "their numbers, without class_names";
+    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"0", "1"}))
+        << "their numbers, without class_names";
   }
 }
 
 TEST_F(ArraysTest, GroupsAreNotDivided) {
   Numbers groups;
   for (int64_t i = 0; i < 60; ++i) groups.push_back(1000 - i / 6);
-  const ConvertSummary summary =
-      converted({{"inputs", floats({60, 2})}, {"targets", floats({60})}, {"group", formats::to_npy(groups, {60})}});
+  const ConvertSummary summary = converted({{"inputs", floats({60, 2})},
+                                            {"targets", floats({60})},
+                                            {"group", formats::to_npy(groups, {60})}});
   EXPECT_EQ(summary.groups, 10);
   const auto store = opened();
   EXPECT_EQ(store->split("test").size(), 6u);
-  for (const int64_t id : store->split("test")) EXPECT_EQ(store->group(id), store->group(store->split("test")[0]));
+  for (const int64_t id : store->split("test"))
+    EXPECT_EQ(store->group(id), store->group(store->split("test")[0]));
 }
 
 // Without names too: each number keeps a sample for training.
@@ -200,9 +211,11 @@ TEST_F(ArraysTest, SplitsHoldSomeOfEachClass) {
   const auto store = opened();
   EXPECT_EQ(store->attribute("class_names"), "");
   std::set<int64_t> trained;
-  for (const int64_t id : store->split("train")) trained.insert(data::read_target_as<int64_t>(*store, id)[0]);
+  for (const int64_t id : store->split("train"))
+    trained.insert(data::read_target_as<int64_t>(*store, id)[0]);
   EXPECT_EQ(trained.size(), 20u);
-  converted({{"inputs", floats({3, 2})}, {"targets", formats::to_npy(Numbers{-1, 900, 4}, {3})}});  // no classes
+  converted({{"inputs", floats({3, 2})},
+             {"targets", formats::to_npy(Numbers{-1, 900, 4}, {3})}});  // no classes
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{900});
 }
 
@@ -210,8 +223,8 @@ TEST_F(ArraysTest, QuarantinesWhatIsNotFinite) {
   Floats inputs(5 * 3, 1), targets(5 * 2, 2);
   inputs[1 * 3 + 2] = NAN;
   targets[3 * 2 + 1] = INFINITY;
-  const ConvertSummary summary =
-      converted({{"inputs", formats::to_npy(inputs, {5, 3})}, {"targets", formats::to_npy(targets, {5, 2})}});
+  const ConvertSummary summary = converted(
+      {{"inputs", formats::to_npy(inputs, {5, 3})}, {"targets", formats::to_npy(targets, {5, 2})}});
   EXPECT_EQ(summary.kept, 3);
   ASSERT_EQ(summary.quarantined.size(), 2u);
   EXPECT_EQ(summary.quarantined[0].reason, "NaN in row 0, feature 2");
@@ -220,27 +233,34 @@ TEST_F(ArraysTest, QuarantinesWhatIsNotFinite) {
 
 TEST_F(ArraysTest, RefusesOtherInputs) {
   const Bytes six = floats({6});
-  refused({{"x", six}, {"y", six}}, {"no array inputs; its arrays are x, y", "Expected: inputs uint8 [N, H, W, 3]"});
+  refused({{"x", six}, {"y", six}},
+          {"no array inputs; its arrays are x, y", "Expected: inputs uint8 [N, H, W, 3]"});
   refused({{"inputs", six}}, {"no array targets"});
   refused({{"inputs", floats({2, 3, 4, 4})}, {"targets", floats({2})}},
           {"inputs is float32 [2, 3, 4, 4]", "astype('uint8')", "x.transpose(0, 2, 3, 1)"});
-  refused({{"inputs", npy("|u1", {2, 3, 4, 4}, pixels(96))}, {"targets", floats({2})}}, {"uint8 [2, 3, 4, 4]"});
-  refused({{"inputs", floats({1, 1, 1, 1, 1})}, {"targets", floats({1})}}, {"float32 [1, 1, 1, 1, 1]"});
+  refused({{"inputs", npy("|u1", {2, 3, 4, 4}, pixels(96))}, {"targets", floats({2})}},
+          {"uint8 [2, 3, 4, 4]"});
+  refused({{"inputs", floats({1, 1, 1, 1, 1})}, {"targets", floats({1})}},
+          {"float32 [1, 1, 1, 1, 1]"});
   refused({{"inputs", floats({0, 5})}, {"targets", floats({0})}}, {"holds no values"});
   refused({{"inputs", floats({5, 0})}, {"targets", floats({5})}}, {"holds no values"});
   refused({{"inputs", floats({2, 3})}, {"targets", floats({2})}, {"lengths", classes(2, 2)}},
           {"lengths are of rows [N, T, F]"});
-  refused({{"inputs", npy("|u1", {2, 2, 2}, pixels(8))}, {"targets", floats({2})}, {"lengths", classes(2, 2)}},
+  refused({{"inputs", npy("|u1", {2, 2, 2}, pixels(8))},
+           {"targets", floats({2})},
+           {"lengths", classes(2, 2)}},
           {"inputs.astype('float32')"});
-  refused({{"inputs", floats({2, 3})}, {"targets", floats({2})}}, {"task classify needs images", "--task module"},
-          "classify");
-  refused({{"inputs", npy("<c8", {2}, std::string(16, '\0'))}, {"targets", floats({2})}}, {"complex"});
+  refused({{"inputs", floats({2, 3})}, {"targets", floats({2})}},
+          {"task classify needs images", "--task module"}, "classify");
+  refused({{"inputs", npy("<c8", {2}, std::string(16, '\0'))}, {"targets", floats({2})}},
+          {"complex"});
 }
 
 TEST_F(ArraysTest, RefusesOtherTargets) {
   const Bytes inputs = floats({6, 2}), images = npy("|u1", {6, 2, 2, 3}, pixels(72));
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5}, {6, 2, 2}, {6, 0}}) {
-    refused({{"inputs", inputs}, {"targets", floats(shape)}}, {"targets is float32", "expected [6] or [6, K]"});
+    refused({{"inputs", inputs}, {"targets", floats(shape)}},
+            {"targets is float32", "expected [6] or [6, K]"});
   }
   refused({{"inputs", images}, {"targets", floats({6})}}, {"targets.astype('int64')"}, "classify");
   refused({{"inputs", images}, {"targets", floats({6})}, {"class_names", names({"a", "b"})}},
@@ -252,14 +272,18 @@ TEST_F(ArraysTest, RefusesOtherTargets) {
   refused({{"inputs", images}, {"targets", classes(6, 3)}, {"class_names", names({"a", "b"})}},
           {"targets[2] is 2, but class_names has 2 names, of the classes 0 to 1"});
   refused({{"inputs", images}, {"targets", classes(6, 1)}}, {"two names or more"}, "classify");
-  refused({{"inputs", images}, {"targets", classes(6, 2)}, {"split", formats::to_npy(Numbers(6, 3), {6})}},
+  refused({{"inputs", images},
+           {"targets", classes(6, 2)},
+           {"split", formats::to_npy(Numbers(6, 3), {6})}},
           {"split contains 3"});
-  refused({{"inputs", images}, {"targets", classes(6, 2)}, {"group", classes(5, 2)}}, {"group", "expected [6]"});
+  refused({{"inputs", images}, {"targets", classes(6, 2)}, {"group", classes(5, 2)}},
+          {"group", "expected [6]"});
 }
 
 TEST_F(ArraysTest, RefusesNamesThatCannotBeStored) {
   const auto refuses = [&](const Bytes& class_names, const std::string& part) {
-    refused({{"inputs", floats({6, 2})}, {"targets", classes(6, 2)}, {"class_names", class_names}}, {part});
+    refused({{"inputs", floats({6, 2})}, {"targets", classes(6, 2)}, {"class_names", class_names}},
+            {part});
   };
   refuses(names({"a", "a"}), "'a' twice");
   refuses(names({"a", ""}), "an empty name");
@@ -272,7 +296,8 @@ TEST_F(ArraysTest, RefusesNamesThatCannotBeStored) {
 
 TEST_F(ArraysTest, TheTaskIsModuleOrClassifyAndOfArraysOnly) {
   const Arrays arrays{{"inputs", floats({6, 2})}, {"targets", floats({6})}};
-  expect_error<UsageError>([&] { converted(arrays, "headpose"); }, {"--task headpose", "module", "classify"});
+  expect_error<UsageError>([&] { converted(arrays, "headpose"); },
+                           {"--task headpose", "module", "classify"});
   ConvertOptions o;
   o.source = files / "a.npz";
   o.out = files / "p.h5";

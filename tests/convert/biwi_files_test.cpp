@@ -14,10 +14,13 @@ namespace {
 // As published, including trailing spaces.
 constexpr const char* kCalibration =
     "517.679 0 320 \n0 517.679 240.5 \n0 0 1 \n\n0 0 0 0 \n\n0.999947 0.00432361 0.00929419 \n"
-    "-0.00446314 0.999877 0.0150443 \n-0.009228 -0.015085 0.999844 \n\n-24.0198 5.8896 -13.2308 \n\n640 480\n";
+    "-0.00446314 0.999877 0.0150443 \n-0.009228 -0.015085 0.999844 \n\n-24.0198 5.8896 -13.2308 "
+    "\n\n640 480\n";
 constexpr const char* kPose = "1 0 0 \n0 1 0 \n0 0 1 \n\n43.4019 -30.7038 906.864 \n";
 
-void write_text(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
 
 TEST(BiwiFiles, ReadsThePublishedFormat) {
   const testing::TempDir folder;
@@ -43,7 +46,8 @@ TEST(BiwiFiles, ReadsThePublishedFormat) {
 TEST(BiwiFiles, TextRoundTrip) {
   const testing::TempDir folder;
   const HeadPose angles{.yaw = 33, .pitch = -21, .roll = 7};
-  write_text(folder / "pose.txt", to_text(BiwiPose{.rotation = rotation(angles), .center = {1, -2, 900}}));
+  write_text(folder / "pose.txt",
+             to_text(BiwiPose{.rotation = rotation(angles), .center = {1, -2, 900}}));
   const HeadPose back = head_pose(read_biwi_pose(folder / "pose.txt").rotation);
   EXPECT_NEAR(back.yaw, 33, 1e-6);
   EXPECT_NEAR(back.pitch, -21, 1e-6);
@@ -56,21 +60,25 @@ TEST(BiwiFiles, NamesTheDamage) {
     write_text(folder / "p.txt", text);
     testing::expect_error<DataError>([&] { read_biwi_pose(folder / "p.txt"); }, parts);
   };
-  testing::expect_error<DataError>([&] { read_biwi_pose(folder / "absent_pose.txt"); }, {"absent_pose.txt", "missing"});
+  testing::expect_error<DataError>([&] { read_biwi_pose(folder / "absent_pose.txt"); },
+                                   {"absent_pose.txt", "missing"});
   expect("1 0 0 0 1 0 0 0 1", {"p.txt", "9 numbers", "12 expected"});
   expect("1 0 0 0 1 0 0 0 1 x 2 3", {"'x'"});
   expect("1 0 0 0 1 0 0 0 nan 1 2 3", {"nan"});
   expect("1 0 0 0 1 0 0 0 +-1 1 2 3", {"'+-1'"});
   expect("1 0 0 0 2 0 0 0 1 1 2 900", {"not a rotation"});
   write_text(folder / "rgb.cal", "517 0 320");
-  testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"rgb.cal", "3 numbers"});
+  testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); },
+                                   {"rgb.cal", "3 numbers"});
   const BiwiPose behind{.rotation = rotation({}), .center = {0, 0, -500}};
   const BiwiPose far{.rotation = rotation({}), .center = {0, 0, 900'000}};  // micrometers, say
   write_text(folder / "rgb.cal", kCalibration);
-  testing::expect_error<DataError>([&] { head_box(behind, read_biwi_calibration(folder / "rgb.cal")); },
-                                   {"in front of the camera"});
-  testing::expect_error<DataError>([&] { head_box(far, read_biwi_calibration(folder / "rgb.cal")); },
-                                   {"mm in front of the camera"});
+  testing::expect_error<DataError>(
+      [&] { head_box(behind, read_biwi_calibration(folder / "rgb.cal")); },
+      {"in front of the camera"});
+  testing::expect_error<DataError>(
+      [&] { head_box(far, read_biwi_calibration(folder / "rgb.cal")); },
+      {"mm in front of the camera"});
 }
 
 TEST(BiwiFiles, TheCalibrationIsForPicturesOfOneSize) {
@@ -85,7 +93,8 @@ TEST(BiwiFiles, TheCalibrationIsForPicturesOfOneSize) {
   write_text(folder / "rgb.cal", without_size);
   check_picture_size(read_biwi_calibration(folder / "rgb.cal"), 320, 240);
   write_text(folder / "rgb.cal", without_size + "0 1e300");
-  testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"pictures of 0 x 1e+300"});
+  testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); },
+                                   {"pictures of 0 x 1e+300"});
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ using testing::expect_error;
 void write(const fs::path& file, std::span<const std::byte> bytes) {
   fs::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 formats::Image plain(uint8_t level, int width = 20, int height = 12) {
@@ -59,7 +60,8 @@ class ClassSets : public ::testing::Test {
   }
   std::map<std::string, std::string> reasons() const {
     std::map<std::string, std::string> result;
-    const auto json = nlohmann::json::parse(read_text(files / "o.h5.quarantine.json"));  // outlives the loop over it
+    const auto json = nlohmann::json::parse(
+        read_text(files / "o.h5.quarantine.json"));  // outlives the loop over it
     for (const auto& entry : json.at("quarantined")) {
       result[entry.at("name")] = entry.at("reason");
     }
@@ -71,7 +73,8 @@ class ClassSets : public ::testing::Test {
     EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
   }
   // The lines that a conversion logs and that have `part` in them.
-  std::vector<std::string> lines_with(const std::string& part, const std::string& name = "images") const {
+  std::vector<std::string> lines_with(const std::string& part,
+                                      const std::string& name = "images") const {
     std::vector<std::string> found;
     const log::Tap tap([&](std::string_view line) {
       if (line.find(part) != std::string_view::npos) found.emplace_back(line);
@@ -88,8 +91,10 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   ConvertOptions o = options("d");
   const ConvertSummary summary = convert("images", o);
   EXPECT_EQ(summary.kept, 60);
-  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 6}, {"train", 48}, {"val", 6}}));
-  EXPECT_EQ(summary.classes, (std::vector<std::pair<std::string, int64_t>>{{"ant", 40}, {"zebra", 20}}));
+  EXPECT_EQ(summary.splits,
+            (std::map<std::string, int64_t>{{"test", 6}, {"train", 48}, {"val", 6}}));
+  EXPECT_EQ(summary.classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"ant", 40}, {"zebra", 20}}));
   const auto store = data::open_file(files / "o.h5");
   store->verify();
   EXPECT_EQ(store->schema().task, "classify");
@@ -102,7 +107,8 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
       const bool ant = store->source(id).starts_with("ant/");
       EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{ant ? 0 : 1});
       const int level = std::stoi(fs::path(store->source(id)).stem()) + (ant ? 100 : 10);
-      EXPECT_EQ(data::read_input_as<uint8_t>(*store, id), std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
+      EXPECT_EQ(data::read_input_as<uint8_t>(*store, id),
+                std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
       if (std::string(split) == "test") ++tested[ant ? "ant" : "zebra"];
     }
   }
@@ -112,7 +118,8 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   EXPECT_NE(data::open_file(files / "o.h5")->split("test"), store->split("test"));
   o.split.val_share = 0;
   o.split.test_share = 0.5;
-  EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 30}, {"train", 30}}));
+  EXPECT_EQ(convert("images", o).splits,
+            (std::map<std::string, int64_t>{{"test", 30}, {"train", 30}}));
 }
 
 TEST_F(ClassSets, KeepsTheSplitsOfTheFolders) {
@@ -123,7 +130,8 @@ TEST_F(ClassSets, KeepsTheSplitsOfTheFolders) {
   write(files / "d/val/a/.hidden", {});
   write(files / "d/val/a/Thumbs.db", {});
   const ConvertSummary summary = convert("images", options("d"));
-  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 7}, {"val", 1}}));
+  EXPECT_EQ(summary.splits,
+            (std::map<std::string, int64_t>{{"test", 2}, {"train", 7}, {"val", 1}}));
   const auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->source(store->split("val")[0]), "val/a/deep/er/0.png");
   EXPECT_EQ(summary.repeated, 0);
@@ -138,7 +146,8 @@ TEST_F(ClassSets, SplitsMayHaveOtherNames) {
   picture("d/Training/@eaDir/0.png", 1);
   const auto lines = lines_with("splits from folders");
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("Test is the split test, Training/Training is the split train, dev is the split val, valid "
+  EXPECT_NE(lines[0].find("Test is the split test, Training/Training is the split train, dev is "
+                          "the split val, valid "
                           "is the split val"),
             std::string::npos)
       << lines[0];
@@ -151,11 +160,12 @@ TEST_F(ClassSets, SplitsMayHaveOtherNames) {
   ConvertOptions o = options("d");
   o.splits_from_folders = false;
   EXPECT_EQ(convert("images", o).classes,
-            (std::vector<std::pair<std::string, int64_t>>{{"Test", 2}, {"Training", 7}, {"dev", 1}, {"valid", 1}}));
+            (std::vector<std::pair<std::string, int64_t>>{
+                {"Test", 2}, {"Training", 7}, {"dev", 1}, {"valid", 1}}));
   fs::remove(files / "o.h5");
   pictures("d/papers/x", 1, 60);
-  refused("images",
-          {"contains papers next to Test, Training, dev, valid", "--splits-from-folders yes", "Test, Training"});
+  refused("images", {"contains papers next to Test, Training, dev, valid",
+                     "--splits-from-folders yes", "Test, Training"});
   o.splits_from_folders = true;
   EXPECT_EQ(convert("images", o).kept, 11);
   o.source = files / "no.npz";
@@ -177,14 +187,16 @@ TEST_F(ClassSets, ATestFolderWithoutClassesIsLeftOut) {
   pictures("d/test", 5, 30);
   const auto lines = lines_with("left out: 5 files in");
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find(str("`dtrain predict RUN ", (files / "d/test").string(), "`")), std::string::npos)
+  EXPECT_NE(lines[0].find(str("`dtrain predict RUN ", (files / "d/test").string(), "`")),
+            std::string::npos)
       << lines[0];
   const auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->split("train").size(), 6u);
   EXPECT_TRUE(store->split("test").empty());
   fs::remove(files / "o.h5");
   fs::rename(files / "d/test", files / "d/val");
-  refused("images", {"d/val/0.png is not in a class folder", "If val is itself a class: --splits-from-folders no"});
+  refused("images", {"d/val/0.png is not in a class folder",
+                     "If val is itself a class: --splits-from-folders no"});
 }
 
 TEST_F(ClassSets, SaysThatTablesOfLabelsAreNotRead) {
@@ -194,14 +206,16 @@ TEST_F(ClassSets, SaysThatTablesOfLabelsAreNotRead) {
   try {
     convert("images", options("d"));
   } catch (const DataError& error) {  // as classes they would be train_images and test_images
-    EXPECT_EQ(std::string(error.what()).find("--splits-from-folders"), std::string::npos) << error.what();
+    EXPECT_EQ(std::string(error.what()).find("--splits-from-folders"), std::string::npos)
+        << error.what();
   }
   write(files / "d/train.csv", {});
   refused("images", {"Labels in a table, such as train.csv, are not read"});
 }
 
 TEST_F(ClassSets, WarnsOfSplitsBelowClasses) {
-  for (const char* name : {"cat/train", "cat/test", "dog/train", "dog/test"}) pictures(str("d/", name), 3, 10);
+  for (const char* name : {"cat/train", "cat/test", "dog/train", "dog/test"})
+    pictures(str("d/", name), 3, 10);
   const auto lines = lines_with("are below the classes");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("d/cat/test"), std::string::npos) << lines[0];
@@ -212,7 +226,8 @@ TEST_F(ClassSets, WarnsOfSplitsBelowClasses) {
 TEST_F(ClassSets, NamesTheInnerFolderOfAWrapper) {
   pictures("d/data/cat", 2, 10);
   pictures("d/data/dog", 2, 20);
-  refused("images", {"only one class, data", str("Is ", (files / "d/data").string(), " the folder to convert?")});
+  refused("images", {"only one class, data",
+                     str("Is ", (files / "d/data").string(), " the folder to convert?")});
 }
 
 TEST_F(ClassSets, CountsSamplesThatRepeatTrainingSamples) {
@@ -225,7 +240,8 @@ TEST_F(ClassSets, CountsSamplesThatRepeatTrainingSamples) {
 TEST_F(ClassSets, RefusesUnexpectedFolders) {
   refused("images", {"no such folder"});
   fs::create_directories(files / "d");
-  refused("images", {"no subfolders", "one subfolder of JPEG, PNG or WebP pictures for each class"});
+  refused("images",
+          {"no subfolders", "one subfolder of JPEG, PNG or WebP pictures for each class"});
   pictures("d/cat", 2, 10);
   refused("images", {"only one class, cat"});
   fs::create_directories(files / "d/dog");
@@ -235,14 +251,16 @@ TEST_F(ClassSets, RefusesUnexpectedFolders) {
   pictures("d/dog", 2, 50);
   picture("d/stray.png", 1);
   refused("images", {"d/stray.png is next to the class folders"});
-  fs::rename(files / "d/stray.png", files / "d/LABELS.txt");  // a file that does not look like a sample is ignored
+  fs::rename(files / "d/stray.png",
+             files / "d/LABELS.txt");  // a file that does not look like a sample is ignored
   EXPECT_EQ(convert("images", options("d")).kept, 4);
   fs::remove(files / "o.h5");
   pictures("d/train/cat", 1, 10);
   refused("images", {"contains cat, dog next to train", "classes or splits?"});
 }
 
-// What a Synology, macOS, Windows, a notebook and a file system leave: beside the classes, in splits and in classes.
+// What a Synology, macOS, Windows, a notebook and a file system leave: beside the classes, in
+// splits and in classes.
 TEST_F(ClassSets, LeavesOutAndCountsWhatToolsLeave) {
   for (const std::string top : {"d", "d/train"}) {
     fs::remove_all(files / "d");
@@ -258,8 +276,9 @@ TEST_F(ClassSets, LeavesOutAndCountsWhatToolsLeave) {
     const size_t folders = top == "d" ? 3 : 4;
     const auto lines = lines_with("of tools");
     ASSERT_EQ(lines.size(), 1u);
-    EXPECT_NE(lines[0].find(str("left out ", 7 * folders, " files and folders of tools: ", folders, " x .DS_Store, ",
-                                folders, " x ._*, ", folders, " x .ipynb_checkpoints, ", folders, " x @eaDir, others")),
+    EXPECT_NE(lines[0].find(str("left out ", 7 * folders, " files and folders of tools: ", folders,
+                                " x .DS_Store, ", folders, " x ._*, ", folders,
+                                " x .ipynb_checkpoints, ", folders, " x @eaDir, others")),
               std::string::npos)
         << lines[0];
     const auto store = data::open_file(files / "o.h5");
@@ -290,7 +309,8 @@ TEST_F(ClassSets, FollowsLinksToFolders) {
   refused("images", {"cat/up is a link to one of its own parent folders"});
 }
 
-// For data that evaluate a network: names and order are the network's, and data may lack some of them.
+// For data that evaluate a network: names and order are the network's, and data may lack some
+// of them.
 TEST_F(ClassSets, TakesGivenClasses) {
   pictures("d/dog", 4, 10);
   pictures("d/ant", 6, 50);
@@ -301,7 +321,8 @@ TEST_F(ClassSets, TakesGivenClasses) {
   auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->attribute("class_names"), "dog\nbee\nant");
   for (int64_t id = 0; id < 10; ++id) {
-    EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{store->source(id)[0] == 'd' ? 0 : 2});
+    EXPECT_EQ(data::read_target_as<int64_t>(*store, id),
+              std::vector<int64_t>{store->source(id)[0] == 'd' ? 0 : 2});
   }
   o.split.test_share = 1;
   EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 10}}));
@@ -312,10 +333,12 @@ TEST_F(ClassSets, TakesGivenClasses) {
   expect_error<UsageError>([&] { convert("images", o); }, {"--test-share 1 is not in [0, 1)"});
   o = options("d");
   o.classes = {"dogs", "bee", "ant"};
-  expect_error<DataError>([&] { convert("images", o); },
-                          {"d/dog is none of the classes that --classes gives: dogs, bee, ant. Did you mean dogs?"});
+  expect_error<DataError>(
+      [&] { convert("images", o); },
+      {"d/dog is none of the classes that --classes gives: dogs, bee, ant. Did you mean dogs?"});
   o.source = files / "no.npz";
-  expect_error<UsageError>([&] { convert("pointer", o); }, {"--classes applies only to images, sequence and arrays"});
+  expect_error<UsageError>([&] { convert("pointer", o); },
+                           {"--classes applies only to images, sequence and arrays"});
 }
 
 constexpr const char* kComposed = "caf\xc3\xa9";     // as Linux and Windows write café
@@ -327,7 +350,8 @@ TEST_F(ClassSets, UnicodeFormsOfANameAreOneClass) {
   pictures("d/bar", 2, 30);
   const auto lines = lines_with("in another Unicode form");
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("U+0063 U+0061 U+0066 U+00E9 for U+0063 U+0061 U+0066 U+0065 U+0301"), std::string::npos);
+  EXPECT_NE(lines[0].find("U+0063 U+0061 U+0066 U+00E9 for U+0063 U+0061 U+0066 U+0065 U+0301"),
+            std::string::npos);
   auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->attribute("class_names"), str("bar\n", kDecomposed));  // the bytes of the first
   fs::remove_all(files / "d");
@@ -338,17 +362,21 @@ TEST_F(ClassSets, UnicodeFormsOfANameAreOneClass) {
             (std::vector<std::pair<std::string, int64_t>>{{"bar", 3}, {kDecomposed, 5}}));
   ConvertOptions o = options("d");
   o.classes = {kComposed, "bar"};
-  EXPECT_EQ(convert("images", o).classes, (std::vector<std::pair<std::string, int64_t>>{{kComposed, 5}, {"bar", 3}}));
+  EXPECT_EQ(convert("images", o).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{kComposed, 5}, {"bar", 3}}));
 }
 
 TEST_F(ClassSets, ShowsTheCodePointsOfNamesThatLookAlike) {
   pictures("d/train/cat", 3, 10);
   pictures("d/train/dog", 3, 20);
   pictures("d/test/c\xd0\xb0t", 2, 30);  // with a Cyrillic а
-  refused("images", {"d/train", "It looks like cat, but is U+0063 U+0430 U+0074 and not U+0063 U+0061 U+0074"});
+  refused(
+      "images",
+      {"d/train", "It looks like cat, but is U+0063 U+0430 U+0074 and not U+0063 U+0061 U+0074"});
   ConvertOptions o = options("d");
   o.classes = {"cat", "dog"};
-  expect_error<DataError>([&] { convert("images", o); }, {"It looks like cat, but is U+0063 U+0430 U+0074"});
+  expect_error<DataError>([&] { convert("images", o); },
+                          {"It looks like cat, but is U+0063 U+0430 U+0074"});
 }
 
 TEST_F(ClassSets, GivenClassesNeedNotBeTrained) {
@@ -356,12 +384,14 @@ TEST_F(ClassSets, GivenClassesNeedNotBeTrained) {
   pictures("d/test/bee", 2, 30);
   ConvertOptions o = options("d");
   o.classes = {"ant", "bee", "cat"};
-  EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
+  EXPECT_EQ(convert("images", o).splits,
+            (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
   fs::remove_all(files / "d/train");
   EXPECT_EQ(convert("images", o).kept, 2);  // one class is enough
   write(files / "d/test/cat/1.png", {});
   fs::remove(files / "o.h5");
-  expect_error<DataError>([&] { convert("images", o); }, {"no usable sample of the class cat", "cat/1.png", "empty"});
+  expect_error<DataError>([&] { convert("images", o); },
+                          {"no usable sample of the class cat", "cat/1.png", "empty"});
 }
 
 TEST_F(ClassSets, RefusesClassNamesThatAreNotUtf8) {
@@ -399,7 +429,8 @@ TEST_F(ClassSets, QuarantinesFilesThatAreNotPictures) {
   EXPECT_EQ(reasons().size(), 3u);
   EXPECT_NE(reasons().at("a/notes.jpg").find("not a JPEG, PNG or WebP"), std::string::npos);
   EXPECT_NE(reasons().at("a/empty.png").find("empty"), std::string::npos);
-  EXPECT_NE(reasons().at("b/huge.png").find("damaged PNG"), std::string::npos) << reasons().at("b/huge.png");
+  EXPECT_NE(reasons().at("b/huge.png").find("damaged PNG"), std::string::npos)
+      << reasons().at("b/huge.png");
 }
 
 TEST_F(ClassSets, NamesAClassWithOnlyDamagedSamples) {
@@ -421,7 +452,8 @@ TEST_F(ClassSets, NamesThatDifferOnlyInTheirExtensionAreAmbiguousInLists) {
   ConvertOptions o = options("d");
   std::ofstream(files / "train.txt") << "a/0\nb/0\n";
   o.split.train_list = files / "train.txt";
-  expect_error<DataError>([&] { convert("images", o); }, {"train.txt:1", "two samples are called a/0"});
+  expect_error<DataError>([&] { convert("images", o); },
+                          {"train.txt:1", "two samples are called a/0"});
   std::ofstream(files / "train.txt") << "a/0.jpg\nb/0\n";
   EXPECT_EQ(convert("images", o).kept, 2);
 }
@@ -438,12 +470,16 @@ TEST_F(ClassSets, ReportsThePlanFirstAndRefusesWhatDoesNotFit) {
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0].samples, 4);
   EXPECT_EQ(plans[0].output_bytes, 4 * (8 * 8 * 3 + 8));
-  EXPECT_EQ(plans[0].working_bytes, 2 * plans[0].output_bytes + 4 * (56 + 32 + 7)) << "journal, index and a name";
+  EXPECT_EQ(plans[0].working_bytes, 2 * plans[0].output_bytes + 4 * (56 + 32 + 7))
+      << "journal, index and a name";
   EXPECT_GT(plans[0].free_bytes, 0);
-  // Enough files that their pictures (48 MiB each, in spool and file) need more space than the disk has.
-  const uintmax_t files_for_all = fs::space(files.path()).available / (uintmax_t{2} * 4096 * 4096 * 3) + 50;
+  // Enough files that their pictures (48 MiB each, in spool and file) need more space than the
+  // disk has.
+  const uintmax_t files_for_all =
+      fs::space(files.path()).available / (uintmax_t{2} * 4096 * 4096 * 3) + 50;
   for (uintmax_t i = 0; i < files_for_all; ++i) write(files / str("d/a/x", i), {});
-  expect_error<OutputError>([&] { convert("images", options("d", 4096)); }, {"not enough space", "GiB", "--size"});
+  expect_error<OutputError>([&] { convert("images", options("d", 4096)); },
+                            {"not enough space", "GiB", "--size"});
   EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
 
@@ -476,7 +512,8 @@ TEST_F(ClassSets, QuarantinesUnusableSequences) {
   sequence("d/a/wide.npy", 5, 4);
   sequence("d/a/nothing.npy", 0, 3);
   sequence("d/b/nan.npy", 5, 3, NAN);
-  const std::string object = "\x93NUMPY\x01" + std::string(1, '\0') + "\x40" + std::string(1, '\0') +
+  const std::string object = "\x93NUMPY\x01" + std::string(1, '\0') + "\x40" +
+                             std::string(1, '\0') +
                              "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }       \n";
   write(files / "d/b/object.npy", std::as_bytes(std::span(object)));
   write(files / "d/b/readme.txt", std::as_bytes(std::span(object)).subspan(1));
@@ -484,10 +521,12 @@ TEST_F(ClassSets, QuarantinesUnusableSequences) {
   EXPECT_EQ(summary.kept, 10);
   const auto why = reasons();
   EXPECT_EQ(why.size(), 5u);
-  EXPECT_NE(why.at("a/wide.npy").find("has 4 features per row, the other sequences have 3"), std::string::npos);
+  EXPECT_NE(why.at("a/wide.npy").find("has 4 features per row, the other sequences have 3"),
+            std::string::npos);
   EXPECT_NE(why.at("a/nothing.npy").find("length 0"), std::string::npos);
   EXPECT_NE(why.at("b/nan.npy").find("NaN in row 0, feature 0"), std::string::npos);
-  EXPECT_NE(why.at("b/object.npy").find("Python objects"), std::string::npos) << why.at("b/object.npy");
+  EXPECT_NE(why.at("b/object.npy").find("Python objects"), std::string::npos)
+      << why.at("b/object.npy");
   EXPECT_NE(why.at("b/readme.txt").find("not a .npy file"), std::string::npos);
 }
 
@@ -503,7 +542,8 @@ TEST_F(ClassSets, RefusesSharesThatLeaveNoTrainingSamples) {
 TEST(Photo, KeepsTheMiddleSquareOfTheScaledPicture) {
   formats::Image wide(60, 20);
   for (int y = 0; y < 20; ++y) {
-    for (int x = 0; x < 60; ++x) std::fill_n(wide.at(x, y), 3, static_cast<uint8_t>(x < 20 ? 0 : x < 40 ? 100 : 200));
+    for (int x = 0; x < 60; ++x)
+      std::fill_n(wide.at(x, y), 3, static_cast<uint8_t>(x < 20 ? 0 : x < 40 ? 100 : 200));
   }
   const formats::Image middle = stored_photo(formats::encode_png(wide), 20);
   EXPECT_EQ(middle.rgb, std::vector<uint8_t>(20 * 20 * 3, 100));

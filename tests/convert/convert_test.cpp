@@ -48,13 +48,15 @@ class Convert : public ::testing::Test {
     return o;
   }
   void make_300wlp(int64_t samples = 64) const {
-    synth::synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
+    synth::synth("headpose",
+                 {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
   }
   fs::path sample(const std::string& name) const { return files / "lp" / name; }
   std::vector<std::string> files_beginning_with(const std::string& name) const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(files.path())) {
-      if (entry.path().filename().string().starts_with(name)) found.push_back(entry.path().filename());
+      if (entry.path().filename().string().starts_with(name))
+        found.push_back(entry.path().filename());
     }
     return found;
   }
@@ -82,7 +84,8 @@ TEST_F(Convert, LpKeepsTheGeneratedAngles) {
   store->verify();
   EXPECT_EQ(store->schema().input.shape, (std::vector<int64_t>{kSize, kSize, 3}));
   EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
-  EXPECT_EQ(store->attribute("protocol"), "300W-LP: split by source photo, its views and mirror images together");
+  EXPECT_EQ(store->attribute("protocol"),
+            "300W-LP: split by source photo, its views and mirror images together");
   EXPECT_EQ(store->split("train").size() + store->split("test").size(), 64u);
   expect_no_group_on_both_sides(*store);
   std::map<std::string, HeadPose> drawn;
@@ -99,7 +102,8 @@ TEST_F(Convert, LpKeepsTheGeneratedAngles) {
     EXPECT_NEAR(target[2], pose.roll, 1e-4);
     // A photo, its views and their mirrored versions are one group.
     const std::string name = fs::path(store->source(id)).stem().string();
-    const auto [entry, fresh] = group_of_photo.emplace(name.substr(0, name.rfind('_')), store->group(id));
+    const auto [entry, fresh] =
+        group_of_photo.emplace(name.substr(0, name.rfind('_')), store->group(id));
     EXPECT_EQ(entry->second, store->group(id));
   }
   EXPECT_EQ(group_of_photo.size(), 8u);
@@ -107,7 +111,8 @@ TEST_F(Convert, LpKeepsTheGeneratedAngles) {
 }
 
 TEST_F(Convert, BiwiKeepsTheGeneratedAngles) {
-  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
+  synth::synth("headpose",
+               {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
   const ConvertSummary summary = convert("biwi", options("biwi", "biwi.h5"));
   EXPECT_EQ(summary.kept, 60);
   EXPECT_EQ(summary.splits.at("test"), 20);  // sequences 03 and 06 of 01 to 06
@@ -117,8 +122,8 @@ TEST_F(Convert, BiwiKeepsTheGeneratedAngles) {
   EXPECT_EQ(store->attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
     const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
-    const HeadPose pose =
-        synth::draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
+    const HeadPose pose = synth::draw_pose(
+        1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
     const std::vector<float> target = data::read_target_as<float>(*store, id);
     EXPECT_NEAR(target[0], pose.yaw, 1e-4) << name;
     EXPECT_NEAR(target[1], pose.pitch, 1e-4) << name;
@@ -131,7 +136,8 @@ TEST_F(Convert, BiwiTestsAllSequencesOfAPerson) {
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
   EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
-  EXPECT_EQ(data::open_file(o.out)->attribute("protocol"), "BIWI: test sequences 03, 15; split by person");
+  EXPECT_EQ(data::open_file(o.out)->attribute("protocol"),
+            "BIWI: test sequences 03, 15; split by person");
   o.test_sequences = {"23"};
   o.force = true;
   testing::expect_error<DataError>([&] { convert("biwi", o); }, {"test sequence 23", "01, 02"});
@@ -148,7 +154,8 @@ TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
   EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
   fs::remove_all(files / "biwi/03");
-  fs::remove_all(files / "biwi/06");  // none of the protocol's sequences is left: persons are chosen at random
+  fs::remove_all(
+      files / "biwi/06");  // none of the protocol's sequences is left: persons are chosen at random
   const std::string drawn = protocol();
   std::set<std::string> tested;
   const auto store = data::open_file(o.out);
@@ -159,7 +166,8 @@ TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   EXPECT_EQ(protocol(), "BIWI: no test sequences");
 }
 
-TEST_F(Convert, TheCropContainsTheHead) {  // crops of the same pose look alike, wherever the head is in the picture
+// crops of the same pose look alike, wherever the head is in the picture
+TEST_F(Convert, TheCropContainsTheHead) {
   const HeadPose pose{20, -10, 5};
   const auto cropped = [&](double x, double y, double scale) {
     formats::Image image(200, 200);
@@ -180,8 +188,8 @@ TEST_F(Convert, TheCropContainsTheHead) {  // crops of the same pose look alike,
 TEST_F(Convert, Aflw2000IsATestSet) {
   make_300wlp(16);
   fs::rename(files / "lp/AFW", files / "flat");
-  formats::Matrices mat =
-      formats::read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
+  formats::Matrices mat = formats::read_mat(files / "flat/AFW_000000_1_0.mat",
+                                            {"Pose_Para", "pt2d"});  // as AFLW2000 has it
   mat["pt3d_68"] = mat.at("pt2d");
   mat["pt2d"] = {.rows = 2, .columns = 2, .values = {-1, -1, 5, 6}};
   formats::write_mat(files / "flat/AFW_000000_1_0.mat", mat);
@@ -198,7 +206,8 @@ TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
   for (const char* folder : {"lp/AFW", "biwi/01"}) {
     fs::create_directories(files / folder / "@eaDir/thumbnails");
     fs::create_directories(files / folder / "__MACOSX");
-    for (const char* name : {"._AFW_000000_1_0.jpg", "._AFW_000000_1_0.mat", "._frame_00003_rgb.png"}) {
+    for (const char* name :
+         {"._AFW_000000_1_0.jpg", "._AFW_000000_1_0.mat", "._frame_00003_rgb.png"}) {
       std::ofstream(files / folder / name) << "AppleDouble";
     }
   }
@@ -207,20 +216,25 @@ TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
     if (line.find("of tools") != std::string_view::npos) lines.emplace_back(line);
   });
   for (const char* set : {"300wlp", "biwi"}) {
-    const ConvertSummary summary = convert(set, options(set == std::string("biwi") ? "biwi" : "lp", "t.h5"));
+    const ConvertSummary summary =
+        convert(set, options(set == std::string("biwi") ? "biwi" : "lp", "t.h5"));
     EXPECT_EQ(summary.found, set == std::string("biwi") ? 60 : 16);
     EXPECT_TRUE(summary.quarantined.empty());
     fs::remove(files / "t.h5");
   }
   ASSERT_EQ(lines.size(), 2u);
   for (const std::string& line : lines) {
-    EXPECT_NE(line.find("left out 5 files and folders of tools: 3 x ._*, @eaDir, __MACOSX"), std::string::npos) << line;
+    EXPECT_NE(line.find("left out 5 files and folders of tools: 3 x ._*, @eaDir, __MACOSX"),
+              std::string::npos)
+        << line;
   }
 }
 
 TEST_F(Convert, FindsHeadsWhateverTheExtensionOfTheirPicture) {
   make_300wlp(16);
-  const auto rename = [&](const std::string& from, const std::string& to) { fs::rename(sample(from), sample(to)); };
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    fs::rename(sample(from), sample(to));
+  };
   rename("AFW/AFW_000000_1_0.jpg", "AFW/AFW_000000_1_0.JPG");
   rename("AFW/AFW_000000_1_1.jpg", "AFW/AFW_000000_1_1.jpeg");
   rename("AFW/AFW_000000_1_2.mat", "AFW/AFW_000000_1_2.MAT");
@@ -242,7 +256,9 @@ TEST_F(Convert, QuarantinesBiwiHeadsOutsideOfTheirPicture) {
   const auto json = nlohmann::json::parse(content(files / "biwi.h5.quarantine.json"));
   ASSERT_EQ(json.at("quarantined").size(), 2u);
   for (const auto& entry : json.at("quarantined")) {
-    EXPECT_NE(entry.at("reason").get<std::string>().find("outside of the picture of 64 x 48 pixels"), std::string::npos)
+    EXPECT_NE(
+        entry.at("reason").get<std::string>().find("outside of the picture of 64 x 48 pixels"),
+        std::string::npos)
         << entry.at("reason");
   }
 }
@@ -263,7 +279,8 @@ TEST_F(Convert, QuarantinesDamageWithNameAndReason) {
   change_pose("HELEN/HELEN_000001_1_1", 1, 100 * std::numbers::pi / 180);
   change_pose("HELEN/HELEN_000001_1_2", 2, -99.5 * std::numbers::pi / 180);
   change_pose("HELEN/HELEN_000001_1_3", 0, 98.9 * std::numbers::pi / 180);
-  formats::write_mat(sample("IBUG/IBUG_000002_1_0.mat"), {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
+  formats::write_mat(sample("IBUG/IBUG_000002_1_0.mat"),
+                     {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
   formats::write_mat(sample("IBUG/IBUG_000002_1_1.mat"),
                      {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
 
@@ -275,7 +292,8 @@ TEST_F(Convert, QuarantinesDamageWithNameAndReason) {
   for (const auto& entry : json.at("quarantined")) reasons[entry.at("name")] = entry.at("reason");
   EXPECT_EQ(reasons.size(), 8u);
   const auto says = [&](const std::string& name, const std::string& part) {
-    EXPECT_NE(reasons[name + ".jpg"].find(part), std::string::npos) << name << ": " << reasons[name + ".jpg"];
+    EXPECT_NE(reasons[name + ".jpg"].find(part), std::string::npos)
+        << name << ": " << reasons[name + ".jpg"];
   };
   says("AFW/AFW_000000_1_0", "damaged JPEG");
   says("AFW/AFW_000000_1_1", ".mat");
@@ -288,25 +306,31 @@ TEST_F(Convert, QuarantinesDamageWithNameAndReason) {
   const auto store = data::open_file(files / "lp.h5");
   store->verify();
   EXPECT_EQ(store->attribute("samples_quarantined"), "8");
-  for (int64_t id = 0; id < store->schema().samples; ++id) EXPECT_EQ(reasons.count(store->source(id)), 0u);
+  for (int64_t id = 0; id < store->schema().samples; ++id)
+    EXPECT_EQ(reasons.count(store->source(id)), 0u);
 }
 
 TEST_F(Convert, NothingUsableIsAnErrorThatNamesTheExpectedLayout) {
   fs::create_directory(files / "empty");
-  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); }, {"no such folder"});
+  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); },
+                                   {"no such folder"});
   testing::expect_error<DataError>([&] { convert("300wlp", options("empty", "o.h5")); },
                                    {"no samples", "AFW, HELEN, IBUG, LFPW", "NAME.mat"});
-  testing::expect_error<DataError>([&] { convert("aflw2000", options("empty", "o.h5")); }, {"no samples", "NAME.mat"});
-  testing::expect_error<DataError>([&] { convert("biwi", options("empty", "o.h5")); }, {"no samples", "rgb.cal"});
+  testing::expect_error<DataError>([&] { convert("aflw2000", options("empty", "o.h5")); },
+                                   {"no samples", "NAME.mat"});
+  testing::expect_error<DataError>([&] { convert("biwi", options("empty", "o.h5")); },
+                                   {"no samples", "rgb.cal"});
   std::ofstream(files / "empty/HELEN") << "no folder";
   testing::expect_error<DataError>([&] { convert("300wlp", options("empty", "o.h5")); },
                                    {"cannot read the folder", "HELEN", "Not a directory"});
-  testing::expect_error<UsageError>([&] { convert("300w", options("empty", "o.h5")); }, {"unknown", "300wlp"});
+  testing::expect_error<UsageError>([&] { convert("300w", options("empty", "o.h5")); },
+                                    {"unknown", "300wlp"});
   make_300wlp(2);
   fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 5);
   fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), 5);
-  testing::expect_error<DataError>([&] { convert("300wlp", options("lp", "o.h5")); },
-                                   {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg", "quarantine.json"});
+  testing::expect_error<DataError>(
+      [&] { convert("300wlp", options("lp", "o.h5")); },
+      {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg", "quarantine.json"});
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
@@ -314,10 +338,12 @@ TEST_F(Convert, NothingUsableIsAnErrorThatNamesTheExpectedLayout) {
 TEST_F(Convert, KeepsAnExistingFile) {
   make_300wlp(16);
   std::ofstream(files / "o.h5") << "mine";
-  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "o.h5")); }, {"exists", "--force"});
+  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "o.h5")); },
+                                     {"exists", "--force"});
   EXPECT_EQ(content(files / "o.h5"), "mine");
   // What is wrong with the source is said first: nothing would be written for it.
-  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); }, {"no such folder"});
+  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); },
+                                   {"no such folder"});
   ConvertOptions o = options("lp", "o.h5");
   o.force = true;
   EXPECT_EQ(convert("300wlp", o).kept, 16);
@@ -327,10 +353,12 @@ TEST_F(Convert, KeepsAnExistingFile) {
 TEST_F(Convert, ReportsAnUnwritableOutputAtOnce) {
   make_300wlp(2);
   std::ofstream(files / "file") << "not a folder";
-  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "file/o.h5")); }, {"file"});
+  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "file/o.h5")); },
+                                     {"file"});
 }
 
-// Runs a conversion in a child process, which calls _exit (similar to kill -9) as soon as its journal has some samples.
+// Runs a conversion in a child process, which calls _exit (similar to kill -9) as soon as its
+// journal has some samples.
 int killed_in_the_middle(const ConvertOptions& options) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -363,7 +391,8 @@ TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
   EXPECT_FALSE(fs::exists(files / "resumed.h5"));
   std::ofstream(files / "resumed.h5.partial/journal", std::ios::app) << "a part of a record";
   std::string abandoned = temporary_name(files / "resumed.h5").string();
-  abandoned.replace(abandoned.rfind("tmp") + 3, std::to_string(::getpid()).size(), "4194305");  // above all processes
+  abandoned.replace(abandoned.rfind("tmp") + 3, std::to_string(::getpid()).size(),
+                    "4194305");  // above all processes
   std::ofstream(abandoned) << "left by a killed writer";
   o.threads = 3;
   const ConvertSummary summary = convert("300wlp", o);
@@ -378,7 +407,8 @@ TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
 TEST_F(Convert, AnExceptionFromProgressStopsItAndKeepsTheSpool) {
   make_300wlp(16);
   struct Stop {};
-  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }),
+               Stop);
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
 }
@@ -387,7 +417,8 @@ TEST_F(Convert, ReadsAChangedFileAgain) {
   make_300wlp(16);
   convert("300wlp", options("lp", "whole.h5"));
   struct Stop {};
-  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }),
+               Stop);
   const fs::path one = files / "lp" / data::open_file(files / "whole.h5")->source(3);
   fs::copy_file(one, files / "copy");
   fs::rename(files / "copy", one);  // the same bytes with another time
@@ -413,7 +444,8 @@ TEST_F(Convert, LeavesNothingIfNoSampleIsFinished) {
     if (entry.is_regular_file()) fs::resize_file(entry.path(), 5);
   }
   struct Stop {};
-  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }),
+               Stop);
   EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>());
 }
 
@@ -430,7 +462,8 @@ TEST_F(Convert, AFullDiskKeepsFinishedSamples) {
     try {
       convert("300wlp", narrow);
     } catch (const OutputError& error) {
-      const bool said = std::string(error.what()).find("the finished samples are kept") != std::string::npos;
+      const bool said =
+          std::string(error.what()).find("the finished samples are kept") != std::string::npos;
       ::_exit(said ? 73 : 1);
     } catch (...) {
     }

@@ -1,5 +1,5 @@
-// What a conversion costs for each sample, in counts that do not depend on the load of the machine: bytes held at once,
-// allocations, calls of the system.
+// What a conversion costs for each sample, in counts that do not depend on the load of the machine:
+// bytes held at once, allocations, calls of the system.
 
 #include <gtest/gtest.h>
 
@@ -37,22 +37,25 @@ Cost cost_of_arrays(const testing::TempDir& folder, int64_t samples) {
   options.out = folder / "o.h5";
   options.threads = 2;
   options.force = true;
-  const int64_t allocations = testing::allocations_of_process(), calls = testing::file_calls_of_process();
+  const int64_t allocations = testing::allocations_of_process(),
+                calls = testing::file_calls_of_process();
   Cost cost;
-  cost.bytes =
-      static_cast<double>(testing::peak_bytes_of([&] { EXPECT_EQ(convert("arrays", options).kept, samples); }));
+  cost.bytes = static_cast<double>(
+      testing::peak_bytes_of([&] { EXPECT_EQ(convert("arrays", options).kept, samples); }));
   cost.allocations = static_cast<double>(testing::allocations_of_process() - allocations);
   cost.file_calls = static_cast<double>(testing::file_calls_of_process() - calls);
   return cost;
 }
 
-// The arrays are larger than what is kept of them in memory. Groups are numbered, which takes more than none.
+// The arrays are larger than what is kept of them in memory. Groups are numbered, which takes more
+// than none.
 TEST(ConvertCost, MemoryGrowsByAFewBytesForEachSample) {
   const testing::TempDir folder;
   constexpr int64_t kFew = 150'000, kMany = 300'000;
   const Cost few = cost_of_arrays(folder, kFew), many = cost_of_arrays(folder, kMany);
   const double bytes = (many.bytes - few.bytes) / static_cast<double>(kMany - kFew);
-  std::cout << "bytes for each further sample: " << bytes << "; at " << kMany << " samples: " << many.bytes
+  std::cout << "bytes for each further sample: " << bytes << "; at " << kMany
+            << " samples: " << many.bytes
             << " bytes, allocations a sample: " << many.allocations / kMany
             << ", calls a sample: " << many.file_calls / kMany << "\n";
   EXPECT_LT(bytes, 32);  // 6 at the end, and vectors that grow
@@ -73,9 +76,10 @@ TEST(ConvertCost, AListOfFilesTakesLittleMoreThanTheirNames) {
     list.sort_by_name();
   });
   const double names = static_cast<double>(list.name(0).size() * kSamples);
-  std::cout << "bytes a sample: " << static_cast<double>(bytes) / kSamples << ", of which names: " << names / kSamples
-            << "\n";
-  EXPECT_LT(static_cast<double>(bytes), names + 48.0 * kSamples);  // 12 at the end, and vectors that grow
+  std::cout << "bytes a sample: " << static_cast<double>(bytes) / kSamples
+            << ", of which names: " << names / kSamples << "\n";
+  EXPECT_LT(static_cast<double>(bytes),
+            names + 48.0 * kSamples);  // 12 at the end, and vectors that grow
 }
 
 }  // namespace

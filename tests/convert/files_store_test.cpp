@@ -22,10 +22,12 @@ namespace fs = std::filesystem;
 using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
 
-std::unique_ptr<data::Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs,
+std::unique_ptr<data::Store> opened(const Metadata& metadata,
+                                    const std::vector<std::string>& inputs,
                                     const std::string& layout = "") {
   formats::ToolFiles left_out;
-  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata), left_out), layout);
+  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata), left_out),
+                    layout);
 }
 
 class FilesStore : public ::testing::Test {
@@ -33,7 +35,8 @@ class FilesStore : public ::testing::Test {
   std::string path(const std::string& name) const { return (files / name).string(); }
 
   // Checks that every raw file gives the same bytes as the converted file.
-  void expect_as_converted(const Metadata& metadata, const std::string& source, const std::string& converter, int size,
+  void expect_as_converted(const Metadata& metadata, const std::string& source,
+                           const std::string& converter, int size,
                            const std::string& layout = "") const {
     ConvertOptions o;
     o.source = files / source;
@@ -61,8 +64,10 @@ class FilesStore : public ::testing::Test {
 
 TEST_F(FilesStore, PicturesEqualConvertedOnes) {
   synth::synth("classify", {.layout = "images", .out = files / "raw", .samples = 40, .size = 48});
-  expect_as_converted({{"task", "classify"}, {"image_size", "28"}, {"stored_size", "32"}}, "raw", "images", 32);
-  const auto raw = opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
+  expect_as_converted({{"task", "classify"}, {"image_size", "28"}, {"stored_size", "32"}}, "raw",
+                      "images", 32);
+  const auto raw =
+      opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
   EXPECT_EQ(raw->schema().input.shape, (std::vector<int64_t>{28, 28, 3}));
   EXPECT_EQ(raw->attribute("class_names"), "a\nb");
   EXPECT_EQ(data::read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
@@ -78,16 +83,19 @@ TEST_F(FilesStore, HeadsOfAPublishedSetEqualConvertedOnes) {
   synth::synth("headpose", {.layout = "biwi", .out = files / "kinect", .samples = 12, .size = 96});
   expect_as_converted(metadata, "kinect", "biwi", 40, "biwi");
 
-  const auto bare = opened(metadata, {path("lp")}), cropped = opened(metadata, {path("lp")}, "300wlp");
+  const auto bare = opened(metadata, {path("lp")}),
+             cropped = opened(metadata, {path("lp")}, "300wlp");
   std::vector<std::byte> a(static_cast<size_t>(bare->input_bytes(0))), b(a.size());
   bare->read_input(0, a);
   cropped->read_input(0, b);
   EXPECT_NE(a, b);
 
   fs::remove(fs::path(cropped->source(0)).replace_extension(".mat"));
-  expect_error<DataError>([&] { cropped->read_input(0, b); }, {cropped->source(0), ".mat next to it"});
+  expect_error<DataError>([&] { cropped->read_input(0, b); },
+                          {cropped->source(0), ".mat next to it"});
   const auto wrong = opened(metadata, {path("lp")}, "biwi");
-  expect_error<DataError>([&] { wrong->read_input(0, b); }, {"its name is not frame_NNNNN_rgb.png"});
+  expect_error<DataError>([&] { wrong->read_input(0, b); },
+                          {"its name is not frame_NNNNN_rgb.png"});
 }
 
 TEST_F(FilesStore, ALinkThatLeadsNowhereIsABadSample) {
@@ -115,14 +123,15 @@ TEST_F(FilesStore, SetsEqualConvertedOnes) {
   synth::synth("pointer", {.layout = "npz", .out = files / "raw.npz", .samples = 30});
   expect_as_converted({{"task", "pointer"}}, "raw.npz", "pointer", 0);
   const auto raw = opened({{"task", "pointer"}}, {path("raw.npz")});
-  EXPECT_EQ(data::read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
+  EXPECT_EQ(data::read_target_as<int64_t>(*raw, 4),
+            std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
 }
 
 TEST_F(FilesStore, SetsWithoutLengthsUseTheirOrder) {
   const std::vector<float> features(2 * 3 * 7, 0.5f);
   const std::vector<int64_t> order{1, 0, -1, 2, 0, 1};
-  formats::write_npz(files / "p.npz",
-                     {{"features", formats::to_npy(features, {2, 3, 7})}, {"order", formats::to_npy(order, {2, 3})}});
+  formats::write_npz(files / "p.npz", {{"features", formats::to_npy(features, {2, 3, 7})},
+                                       {"order", formats::to_npy(order, {2, 3})}});
   const auto raw = opened({{"task", "pointer"}}, {path("p.npz")});
   EXPECT_EQ(raw->input_rows(0), 2);
   EXPECT_EQ(raw->input_rows(1), 3);
@@ -135,9 +144,11 @@ TEST_F(FilesStore, ABadFileIsABadSample) {
   synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
   std::ofstream(files / "raw/zz.npy") << "no array";
   formats::write_npz(files / "bad.npz", {{"x", formats::to_npy(std::vector<float>{1}, {1})}});
-  formats::write_npz(files / "nan.npz", {{"features", formats::to_npy(std::vector<float>(7, NAN), {1, 1, 7})}});
+  formats::write_npz(files / "nan.npz",
+                     {{"features", formats::to_npy(std::vector<float>(7, NAN), {1, 1, 7})}});
   std::ofstream(files / "no.png") << "no picture";
-  const auto fails = [&](const data::Store& store, int64_t id, const std::vector<std::string>& parts) {
+  const auto fails = [&](const data::Store& store, int64_t id,
+                         const std::vector<std::string>& parts) {
     std::vector<std::byte> out(static_cast<size_t>(store.input_bytes(id)));
     expect_error<DataError>([&] { store.read_input(id, out); }, parts);
   };
@@ -146,7 +157,8 @@ TEST_F(FilesStore, ABadFileIsABadSample) {
   EXPECT_GT(sequences->input_rows(0), 1);
   EXPECT_EQ(sequences->input_rows(3), 1);
   fails(*sequences, 3, {"zz.npy", "not a .npy file"});
-  fails(*opened({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0, {"has 6 features", "network expects 5"});
+  fails(*opened({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0,
+        {"has 6 features", "network expects 5"});
   const auto sets = opened({{"task", "pointer"}}, {path("bad.npz"), path("nan.npz")});
   EXPECT_EQ(sets->schema().samples, 2);
   fails(*sets, 0, {"bad.npz", "its arrays are x"});
@@ -157,8 +169,16 @@ TEST_F(FilesStore, ABadFileIsABadSample) {
 }
 
 TEST_F(FilesStore, NamesWhatIsMissing) {
-  expect_error<DataError>([&] { open_files({{"task", "classify"}, {"image_size", "8"}}, {}); }, {"no files"});
-  expect_error<DataError>([&] { open_files({{"task", "pointer"}}, {path("gone.npz")}); }, {"no such file", "gone.npz"});
+  expect_error<DataError>(
+      [&] {
+        open_files({{"task", "classify"}, {"image_size", "8"}}, {});
+      },
+      {"no files"});
+  expect_error<DataError>(
+      [&] {
+        open_files({{"task", "pointer"}}, {path("gone.npz")});
+      },
+      {"no such file", "gone.npz"});
   std::ofstream(files / "x") << "x";
   expect_error<DataError>([&] { opened({{"task", "classify"}}, {path("x")}); }, {"image_size"});
   expect_error<DataError>(

@@ -43,12 +43,14 @@ TEST(HeadPose, AgreesWithHopenetsFormulaForBiwi) {
     for (int j = 0; j < 3; ++j) r[i][j] = stored[j][i];
   }
   const double roll = -std::atan2(r[1][0], r[0][0]) / kDegree;
-  const double yaw = -std::atan2(-r[2][0], std::sqrt(r[2][1] * r[2][1] + r[2][2] * r[2][2])) / kDegree;
+  const double yaw =
+      -std::atan2(-r[2][0], std::sqrt(r[2][1] * r[2][1] + r[2][2] * r[2][2])) / kDegree;
   const double pitch = std::atan2(r[2][1], r[2][2]) / kDegree;
   expect_near({.yaw = yaw, .pitch = pitch, .roll = roll}, pose);
 }
 
-// 300W-LP's model: axes x right, y up, z toward the viewer, R = Rx(pitch) Ry(yaw) Rz(roll), each turning clockwise.
+// 300W-LP's model: axes x right, y up, z toward the viewer, R = Rx(pitch) Ry(yaw) Rz(roll), each
+// turning clockwise.
 TEST(HeadPose, AgreesWithPosePara) {
   const HeadPose pose{.yaw = 31, .pitch = -17, .roll = 12};
   const double p = pose.pitch * kDegree, y = pose.yaw * kDegree, r = pose.roll * kDegree;
@@ -68,7 +70,8 @@ TEST(HeadPose, MirroringTheSceneMirrorsThePose) {
   const HeadPose pose{.yaw = 40, .pitch = 20, .roll = -15};
   const Matrix3 r = rotation(pose), m = rotation(mirrored(pose));
   for (int i = 0; i < 3; ++i) {
-    for (int j = 0; j < 3; ++j) EXPECT_NEAR(m[i][j], r[i][j] * ((i == 0) != (j == 0) ? -1 : 1), 1e-12);
+    for (int j = 0; j < 3; ++j)
+      EXPECT_NEAR(m[i][j], r[i][j] * ((i == 0) != (j == 0) ? -1 : 1), 1e-12);
   }
 }
 

@@ -27,14 +27,16 @@ FindSample among(std::vector<std::string> names) {
 }
 const FindSample kFind = among({"a/0.png", "a/1.png", "b/0.png", "ü/0.png", "#b/0 1.png"});
 
-using Entries = std::vector<std::pair<size_t, std::optional<int64_t>>>;  // samples with the numbers after them
+using Entries =
+    std::vector<std::pair<size_t, std::optional<int64_t>>>;  // samples with the numbers after them
 
 Entries entries(const std::string& bytes, const FindSample& find = kFind) {
   const testing::TempDir folder;
   std::ofstream(folder / "list.txt", std::ios::binary) << bytes;
   Entries found;
-  read_name_list(folder / "list.txt", find,
-                 [&](const ListedSample& listed) { found.emplace_back(listed.sample, listed.label); });
+  read_name_list(folder / "list.txt", find, [&](const ListedSample& listed) {
+    found.emplace_back(listed.sample, listed.label);
+  });
   return found;
 }
 
@@ -57,7 +59,8 @@ std::string utf16(const std::u16string& text, bool little_endian) {
   return bytes;
 }
 
-void expect_refused(const std::string& bytes, const std::string& part, const FindSample& find = kFind) {
+void expect_refused(const std::string& bytes, const std::string& part,
+                    const FindSample& find = kFind) {
   testing::expect_error<DataError>([&] { entries(bytes, find); }, {part});
 }
 
@@ -76,22 +79,27 @@ TEST(NameList, TakesTheLineEndsAndEncodingsOfOtherSystems) {
   EXPECT_THAT(samples("\uFEFFa/0\nb/0"), ElementsAre(0u, 2u));
   for (const bool little_endian : {true, false}) {
     EXPECT_THAT(samples(utf16(u"\uFEFFa/0\r\nü/0\r\n", little_endian)), ElementsAre(0u, 3u));
-    EXPECT_THAT(samples(utf16(u"a/0\nü/0", little_endian)), ElementsAre(0u, 3u)) << "no byte order mark";
+    EXPECT_THAT(samples(utf16(u"a/0\nü/0", little_endian)), ElementsAre(0u, 3u))
+        << "no byte order mark";
     EXPECT_THAT(samples(utf16(u"a\U0001F98A", little_endian), among({"a🦊"})), ElementsAre(0u));
   }
-  expect_refused(utf16(u"\uFEFF\xd83e\u0061\xdd8a/0", true), ":1: no sample");  // two halves that are apart
-  expect_refused(utf16(u"\uFEFFa/\xd83e", true), ":1: no sample");              // half a character
+  expect_refused(utf16(u"\uFEFF\xd83e\u0061\xdd8a/0", true),
+                 ":1: no sample");                                  // two halves that are apart
+  expect_refused(utf16(u"\uFEFFa/\xd83e", true), ":1: no sample");  // half a character
 }
 
 TEST(NameList, TakesTheSpellingsOfPaths) {
   EXPECT_THAT(samples("./a/0.png\n.\\a\\1.png\na\\0\na//1.png\na/./0\nc/../b/0\n"),
               ElementsAre(0u, 1u, 0u, 1u, 0u, 2u));
-  EXPECT_THAT(samples("a\\b.png", among({"a/b.png", "a\\b.png"})), ElementsAre(1u)) << "a name that has this character";
+  EXPECT_THAT(samples("a\\b.png", among({"a/b.png", "a\\b.png"})), ElementsAre(1u))
+      << "a name that has this character";
 }
 
 TEST(NameList, LeavesCommentsOut) {
-  EXPECT_THAT(samples("# the training split\na/0.png # a face\n#\nb/0\t#\n#b/0 1\n"), ElementsAre(0u, 2u, 4u));
-  EXPECT_THAT(samples("x.npz#3\nx.npz#1 # one\n", among({"x.npz#1", "x.npz#2", "x.npz#3"})), ElementsAre(2u, 0u));
+  EXPECT_THAT(samples("# the training split\na/0.png # a face\n#\nb/0\t#\n#b/0 1\n"),
+              ElementsAre(0u, 2u, 4u));
+  EXPECT_THAT(samples("x.npz#3\nx.npz#1 # one\n", among({"x.npz#1", "x.npz#2", "x.npz#3"})),
+              ElementsAre(2u, 0u));
 }
 
 TEST(NameList, LeavesOutAFolderBeforeAllNames) {
@@ -100,8 +108,10 @@ TEST(NameList, LeavesOutAFolderBeforeAllNames) {
   EXPECT_THAT(samples("C:\\photos\\a\\0.png\nC:\\photos\\b\\0\n"), ElementsAre(0u, 2u));
   EXPECT_THAT(samples("photos/a/0.png\n"), ElementsAre(0u));
   EXPECT_THAT(samples("a/0\na/1\n"), ElementsAre(0u, 1u)) << "a folder of the samples stays";
-  EXPECT_THAT(samples("b/a/0\nb/a/1\n", among({"a/0.png", "a/1.png", "b/a/0.png", "b/a/1.png"})), ElementsAre(2u, 3u));
-  expect_refused("photos/a/0\nother/a/1\n", ":1: no sample is called photos/a/0");  // not before all
+  EXPECT_THAT(samples("b/a/0\nb/a/1\n", among({"a/0.png", "a/1.png", "b/a/0.png", "b/a/1.png"})),
+              ElementsAre(2u, 3u));
+  expect_refused("photos/a/0\nother/a/1\n",
+                 ":1: no sample is called photos/a/0");  // not before all
   expect_refused("photos/a/0\nphotos/a/9\nphotos/a/1\n", ":2: no sample is called photos/a/9");
   expect_refused("a/0\nphotos/a/1\n", ":2: no sample is called photos/a/1");
 }
@@ -109,7 +119,8 @@ TEST(NameList, LeavesOutAFolderBeforeAllNames) {
 TEST(NameList, ReadsTheNumberOfAClass) {
   EXPECT_THAT(entries("a/0.png 0\na/1 0\nb/0.png\t1 # b\n./b/0.png,-3\n"),
               ElementsAre(Pair(0u, 0), Pair(1u, 0), Pair(2u, 1), Pair(2u, -3)));
-  EXPECT_THAT(entries("photos/a/0.png 0\nphotos/b/0.png 1\n"), ElementsAre(Pair(0u, 0), Pair(2u, 1)));
+  EXPECT_THAT(entries("photos/a/0.png 0\nphotos/b/0.png 1\n"),
+              ElementsAre(Pair(0u, 0), Pair(2u, 1)));
   EXPECT_THAT(samples("#b/0 1\n"), ElementsAre(4u)) << "a name that ends in a number";
   expect_refused("a/0.png zero\n", ":1: no sample is called a/0.png zero");
   expect_refused("a/0.png 0.5\n", ":1: no sample is called a/0.png 0.5");
@@ -117,7 +128,8 @@ TEST(NameList, ReadsTheNumberOfAClass) {
 }
 
 ListedSample numbered(const std::string& name, int64_t number, int line) {
-  return {.sample = 0, .name = str(name, " ", number), .place = str("list:", line), .label = number};
+  return {
+      .sample = 0, .name = str(name, " ", number), .place = str("list:", line), .label = number};
 }
 
 TEST(ListedLabels, AgreeWithTheFoldersOneToOne) {
@@ -126,16 +138,19 @@ TEST(ListedLabels, AgreeWithTheFoldersOneToOne) {
   labels.check(numbered("b/0", 3, 2), 1);
   labels.check(numbered("a/1", 7, 3), 0);
   labels.check({.sample = 0, .name = "c/0", .place = "list:4", .label = std::nullopt}, 2);
-  testing::expect_error<DataError>([&] { labels.check(numbered("b/1", 7, 5), 1); },
-                                   {"list:5", "'b/1 7' contradicts 'b/0 3' (list:2)", "one class", "names alone"});
-  testing::expect_error<DataError>([&] { labels.check(numbered("c/1", 7, 6), 2); },
-                                   {"list:6", "'c/1 7' contradicts 'a/0 7' (list:1)", "two classes"});
+  testing::expect_error<DataError>(
+      [&] { labels.check(numbered("b/1", 7, 5), 1); },
+      {"list:5", "'b/1 7' contradicts 'b/0 3' (list:2)", "one class", "names alone"});
+  testing::expect_error<DataError>(
+      [&] { labels.check(numbered("c/1", 7, 6), 2); },
+      {"list:6", "'c/1 7' contradicts 'a/0 7' (list:1)", "two classes"});
 }
 
 TEST(ListedLabels, AreRefusedWhereSamplesHaveNoClass) {
   ListedLabels labels;
-  testing::expect_error<DataError>([&] { labels.check(numbered("AFW/p0", 1, 1), -1); },
-                                   {"list:1", "'AFW/p0 1' has a number", "no classes", "names alone"});
+  testing::expect_error<DataError>(
+      [&] { labels.check(numbered("AFW/p0", 1, 1), -1); },
+      {"list:1", "'AFW/p0 1' has a number", "no classes", "names alone"});
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class Pointer : public ::testing::Test {
     Numbers order;
     for (int64_t i = 0; i < sets * 3 * width; ++i) features.push_back(static_cast<float>(i));
     for (int64_t i = 0; i < sets; ++i) order.insert(order.end(), {1, 0, -1});
-    return {{"features", formats::to_npy(features, {sets, 3, width})}, {"order", formats::to_npy(order, {sets, 3})}};
+    return {{"features", formats::to_npy(features, {sets, 3, width})},
+            {"order", formats::to_npy(order, {sets, 3})}};
   }
   ConvertSummary converted(const Arrays& arrays) const {
     formats::write_npz(files / "p.npz", arrays);
@@ -49,7 +50,8 @@ class Pointer : public ::testing::Test {
 TEST_F(Pointer, AddsIsVisitedToSevenFeatures) {
   const ConvertSummary summary = converted(padded(20, 7));
   EXPECT_EQ(summary.kept, 20);
-  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
+  EXPECT_EQ(summary.splits,
+            (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
   const auto store = data::open_file(files / "o.h5");
   store->verify();
   EXPECT_EQ(store->schema().task, "pointer");
@@ -105,15 +107,17 @@ TEST_F(Pointer, QuarantinesUnusableSetsByNumber) {
   features[(2 * 3 + 2) * 7] = INFINITY;  // beyond the length of 2, so it is ignored
   arrays["features"] = formats::to_npy(features, {9, 3, 7});
   arrays["lengths"] = formats::to_npy(Numbers{2, 2, 2, 2, 2, 4, 0, -1, 2}, {9});
-  arrays["order"] = formats::to_npy(
-      Numbers{1, 0, -1, 1, 0, -1, 1, 0, -1, 1, 1, -1, 2, 0, -1, 0, 1, 2, -1, -1, -1, 0, 1, -1, 1, 0, 2}, {9, 3});
+  arrays["order"] = formats::to_npy(Numbers{1,  0, -1, 1, 0,  -1, 1,  0, -1, 1,  1, -1, 2, 0,
+                                            -1, 0, 1,  2, -1, -1, -1, 0, 1,  -1, 1, 0,  2},
+                                    {9, 3});
   const ConvertSummary summary = converted(arrays);
   EXPECT_EQ(summary.kept, 2);
   std::map<std::string, std::string> why;
   for (const Quarantined& entry : summary.quarantined) why[entry.name] = entry.reason;
   EXPECT_EQ(why.size(), 7u);
   const auto says = [&](int64_t set, const char* part) {
-    EXPECT_NE(why[str("p.npz#", set)].find(part), std::string::npos) << set << ": " << why[str("p.npz#", set)];
+    EXPECT_NE(why[str("p.npz#", set)].find(part), std::string::npos)
+        << set << ": " << why[str("p.npz#", set)];
   };
   says(1, "NaN in element 1, feature 4");
   says(3, "not a permutation of 0 to 1: 1 occurs twice");
@@ -125,7 +129,8 @@ TEST_F(Pointer, QuarantinesUnusableSetsByNumber) {
 }
 
 TEST_F(Pointer, RefusesOtherFormsAndNamesTheExpectedOnes) {
-  refused({{"x", formats::to_npy(Floats{1}, {1})}}, {"its arrays are x", "features [N, L, 7 or 8]"});
+  refused({{"x", formats::to_npy(Floats{1}, {1})}},
+          {"its arrays are x", "features [N, L, 7 or 8]"});
   Arrays arrays = padded(2, 7);
   arrays.erase("order");
   refused(arrays, {"no order"});

@@ -13,11 +13,13 @@ namespace {
 TEST(Texts, GivesBackWhatWasAdded) {
   Texts texts;
   std::vector<std::string> all;
-  for (size_t i = 0; i < 100; ++i) all.push_back(std::string(i * 37 % 50, static_cast<char>('a' + i % 26)));
+  for (size_t i = 0; i < 100; ++i)
+    all.push_back(std::string(i * 37 % 50, static_cast<char>('a' + i % 26)));
   for (const std::string& text : all) texts.push_back(text);
   ASSERT_EQ(texts.size(), all.size());
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(texts[i], all[i]);
-  testing::expect_error<DataError>([&] { texts.push_back(std::string(1 << 16, 'x')); }, {"a name of 65536 bytes"});
+  testing::expect_error<DataError>([&] { texts.push_back(std::string(1 << 16, 'x')); },
+                                   {"a name of 65536 bytes"});
 }
 
 TEST(SampleList, SortsFilesWithAllThatBelongsToThem) {
@@ -57,7 +59,8 @@ TEST(SampleList, ElementsAreNamedByTheirPlace) {
   EXPECT_EQ(list.name(0), "a.npz#0");
   EXPECT_EQ(list.name(119), "a.npz#119");
   EXPECT_EQ(list.element_named("a.npz#119"), 119u);
-  for (const char* other : {"a.npz#120", "a.npz#07", "a.npz#", "a.npz", "a.npz#1x", "b.npz#1", "a.npz#-1", ""}) {
+  for (const char* other :
+       {"a.npz#120", "a.npz#07", "a.npz#", "a.npz", "a.npz#1x", "b.npz#1", "a.npz#-1", ""}) {
     EXPECT_EQ(list.element_named(other), std::nullopt) << other;
   }
   EXPECT_TRUE(list.own_groups());
@@ -89,7 +92,8 @@ TEST(NameIndex, FindsNamesBeforeNamesWithoutExtension) {
   const SampleList elements = SampleList::elements_of("a.npz", 3);
   const NameIndex of_elements(elements);
   EXPECT_EQ(of_elements.find("a.npz#2")->sample, 2u);
-  EXPECT_EQ(of_elements.find("a"), std::nullopt) << "all of them have this name without the extension";
+  EXPECT_EQ(of_elements.find("a"), std::nullopt)
+      << "all of them have this name without the extension";
   EXPECT_EQ(of_elements.find("a.npz#3"), std::nullopt);
   const SampleList decomposed = SampleList::elements_of("cafe\xcc\x81.npz", 3);
   EXPECT_EQ(NameIndex(decomposed).find("caf\xc3\xa9.npz#2")->sample, 2u);

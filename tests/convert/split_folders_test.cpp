@@ -32,19 +32,21 @@ void refused(const std::vector<TopFolder>& folders, const std::vector<std::strin
 }
 
 TEST(SplitNamed, KnowsTheWordsInAnyCaseAndWithWhatTheFolderHolds) {
-  for (const char* name : {"train", "Train", "TRAIN", "training", "Training", "train_images", "Training-Set",
-                           "trainset", "data_train", "images train"}) {
+  for (const char* name : {"train", "Train", "TRAIN", "training", "Training", "train_images",
+                           "Training-Set", "trainset", "data_train", "images train"}) {
     EXPECT_EQ(split_named(name), "train") << name;
   }
-  for (const char* name : {"val", "Valid", "VALIDATION", "dev", "Eval", "valid_images", "val-data"}) {
+  for (const char* name :
+       {"val", "Valid", "VALIDATION", "dev", "Eval", "valid_images", "val-data"}) {
     EXPECT_EQ(split_named(name), "val") << name;
   }
-  for (const char* name :
-       {"test", "Test", "Testing", "test_images", "test_set", "testset", "test1", "test_2017", "images2017-test"}) {
+  for (const char* name : {"test", "Test", "Testing", "test_images", "test_set", "testset", "test1",
+                           "test_2017", "images2017-test"}) {
     EXPECT_EQ(split_named(name), "test") << name;
   }
-  for (const char* name : {"", "cat", "trains", "trainer", "invalid", "device", "evaluation2", "latest", "2017", "t3st",
-                           "contest", "bullet_train", "test_tube", "images", "set", "tést"}) {
+  for (const char* name :
+       {"", "cat", "trains", "trainer", "invalid", "device", "evaluation2", "latest", "2017",
+        "t3st", "contest", "bullet_train", "test_tube", "images", "set", "tést"}) {
     EXPECT_EQ(split_named(name), "") << name;
   }
 }
@@ -59,10 +61,12 @@ TEST(SplitWithin, FindsAWordAmongOthers) {
 
 TEST(RolesOfFolders, AllNamedForSplitsAreSplits) {
   EXPECT_EQ(read({divided("Test"), divided("Training")}), "Test=test Training=train ");
-  EXPECT_EQ(read({divided("dev"), divided("eval"), divided("train")}), "dev=val eval=val train=train ");
+  EXPECT_EQ(read({divided("dev"), divided("eval"), divided("train")}),
+            "dev=val eval=val train=train ");
   EXPECT_EQ(read({divided("train_images")}), "train_images=train ");
-  EXPECT_EQ(read({{.name = "training_set", .path = "training_set/training_set", .has_folders = true}}),
-            "training_set/training_set=train ");
+  EXPECT_EQ(
+      read({{.name = "training_set", .path = "training_set/training_set", .has_folders = true}}),
+      "training_set/training_set=train ");
   EXPECT_EQ(read({divided("train"), {.name = "val"}}), "train=train val=val ");  // an empty one
 }
 
@@ -87,11 +91,13 @@ TEST(RolesOfFolders, NumberedNamesAreSplitsWhereTheyHoldClassFolders) {
 }
 
 TEST(RolesOfFolders, AMixtureIsAnErrorWithBothReadings) {
-  const std::vector<TopFolder> fruits{divided("Test"), divided("Training"), divided("papers"), flat("test-multiple")};
-  refused(fruits, {"d contains papers, test-multiple next to Test, Training. Are these classes or splits?",
-                   "\n  --splits-from-folders yes: Test is the split test; Training is the split train; "
-                   "left out: papers, test-multiple",
-                   "\n  --splits-from-folders no: the classes are Test, Training, papers, test-multiple"});
+  const std::vector<TopFolder> fruits{divided("Test"), divided("Training"), divided("papers"),
+                                      flat("test-multiple")};
+  refused(fruits,
+          {"d contains papers, test-multiple next to Test, Training. Are these classes or splits?",
+           "\n  --splits-from-folders yes: Test is the split test; Training is the split train; "
+           "left out: papers, test-multiple",
+           "\n  --splits-from-folders no: the classes are Test, Training, papers, test-multiple"});
   EXPECT_EQ(read(fruits, true), "Test=test Training=train -papers -test-multiple ");
   EXPECT_EQ(read(fruits, false), "Test Training papers test-multiple ");
 }
@@ -114,8 +120,10 @@ TEST(RolesOfFolders, AFolderOfSamplesThatIsNamedTestIsAClassOnlyOnDemand) {
 
 TEST(RolesOfFolders, ATestFolderOfSamplesBesideSplitsHasNoLabels) {
   EXPECT_EQ(read({flat("test"), divided("train")}), "train=train ?test ");
-  EXPECT_EQ(read({flat("Testing"), divided("train"), divided("valid")}), "train=train valid=val ?Testing ");
-  // With class folders in it, its other files are an error of the listing; so are samples in other splits.
+  EXPECT_EQ(read({flat("Testing"), divided("train"), divided("valid")}),
+            "train=train valid=val ?Testing ");
+  // With class folders in it, its other files are an error of the listing; so are samples in
+  // other splits.
   EXPECT_EQ(read({{.name = "test", .has_folders = true, .has_samples = true}, divided("train")}),
             "test=test train=train ");
   EXPECT_EQ(read({flat("val"), divided("train")}), "val=val train=train ");
@@ -124,7 +132,8 @@ TEST(RolesOfFolders, ATestFolderOfSamplesBesideSplitsHasNoLabels) {
 
 TEST(RolesOfFolders, NamesWithAWordForASplitAreAQuestion) {
   const std::vector<TopFolder> scenes{flat("seg_pred"), divided("seg_test"), divided("seg_train")};
-  refused(scenes, {"contains seg_pred next to seg_test, seg_train", "seg_train is the split train"});
+  refused(scenes,
+          {"contains seg_pred next to seg_test, seg_train", "seg_train is the split train"});
   EXPECT_EQ(read(scenes, true), "seg_test=test seg_train=train -seg_pred ");
   refused({divided("asl_test"), divided("asl_train")},
           {"d contains asl_test, asl_train. Are these classes or splits?"});

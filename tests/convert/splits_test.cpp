@@ -23,13 +23,16 @@ class Fixed : public HeadPoseSet {
   explicit Fixed(const std::vector<RawSample>& samples) : HeadPoseSet(8) {
     for (const RawSample& sample : samples) samples_.push_back(sample);
   }
-  LabeledImage read_picture(const RawSample&, int) const override { throw DataError("not to be read"); }
+  LabeledImage read_picture(const RawSample&, int) const override {
+    throw DataError("not to be read");
+  }
 };
 
 Fixed photos(int groups, int views) {
   std::vector<RawSample> samples;
   for (int g = 0; g < groups; ++g) {
-    for (int v = 0; v < views; ++v) samples.push_back({str("AFW/p", g, "_", v, ".jpg"), str("AFW/p", g)});
+    for (int v = 0; v < views; ++v)
+      samples.push_back({str("AFW/p", g, "_", v, ".jpg"), str("AFW/p", g)});
   }
   return Fixed(samples);
 }
@@ -73,16 +76,18 @@ TEST(AssignSplits, UsesAndChecksLists) {
   options.train_list = folder / "train";
   options.test_list = folder / "test";
   const auto splits = assign_splits(set, options);
-  EXPECT_EQ(splits,
-            (std::vector{Split::kTrain, Split::kNone, Split::kTrain, Split::kTest, Split::kNone, Split::kNone}));
+  EXPECT_EQ(splits, (std::vector{Split::kTrain, Split::kNone, Split::kTrain, Split::kTest,
+                                 Split::kNone, Split::kNone}));
   const Straddling straddling = straddling_groups(set.samples(), splits);
   EXPECT_EQ(straddling.groups, 1);
   EXPECT_EQ(straddling.first, "AFW/p1");
 
   std::ofstream(folder / "test") << "AFW/p0_1\nAFW/p0_0\n";
-  testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"test:2", "AFW/p0_0", "train list"});
+  testing::expect_error<DataError>([&] { assign_splits(set, options); },
+                                   {"test:2", "AFW/p0_0", "train list"});
   std::ofstream(folder / "test") << "AFW/nobody\n";
-  testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"test:1", "no sample is called AFW/nobody"});
+  testing::expect_error<DataError>([&] { assign_splits(set, options); },
+                                   {"test:1", "no sample is called AFW/nobody"});
   options.test_list = folder / "absent";
   testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"cannot read the list"});
 }
@@ -92,9 +97,13 @@ TEST(AssignSplits, FindsNamesInAnotherUnicodeForm) {
   const std::string composed = "caf\xc3\xa9", decomposed = "cafe\xcc\x81";
   SplitOptions options;
   options.train_list = folder / "train";
-  std::ofstream(folder / "train") << composed << "/0.png\n" << composed << "/1\n" << decomposed << "/2.png\n";
-  const Fixed set({{decomposed + "/0.png", "0"}, {decomposed + "/1.png", "1"}, {composed + "/2.png", "2"}});
-  EXPECT_EQ(assign_splits(set, options), (std::vector{Split::kTrain, Split::kTrain, Split::kTrain}));
+  std::ofstream(folder / "train") << composed << "/0.png\n"
+                                  << composed << "/1\n"
+                                  << decomposed << "/2.png\n";
+  const Fixed set(
+      {{decomposed + "/0.png", "0"}, {decomposed + "/1.png", "1"}, {composed + "/2.png", "2"}});
+  EXPECT_EQ(assign_splits(set, options),
+            (std::vector{Split::kTrain, Split::kTrain, Split::kTrain}));
   // With both forms in one set, the bytes decide.
   std::ofstream(folder / "train") << composed << "/0\n" << composed << "/0.png\n";
   const Fixed both({{decomposed + "/0.png", "0"}, {composed + "/0.png", "1"}});
@@ -104,31 +113,37 @@ TEST(AssignSplits, FindsNamesInAnotherUnicodeForm) {
 // The list of Caffe: a name and the number of its class.
 TEST(AssignSplits, TakesNumbersAfterNamesOnlyWhereTheyAreTheClassesOfTheFolders) {
   const testing::TempDir folder;
-  const Fixed set({{"a/0.png", "a0", 0}, {"a/1.png", "a1", 0}, {"b/0.png", "b0", 1}, {"b/1.png", "b1", 1}});
+  const Fixed set(
+      {{"a/0.png", "a0", 0}, {"a/1.png", "a1", 0}, {"b/0.png", "b0", 1}, {"b/1.png", "b1", 1}});
   SplitOptions options;
   options.train_list = folder / "train";
   options.val_list = folder / "val";
   std::ofstream(folder / "train") << "photos/a/0.png 5\nphotos/b/0.png 2\n";
   std::ofstream(folder / "val") << "a/1.png 5\n";
-  EXPECT_EQ(assign_splits(set, options), (std::vector{Split::kTrain, Split::kVal, Split::kTrain, Split::kNone}));
+  EXPECT_EQ(assign_splits(set, options),
+            (std::vector{Split::kTrain, Split::kVal, Split::kTrain, Split::kNone}));
 
   std::ofstream(folder / "val") << "a/1.png 2\n";  // in another list
-  testing::expect_error<DataError>([&] { assign_splits(set, options); },
-                                   {"val:1: 'a/1.png 2' contradicts 'photos/a/0.png 5'", "train:1", "one class"});
+  testing::expect_error<DataError>(
+      [&] { assign_splits(set, options); },
+      {"val:1: 'a/1.png 2' contradicts 'photos/a/0.png 5'", "train:1", "one class"});
   options.val_list.clear();
   std::ofstream(folder / "train") << "AFW/p0_0.jpg 0\n";
-  testing::expect_error<DataError>([&] { assign_splits(photos(1, 1), options); }, {"train:1", "no classes"});
+  testing::expect_error<DataError>([&] { assign_splits(photos(1, 1), options); },
+                                   {"train:1", "no classes"});
 }
 
 TEST(AssignSplits, AClassKeepsAGroupForTraining) {
   std::vector<RawSample> samples;
-  for (int i = 0; i < 8; ++i) samples.push_back({.name = str("a", i), .group = str("a", i), .label = 0});
+  for (int i = 0; i < 8; ++i)
+    samples.push_back({.name = str("a", i), .group = str("a", i), .label = 0});
   samples.push_back({.name = "b", .group = "b", .label = 1});
   samples.push_back({.name = "c", .group = "c0", .label = 2});
   samples.push_back({.name = "d", .group = "c1", .label = 2});
   SplitOptions options;
   options.test_share = 0.3;
-  options.val_share = 0.6;  // of what the test leaves: 86 %, which takes the last group of a small class
+  options.val_share =
+      0.6;  // of what the test leaves: 86 %, which takes the last group of a small class
   const auto splits = assign_splits(Fixed(samples), options);
   EXPECT_EQ(splits[8], Split::kTrain) << "the only group of its class";
   EXPECT_EQ(std::count(splits.begin() + 9, splits.end(), Split::kTest), 1);
@@ -138,7 +153,8 @@ TEST(AssignSplits, AClassKeepsAGroupForTraining) {
 }
 
 TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {
-  // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
+  // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about
+  // (150, 218).
   const formats::Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
   const formats::Box box = landmark_box(points, 300, 300);
   EXPECT_NEAR(box.left, 88, 1e-9);
@@ -155,14 +171,17 @@ TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {
   refused({-1, -1, -1, -1}, 2, "all 2 landmarks are hidden");
   refused({5, 5, std::nan(""), 9}, 2, "NaN");
   refused({310, 50, 350, 90, -1, -1}, 2,
-          "none of its 2 landmarks is in the picture of 300 x 200 pixels: x is 310 to 350, y is 50 to 90");
+          "none of its 2 landmarks is in the picture of 300 x 200 pixels: x is 310 to 350, y is 50 "
+          "to 90");
   refused({50, 210, 90, 250}, 2, "none of its 2 landmarks");
   refused({-50, 20, -9, 50}, 2, "none of its 2 landmarks");
 }
 
 TEST(LandmarkBox, AcceptsARowForEachLandmark) {
-  const formats::Matrix columns{.rows = 2, .columns = 4, .values = {100, 200, 200, 250, -1, -1, 150, 220}};
-  const formats::Matrix rows{.rows = 4, .columns = 2, .values = {100, 200, -1, 150, 200, 250, -1, 220}};
+  const formats::Matrix columns{
+      .rows = 2, .columns = 4, .values = {100, 200, 200, 250, -1, -1, 150, 220}};
+  const formats::Matrix rows{
+      .rows = 4, .columns = 2, .values = {100, 200, -1, 150, 200, 250, -1, 220}};
   const formats::Matrix with_depth{
       .rows = 4, .columns = 3, .values = {100, 200, -1, 150, 200, 250, -1, 220, 7, 7, 7, 7}};
   const formats::Box expected = landmark_box(columns, 300, 300);
@@ -180,7 +199,9 @@ TEST(BiwiPersons, FourPeopleWereRecordedTwice) {
   std::map<std::string, int> sequences;
   for (int s = 1; s <= 24; ++s) ++sequences[biwi_person(str(s < 10 ? "0" : "", s))];
   EXPECT_EQ(sequences.size(), 20u);
-  EXPECT_EQ(std::count_if(sequences.begin(), sequences.end(), [](const auto& s) { return s.second == 2; }), 4);
+  EXPECT_EQ(std::count_if(sequences.begin(), sequences.end(),
+                          [](const auto& s) { return s.second == 2; }),
+            4);
   std::set<std::string> test, tested;
   for (const std::string& sequence : kBiwiTestSequences) test.insert(biwi_person(sequence));
   int in_test = 0;

@@ -17,19 +17,25 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-std::vector<std::byte> bytes(char fill, size_t count = 16) { return std::vector<std::byte>(count, std::byte(fill)); }
+std::vector<std::byte> bytes(char fill, size_t count = 16) {
+  return std::vector<std::byte>(count, std::byte(fill));
+}
 
-void keep(Spool& spool, int64_t sample, const std::vector<std::byte>& input, const std::vector<std::byte>& target,
-          int64_t version = 0) {
+void keep(Spool& spool, int64_t sample, const std::vector<std::byte>& input,
+          const std::vector<std::byte>& target, int64_t version = 0) {
   const Finished one{.input = input, .target = target, .version = version};
   spool.keep(sample, std::span(&one, 1));
 }
 
-void keep(Spool& spool, int64_t sample, const Finished& finished) { spool.keep(sample, std::span(&finished, 1)); }
+void keep(Spool& spool, int64_t sample, const Finished& finished) {
+  spool.keep(sample, std::span(&finished, 1));
+}
 
 Outcome outcome(const Spool& spool, int64_t sample) { return spool.outcomes(sample, 1).front(); }
 
-std::vector<std::byte> read(const Spool& spool, int64_t sample) { return spool.read(spool.outcomes(sample, 1)); }
+std::vector<std::byte> read(const Spool& spool, int64_t sample) {
+  return spool.read(spool.outcomes(sample, 1));
+}
 
 void fill(const std::filesystem::path& folder) {
   Spool spool(folder, 7, 4);
@@ -64,9 +70,11 @@ TEST(Spool, WritesToNoOtherFile) {
       const auto link = folder / "s" / name;
       hard ? std::filesystem::create_hard_link(folder / "source", link)
            : std::filesystem::create_symlink(folder / "source", link);
-      testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {name, "a file of its own"});
+      testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); },
+                                         {name, "a file of its own"});
       EXPECT_EQ(std::filesystem::file_size(folder / "source"), 6U);
-      EXPECT_EQ(std::filesystem::remove_all(folder / "s"), 2U) << "the link is kept, and nothing is made beside it";
+      EXPECT_EQ(std::filesystem::remove_all(folder / "s"), 2U)
+          << "the link is kept, and nothing is made beside it";
     }
   }
 }
@@ -89,7 +97,8 @@ TEST(Spool, KeepsARunOfSamplesOfEveryKind) {
     EXPECT_EQ(sample, static_cast<int64_t>(kinds.size()));
     kinds.push_back(one.kind);
   });
-  EXPECT_EQ(kinds, (std::vector{Kind::kOpen, Kind::kKept, Kind::kOpen, Kind::kBeyondRange, Kind::kKept, Kind::kOpen}));
+  EXPECT_EQ(kinds, (std::vector{Kind::kOpen, Kind::kKept, Kind::kOpen, Kind::kBeyondRange,
+                                Kind::kKept, Kind::kOpen}));
   std::vector<std::byte> both = input;
   both.insert(both.end(), target.begin(), target.end());
   EXPECT_EQ(read(spool, 1), both);
@@ -127,7 +136,8 @@ TEST(Spool, IgnoresDamagedRecords) {
 TEST(Spool, RepeatsSamplesWithMissingBytes) {
   const testing::TempDir folder;
   fill(folder / "s");
-  std::filesystem::resize_file(folder / "s/samples", 20);  // the last sample's bytes were not written
+  std::filesystem::resize_file(folder / "s/samples",
+                               20);  // the last sample's bytes were not written
   const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(outcome(spool, 2).kind, Kind::kKept);
   EXPECT_EQ(outcome(spool, 3).kind, Kind::kOpen);
@@ -163,7 +173,8 @@ TEST(Spool, RepeatsSamplesWhoseSourceChanged) {
     keep(spool, 1, bytes('d'), bytes('u'), 41);
     keep(spool, 2, {.kind = Kind::kBeyondRange, .version = 42});
   }
-  const Spool spool(folder / "s", 7, 3, [](int64_t sample) { return sample == 1 ? 99 : 40 + sample; });
+  const Spool spool(folder / "s", 7, 3,
+                    [](int64_t sample) { return sample == 1 ? 99 : 40 + sample; });
   EXPECT_EQ(spool.resumed(), 2);
   EXPECT_EQ(outcome(spool, 1).kind, Kind::kOpen);
 }
@@ -171,7 +182,8 @@ TEST(Spool, RepeatsSamplesWhoseSourceChanged) {
 TEST(Spool, IsLockedByOneConversion) {
   const testing::TempDir folder;
   const Spool first(folder / "s", 7, 4);
-  testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {"in use by another conversion"});
+  testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); },
+                                     {"in use by another conversion"});
 }
 
 TEST(Spool, RemovesASpoolWithoutUsefulSamples) {

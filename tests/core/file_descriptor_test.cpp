@@ -25,7 +25,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
@@ -76,8 +78,10 @@ TEST(FileDescriptor, ReadsWhatWasWritten) {
   std::string text(6, ' ');
   EXPECT_EQ(file.read_all_at(std::as_writable_bytes(std::span(text)), 3), 0);
   EXPECT_EQ(text, "3ab678");
-  EXPECT_EQ(file.read_all_at(std::as_writable_bytes(std::span(text)), 5), FileDescriptor::kEndOfFile);
-  EXPECT_EQ(file.read_all(std::as_writable_bytes(std::span(text))), FileDescriptor::kEndOfFile) << "it is at the end";
+  EXPECT_EQ(file.read_all_at(std::as_writable_bytes(std::span(text)), 5),
+            FileDescriptor::kEndOfFile);
+  EXPECT_EQ(file.read_all(std::as_writable_bytes(std::span(text))), FileDescriptor::kEndOfFile)
+      << "it is at the end";
 }
 
 TEST(FileDescriptor, ReturnsTheErrno) {
@@ -92,8 +96,9 @@ TEST(FileDescriptor, ReturnsTheErrno) {
   EXPECT_EQ(pipe.in.write_all_at(bytes_of("x"), 0), ESPIPE);
 }
 
-// A pipe holds 64 KiB: the writer waits in write() most of the time, where the signals interrupt it, and each call
-// moves a part of the bytes only. The reader waits in read() at the beginning of each round.
+// A pipe holds 64 KiB: the writer waits in write() most of the time, where the signals interrupt
+// it, and each call moves a part of the bytes only. The reader waits in read() at the beginning of
+// each round.
 TEST(FileDescriptor, GoesOnAfterSignalsAndPartsOfTheBytes) {
   struct sigaction action {};
   action.sa_handler = [](int) {};  // without SA_RESTART: system calls return EINTR
@@ -136,7 +141,8 @@ TEST(FailToWrite, SaysWhatToDo) {
       return error.what();
     }
   };
-  EXPECT_THAT(message(ENOSPC), HasSubstr("cannot write a/b: No space left on device: free some space"));
+  EXPECT_THAT(message(ENOSPC),
+              HasSubstr("cannot write a/b: No space left on device: free some space"));
   EXPECT_THAT(message(EDQUOT), HasSubstr("free some space, or write to another disk"));
   EXPECT_THAT(message(EFBIG), HasSubstr("ulimit -f"));
   EXPECT_THAT(message(EACCES), HasSubstr("choose a folder that you may write to"));
@@ -150,8 +156,10 @@ TEST(FailToWrite, SaysWhatToDo) {
 
 TEST(FailToWrite, SaysWhyNothingCanBeCreated) {
   const testing::TempDir folder;
-  const auto fails = [&](const char* operation, const std::string& name, const std::vector<std::string>& parts) {
-    testing::expect_error<OutputError>([&] { fail_to_write(operation, folder / name, ENOENT); }, parts);
+  const auto fails = [&](const char* operation, const std::string& name,
+                         const std::vector<std::string>& parts) {
+    testing::expect_error<OutputError>([&] { fail_to_write(operation, folder / name, ENOENT); },
+                                       parts);
   };
   fails("create", "none/f", {"none/f: No such file or directory: create its folder first"});
   fails("create", "f", {"nothing can be created there: choose another folder"});
@@ -160,8 +168,8 @@ TEST(FailToWrite, SaysWhyNothingCanBeCreated) {
     try {
       fail_to_write(operation, folder / name, ENOENT);
     } catch (const OutputError& e) {
-      EXPECT_EQ(std::string(e.what()),
-                str("cannot ", operation, " ", (folder / name).string(), ": No such file or directory"));
+      EXPECT_EQ(std::string(e.what()), str("cannot ", operation, " ", (folder / name).string(),
+                                           ": No such file or directory"));
     }
   };
   for (const char* operation : {"rename to", "open", "open folder", "remove"}) {

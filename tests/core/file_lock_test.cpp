@@ -33,7 +33,8 @@ TEST(FileLock, IsHeldByOneAndNamesIt) {
   const testing::TempDir folder;
   {
     FileLock held(folder / "lock", "it is in use", "wait");
-    EXPECT_THAT(refusal(folder / "lock"), HasSubstr(str("it is in use (process ", ::getpid(), " on ")));
+    EXPECT_THAT(refusal(folder / "lock"),
+                HasSubstr(str("it is in use (process ", ::getpid(), " on ")));
     EXPECT_THAT(refusal(folder / "lock"), HasSubstr("): wait"));
     const FileLock moved = std::move(held);
     EXPECT_NE(refusal(folder / "lock"), "");
@@ -112,7 +113,8 @@ TEST(FileLock, WritesToNoOtherFile) {
   fs::create_symlink(folder / "data", folder / "soft");
   fs::create_symlink(folder / "gone", folder / "dangling");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(refusal(folder / "soft"), HasSubstr("soft is a symbolic link, but dtrain writes only to a file of its"));
+  EXPECT_THAT(refusal(folder / "soft"),
+              HasSubstr("soft is a symbolic link, but dtrain writes only to a file of its"));
   EXPECT_THAT(refusal(folder / "dangling"), HasSubstr("dangling is a symbolic link"));
   EXPECT_THAT(refusal(folder / "pipe"), HasSubstr("pipe is not a regular file"));
   fs::create_hard_link(folder / "data", folder / "hard");
@@ -123,7 +125,8 @@ TEST(FileLock, WritesToNoOtherFile) {
 
 TEST(FileLock, ReportsAFileThatCannotBeCreated) {
   const testing::TempDir folder;
-  EXPECT_THAT(refusal(folder / "none/lock"), HasSubstr("No such file or directory: create its folder first"));
+  EXPECT_THAT(refusal(folder / "none/lock"),
+              HasSubstr("No such file or directory: create its folder first"));
 }
 
 }  // namespace

@@ -22,13 +22,21 @@ class FailingRename : public FileSystem {
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
     real_file_system().write_durably(path, bytes);
   }
-  void sync_folder(const std::filesystem::path& folder) override { real_file_system().sync_folder(folder); }
+  void sync_folder(const std::filesystem::path& folder) override {
+    real_file_system().sync_folder(folder);
+  }
   void rename(const std::filesystem::path&, const std::filesystem::path&) override {
     throw OutputError("cannot rename");
   }
-  void create_folders(const std::filesystem::path& folder) override { real_file_system().create_folders(folder); }
-  void create_folder(const std::filesystem::path& folder) override { real_file_system().create_folder(folder); }
-  void remove_all(const std::filesystem::path& path) override { real_file_system().remove_all(path); }
+  void create_folders(const std::filesystem::path& folder) override {
+    real_file_system().create_folders(folder);
+  }
+  void create_folder(const std::filesystem::path& folder) override {
+    real_file_system().create_folder(folder);
+  }
+  void remove_all(const std::filesystem::path& path) override {
+    real_file_system().remove_all(path);
+  }
 };
 
 TEST(WriteAtomically, ReplacesWholeOrNotAtAll) {
@@ -38,7 +46,8 @@ TEST(WriteAtomically, ReplacesWholeOrNotAtAll) {
   FailingRename failing;
   EXPECT_THROW(write_atomically(failing, folder / "f", "new"), OutputError);
   EXPECT_EQ(read_text(folder / "f"), "old");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
+      << "a temporary file was left";
 }
 
 TEST(WriteAtomically, RemovesWhatKilledProcessesHaveLeftOfTheFile) {
@@ -50,16 +59,21 @@ TEST(WriteAtomically, RemovesWhatKilledProcessesHaveLeftOfTheFile) {
   const std::string here = own.substr(own.find('-')), there = "-0000abcd";
   const auto left = [&](const std::string& name, std::chrono::minutes age) {
     std::ofstream(folder / name) << "half";
-    std::filesystem::last_write_time(folder / name, std::filesystem::file_time_type::clock::now() - age);
+    std::filesystem::last_write_time(folder / name,
+                                     std::filesystem::file_time_type::clock::now() - age);
     return folder / name;
   };
   using std::chrono::minutes;
-  const std::vector<std::filesystem::path> abandoned = {left(str("f.tmp", gone, here), minutes(0)),
-                                                        left(str("f.tmp", ::getppid(), there), minutes(61))};
+  const std::vector<std::filesystem::path> abandoned = {
+      left(str("f.tmp", gone, here), minutes(0)),
+      left(str("f.tmp", ::getppid(), there), minutes(61))};
   const std::vector<std::filesystem::path> others = {
-      left(str("f.tmp", ::getppid(), here), minutes(2)), left(str("f.tmp", gone, there), minutes(50)),
-      left(str("g.tmp", gone, here), minutes(2)),        left(str("f.tmp", gone), minutes(2)),
-      left(str("f.tmp", gone, "x", here), minutes(2)),   left(str("f.tmp0", here), minutes(2))};
+      left(str("f.tmp", ::getppid(), here), minutes(2)),
+      left(str("f.tmp", gone, there), minutes(50)),
+      left(str("g.tmp", gone, here), minutes(2)),
+      left(str("f.tmp", gone), minutes(2)),
+      left(str("f.tmp", gone, "x", here), minutes(2)),
+      left(str("f.tmp0", here), minutes(2))};
   write_atomically(real_file_system(), folder / "f", "new");
   for (const auto& path : abandoned) EXPECT_FALSE(is_there(path)) << path;
   for (const auto& path : others) EXPECT_TRUE(is_there(path)) << path;
@@ -80,7 +94,8 @@ TEST(WriteDurably, AFullDiskIsNamed) {
 TEST(CreateFolder, CreatesOneLevel) {
   const testing::TempDir folder;
   FileSystem& files = real_file_system();
-  testing::expect_error<OutputError>([&] { files.create_folder(folder / "a/b"); }, {"a/b", "No such file"});
+  testing::expect_error<OutputError>([&] { files.create_folder(folder / "a/b"); },
+                                     {"a/b", "No such file"});
   EXPECT_FALSE(std::filesystem::exists(folder / "a"));
   for (int i = 0; i < 2; ++i) files.create_folder(folder / "a");
   files.create_folder(folder / "a/b");
@@ -108,8 +123,9 @@ TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   files->note_read();
   EXPECT_EQ(reports, 11);
   EXPECT_FALSE(std::filesystem::exists(folder / "d"));
-  testing::expect_error<OutputError>([&] { files->write_durably("/dev/full", std::as_bytes(std::span(text))); },
-                                     {"No space left on device: choose another --run.folder"});
+  testing::expect_error<OutputError>(
+      [&] { files->write_durably("/dev/full", std::as_bytes(std::span(text))); },
+      {"No space left on device: choose another --run.folder"});
 }
 
 TEST(CheckNewFile, RefusesWhatARenameWouldDestroy) {

@@ -6,7 +6,8 @@ namespace dtrain {
 namespace {
 
 TEST(HtmlText, EscapesWhatHasAMeaning) {
-  EXPECT_EQ(html_text("<script>alert('1')</script>"), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;");
+  EXPECT_EQ(html_text("<script>alert('1')</script>"),
+            "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;");
   EXPECT_EQ(html_text("\" onload=\"x"), "&quot; onload=&quot;x");
   EXPECT_EQ(html_text("a & b"), "a &amp; b");
   EXPECT_EQ(html_text("Bär 日本 🙂"), "Bär 日本 🙂");

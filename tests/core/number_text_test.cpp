@@ -13,7 +13,8 @@ TEST(NumberText, ShortestIsReadBackToTheSameBits) {
   EXPECT_EQ(shortest(0.1), "0.1");
   EXPECT_EQ(shortest(0.1f), "0.1");
   EXPECT_EQ(shortest(int64_t{-12}), "-12");
-  for (const double value : {0.1, 1.0 / 3, -2.5e-300, 1e22, std::numeric_limits<double>::denorm_min(), -0.0}) {
+  for (const double value :
+       {0.1, 1.0 / 3, -2.5e-300, 1e22, std::numeric_limits<double>::denorm_min(), -0.0}) {
     const std::optional<double> back = parse_number<double>(shortest(value));
     ASSERT_TRUE(back.has_value()) << value;
     EXPECT_EQ(*back, value);
@@ -24,7 +25,8 @@ TEST(NumberText, ShortestIsReadBackToTheSameBits) {
 }
 
 TEST(NumberText, OnlyTheWholeTextIsANumber) {
-  for (const char* text : {"", " 1", "1 ", "+1", "1x", "x", "0x1", "1,5", "9223372036854775808", "1.0"}) {
+  for (const char* text :
+       {"", " 1", "1 ", "+1", "1x", "x", "0x1", "1,5", "9223372036854775808", "1.0"}) {
     EXPECT_EQ(parse_number<int64_t>(text), std::nullopt) << text;
   }
   EXPECT_EQ(parse_number<uint64_t>("-1"), std::nullopt);
@@ -45,7 +47,8 @@ TEST(NumberText, HexOfAWordHas16Digits) {
   EXPECT_EQ(hex(uint64_t{0xfedcba9876543210}), "fedcba9876543210");
   EXPECT_EQ(parse_hex("fedcba9876543210"), 0xfedcba9876543210);
   EXPECT_EQ(parse_hex("FF"), 255u);
-  for (const char* text : {"", "0x1", "-1", " 1", "1 ", "g", "00000000000000001", "fffffffffffffffff"}) {
+  for (const char* text :
+       {"", "0x1", "-1", " 1", "1 ", "g", "00000000000000001", "fffffffffffffffff"}) {
     EXPECT_EQ(parse_hex(text), std::nullopt) << text;
   }
 }

@@ -6,7 +6,8 @@ namespace dtrain {
 namespace {
 
 TEST(Printable, TextOfAnyLanguageStays) {
-  for (const char* text : {"", "a b/c.png", "Grün", "日本語", "🦊", "C:\\new \"x\" 'y'", "\u00a0", "\U0010ffff"}) {
+  for (const char* text :
+       {"", "a b/c.png", "Grün", "日本語", "🦊", "C:\\new \"x\" 'y'", "\u00a0", "\U0010ffff"}) {
     EXPECT_EQ(printable(text), text);
   }
 }
@@ -15,7 +16,8 @@ TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
   EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(printable(std::string_view("\0\a\x7f", 3)), "\\x00\\x07\\x7f");
-  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");  // the start of an escape sequence as one character
+  EXPECT_EQ(printable("\u009b31m"),
+            "\\xc2\\x9b31m");  // the start of an escape sequence as one character
 }
 
 TEST(Printable, ControlsOfTheDirectionOfTextAreEscaped) {
@@ -25,8 +27,7 @@ TEST(Printable, ControlsOfTheDirectionOfTextAreEscaped) {
            {"\u202a\u202b\u202c\u202d", "\\u202a\\u202b\\u202c\\u202d"},
            {"\u2066\u2067\u2068\u2069", "\\u2066\\u2067\\u2068\\u2069"},
            {"\u2028\u2029", "\\u2028\\u2029"},
-           // Their neighbors, and what joins the letters of scripts and the parts of an emoji,
-           // stay.
+           // Their neighbors, and what joins letters or the parts of an emoji, stay.
            {"\u200c\u200d\u2010\u2027\u202f\u2065\u206a\u061b\u061d",
             "\u200c\u200d\u2010\u2027\u202f\u2065\u206a\u061b\u061d"},
            {"שלום עליכם", "שלום עליכם"},
@@ -52,7 +53,8 @@ TEST(Printable, SomeCanBeKept) { EXPECT_EQ(printable("a\n\tb\x1b", "\n\t"), "a\n
 
 TEST(PrintableMessage, OnlyIndentedLinesGoOn) {
   EXPECT_EQ(printable_message("2 problems:\n  a\n\t\n    b"), "2 problems:\n  a\\n\t\n    b");
-  EXPECT_EQ(printable_message("no such file: a\nerror: b\x1b[2J"), "no such file: a\\nerror: b\\x1b[2J");
+  EXPECT_EQ(printable_message("no such file: a\nerror: b\x1b[2J"),
+            "no such file: a\\nerror: b\\x1b[2J");
   EXPECT_EQ(printable_message("a\n"), "a\\n");
 }
 

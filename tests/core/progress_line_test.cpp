@@ -25,9 +25,12 @@ std::string shown(const Work& work) {
 }
 
 TEST(ProgressText, HasShareRateAndTimeLeft) {
-  EXPECT_EQ(progress_text({"reading", 1200, 4000}, 2), "reading 1 200 of 4 000 (30.0 %), 600.0 samples/s, 4.7s left");
-  EXPECT_EQ(progress_text({"reading", 4000, 4000}, 8), "reading 4 000 of 4 000 (100.0 %), 500.0 samples/s, took 8.0s");
-  EXPECT_EQ(progress_text({"reading", 5, 4000}, 2), "reading 5 of 4 000 (0.1 %)") << "too few for a rate";
+  EXPECT_EQ(progress_text({"reading", 1200, 4000}, 2),
+            "reading 1 200 of 4 000 (30.0 %), 600.0 samples/s, 4.7s left");
+  EXPECT_EQ(progress_text({"reading", 4000, 4000}, 8),
+            "reading 4 000 of 4 000 (100.0 %), 500.0 samples/s, took 8.0s");
+  EXPECT_EQ(progress_text({"reading", 5, 4000}, 2), "reading 5 of 4 000 (0.1 %)")
+      << "too few for a rate";
   EXPECT_EQ(progress_text({"reading", 0, 0}, 2), "reading 0 of 0 (100.0 %)");
   EXPECT_EQ(progress_text({"reading", 3000, 4000, 2000}, 2),
             "reading 3 000 of 4 000 (75.0 %), 500.0 samples/s, 2.0s left")
@@ -36,22 +39,29 @@ TEST(ProgressText, HasShareRateAndTimeLeft) {
 
 TEST(ProgressText, CountsBytes) {
   const Progress progress{"verifying", 1 << 30, int64_t{4} << 30, 0, Progress::Unit::kBytes};
-  EXPECT_EQ(progress_text(progress, 2), "verifying 1.0 GiB of 4.0 GiB (25.0 %), 512.0 MiB/s, 6.0s left");
+  EXPECT_EQ(progress_text(progress, 2),
+            "verifying 1.0 GiB of 4.0 GiB (25.0 %), 512.0 MiB/s, 6.0s left");
   EXPECT_EQ(progress_bar(progress, 2, 120),
-            "verifying [##########------------------------------] 1.0 GiB/4.0 GiB  25 %  512.0 MiB/s  eta 6.0s");
+            "verifying [##########------------------------------] 1.0 GiB/4.0 GiB  25 %  512.0 "
+            "MiB/s  eta 6.0s");
 }
 
 TEST(ProgressText, OfTimeHasTrialsPerMinuteAndTheMostThatIsLeft) {
   Progress progress{"batch", 100000, 600000, 0, Progress::Unit::kMilliseconds, 15};
-  EXPECT_EQ(progress_text(progress, 2), "batch 1m40s of 10m00s (16.7 %), 9.0 trials/min, at most 8m20s left");
+  EXPECT_EQ(progress_text(progress, 2),
+            "batch 1m40s of 10m00s (16.7 %), 9.0 trials/min, at most 8m20s left");
   EXPECT_EQ(progress_bar(progress, 2, 120),
-            "batch [######----------------------------------] 1m40s/10m00s  17 %  9.0 trials/min  eta at most 8m20s");
+            "batch [######----------------------------------] 1m40s/10m00s  17 %  9.0 trials/min  "
+            "eta at most 8m20s");
   progress.trials = 0;
-  EXPECT_EQ(progress_text(progress, 2), "batch 1m40s of 10m00s (16.7 %), at most 8m20s left") << "no trial ended yet";
+  EXPECT_EQ(progress_text(progress, 2), "batch 1m40s of 10m00s (16.7 %), at most 8m20s left")
+      << "no trial ended yet";
   const Progress end{"tune", 30000, 30000, 0, Progress::Unit::kMilliseconds, 15};
-  EXPECT_EQ(progress_text(end, 2), "tune 30.0s of 30.0s (100.0 %), 30.0 trials/min, took 30.0s") << "of all stages";
+  EXPECT_EQ(progress_text(end, 2), "tune 30.0s of 30.0s (100.0 %), 30.0 trials/min, took 30.0s")
+      << "of all stages";
   EXPECT_EQ(progress_bar(end, 2, 120),
-            "tune [########################################] 30.0s/30.0s  100 %  30.0 trials/min  took 30.0s");
+            "tune [########################################] 30.0s/30.0s  100 %  30.0 trials/min  "
+            "took 30.0s");
   EXPECT_EQ(progress_text({"memory", 0, 600000, 0, Progress::Unit::kMilliseconds}, 0),
             "memory 0.0s of 10m00s (0.0 %), at most 10m00s left");
 }
@@ -59,7 +69,8 @@ TEST(ProgressText, OfTimeHasTrialsPerMinuteAndTheMostThatIsLeft) {
 TEST(ProgressBar, FitsAnyTerminal) {
   const Progress progress{"reading", 1000, 4000};
   EXPECT_EQ(progress_bar(progress, 2, 200),
-            "reading [##########------------------------------] 1 000/4 000  25 %  500.0 samples/s  eta 6.0s");
+            "reading [##########------------------------------] 1 000/4 000  25 %  500.0 samples/s "
+            " eta 6.0s");
   EXPECT_EQ(progress_bar({"reading", 4000, 4000}, 8, 70),
             "reading [#############] 4 000/4 000  100 %  500.0 samples/s  took 8.0s");
   for (const int columns : {0, 1, 10, 40, 60, 80}) {
@@ -77,7 +88,8 @@ TEST(ProgressLine, OnATerminalItIsRewrittenAtMostTenTimesASecond) {
     }
     line.show({"writing", 0, 100});
   });
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 12) << text;  // ten, the end, and the next stage
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 12)
+      << text;  // ten, the end, and the next stage
   EXPECT_NE(text.find("100/100  100 %"), std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << "each stage has a line" << text;
   EXPECT_TRUE(text.ends_with("\n"));

@@ -24,8 +24,9 @@ namespace {
 using ::testing::HasSubstr;
 using Why = ChildEnd::Why;
 
-ChildEnd shell(const std::string& script, const std::string& input = "", const ChildLimits& limits = {.seconds = 30},
-               const std::function<bool()>& stop = {}, const std::vector<std::string>& environment = {}) {
+ChildEnd shell(const std::string& script, const std::string& input = "",
+               const ChildLimits& limits = {.seconds = 30}, const std::function<bool()>& stop = {},
+               const std::vector<std::string>& environment = {}) {
   return run_child({"/bin/sh", "-c", script}, environment, input, limits, stop);
 }
 
@@ -47,16 +48,19 @@ TEST(RunChild, GivesOutputAndCode) {
 }
 
 TEST(RunChild, GivesTheEnvironmentAndNothingElse) {
-  EXPECT_EQ(
-      shell("echo $ONE; ls /proc/self/fd | wc -l", "", {.seconds = 30}, {}, {"ONE=1", "PATH=/usr/bin:/bin"}).output,
-      "1\n4\n")
+  EXPECT_EQ(shell("echo $ONE; ls /proc/self/fd | wc -l", "", {.seconds = 30}, {},
+                  {"ONE=1", "PATH=/usr/bin:/bin"})
+                .output,
+            "1\n4\n")
       << "three standard files, and the folder that ls reads";
 }
 
 TEST(RunChild, TakesLongOutput) {
-  const ChildEnd end = shell("i=0; while [ $i -lt 30000 ]; do echo 0123456789; i=$((i+1)); done; echo end >&2");
+  const ChildEnd end =
+      shell("i=0; while [ $i -lt 30000 ]; do echo 0123456789; i=$((i+1)); done; echo end >&2");
   EXPECT_EQ(end.output.size(), 30000u * 11);
-  const ChildEnd longer = shell("i=0; while [ $i -lt 3000 ]; do echo 0123456789 >&2; i=$((i+1)); done; echo end >&2");
+  const ChildEnd longer =
+      shell("i=0; while [ $i -lt 3000 ]; do echo 0123456789 >&2; i=$((i+1)); done; echo end >&2");
   EXPECT_LE(longer.errors.size(), 16u << 10);
   EXPECT_TRUE(longer.errors.ends_with("end\n")) << "the end is what says why";
 }
@@ -74,7 +78,8 @@ TEST(RunChild, EndsWhatTakesTooLongWithAllThatItStarted) {
   EXPECT_LT(seconds_since(began), 20);
   const std::string sleeper(trimmed(end.output));
   // A signal that was sent is not yet an end.
-  for (const auto asked = std::chrono::steady_clock::now(); lives(sleeper) && seconds_since(asked) < 20;) {
+  for (const auto asked = std::chrono::steady_clock::now();
+       lives(sleeper) && seconds_since(asked) < 20;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_FALSE(lives(sleeper));
@@ -82,14 +87,16 @@ TEST(RunChild, EndsWhatTakesTooLongWithAllThatItStarted) {
 
 TEST(RunChild, EndsWhatTakesTooMuchMemory) {
   // A shell variable of 128 MiB.
-  const ChildEnd end = shell("x=0123456789abcdef; while [ ${#x} -lt 134217728 ]; do x=$x$x; done; sleep 100", "",
-                             {.seconds = 60, .resident_bytes = 64 << 20});
+  const ChildEnd end =
+      shell("x=0123456789abcdef; while [ ${#x} -lt 134217728 ]; do x=$x$x; done; sleep 100", "",
+            {.seconds = 60, .resident_bytes = 64 << 20});
   EXPECT_EQ(end.why, Why::kTooLarge);
 }
 
 TEST(RunChild, EndsWhenAsked) {
   int asked = 0;
-  EXPECT_EQ(shell("sleep 100", "", {.seconds = 60}, [&] { return ++asked > 5; }).why, Why::kStopped);
+  EXPECT_EQ(shell("sleep 100", "", {.seconds = 60}, [&] { return ++asked > 5; }).why,
+            Why::kStopped);
 }
 
 TEST(RunChild, WaitsForNoOutputOfOthers) {

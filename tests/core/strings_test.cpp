@@ -6,7 +6,8 @@ namespace dtrain {
 namespace {
 
 TEST(Nearest, FindsTyposAndNothingElse) {
-  const std::vector<std::string> names = {"train.epochs", "train.batch_size", "optimizer.lr", "optimizer.weight_decay"};
+  const std::vector<std::string> names = {"train.epochs", "train.batch_size", "optimizer.lr",
+                                          "optimizer.weight_decay"};
   EXPECT_EQ(nearest("train.epoch", names), "train.epochs");
   EXPECT_EQ(nearest("optimiser.lr", names), "optimizer.lr");
   EXPECT_EQ(nearest("train.bacth_size", names), "train.batch_size");
@@ -27,7 +28,8 @@ TEST(Human, SizesDurationsCounts) {
 TEST(ShapeText, ListsTheSizes) {
   EXPECT_EQ(shape_text(std::vector<int64_t>{}), "[]");
   EXPECT_EQ(shape_text(std::vector<int64_t>{-1}), "[-1]");
-  EXPECT_EQ(shape_text(std::vector<uint64_t>{120, 0, uint64_t(-1)}), "[120, 0, 18446744073709551615]");
+  EXPECT_EQ(shape_text(std::vector<uint64_t>{120, 0, uint64_t(-1)}),
+            "[120, 0, 18446744073709551615]");
 }
 
 TEST(Split, KeepsEmptyParts) {
@@ -43,7 +45,8 @@ TEST(Trimmed, IsWithoutSpaceAtItsEnds) {
 }
 
 TEST(Words, AreWhatIsBetweenSpaces) {
-  EXPECT_EQ(words("ssh -o  BatchMode=yes\t-x\r\n"), (std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-x"}));
+  EXPECT_EQ(words("ssh -o  BatchMode=yes\t-x\r\n"),
+            (std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-x"}));
   EXPECT_TRUE(words("").empty());
   EXPECT_TRUE(words(" \t\n").empty());
   EXPECT_EQ(words("one"), std::vector<std::string>{"one"});

@@ -9,10 +9,11 @@ namespace dtrain {
 namespace {
 
 TEST(TextTable, ColumnsAreAsWideAsTheirWidestCell) {
-  EXPECT_EQ(text_table({"name", "samples/s"}, {{"a", "12.5"}, {"longer", "1000000.0"}}, {Align::kLeft}),
-            "  name    samples/s\n"
-            "  a            12.5\n"
-            "  longer  1000000.0\n");
+  EXPECT_EQ(
+      text_table({"name", "samples/s"}, {{"a", "12.5"}, {"longer", "1000000.0"}}, {Align::kLeft}),
+      "  name    samples/s\n"
+      "  a            12.5\n"
+      "  longer  1000000.0\n");
 }
 
 TEST(TextTable, WidthsAreOfCharactersAndOfEscapes) {

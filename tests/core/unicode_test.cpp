@@ -16,11 +16,13 @@ TEST(Unicode, ComposesCanonically) {
   EXPECT_EQ(nfc(""), "");
   EXPECT_EQ(nfc(kDecomposed), kComposed);
   EXPECT_EQ(nfc(kComposed), kComposed);
-  EXPECT_EQ(nfc("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab"), "\xed\x95\x9c");  // Hangul, three letters to one
-  EXPECT_EQ(nfc("a\xcc\xa3\xcc\x82"), nfc("a\xcc\x82\xcc\xa3"));           // two marks in any order
-  EXPECT_EQ(nfc("\xe2\x84\xab"), "\xc3\x85");                              // the sign of the unit is the letter Å
-  EXPECT_EQ(nfc("\xef\xac\x81"), "\xef\xac\x81");  // a ligature is another name: only NFKC takes it apart
-  EXPECT_EQ(nfc("caf\xe9\xcc"), "caf\xe9\xcc");    // not UTF-8
+  EXPECT_EQ(nfc("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab"),
+            "\xed\x95\x9c");                                      // Hangul, three letters to one
+  EXPECT_EQ(nfc("a\xcc\xa3\xcc\x82"), nfc("a\xcc\x82\xcc\xa3"));  // two marks in any order
+  EXPECT_EQ(nfc("\xe2\x84\xab"), "\xc3\x85");  // the sign of the unit is the letter Å
+  EXPECT_EQ(nfc("\xef\xac\x81"),
+            "\xef\xac\x81");  // a ligature is another name: only NFKC takes it apart
+  EXPECT_EQ(nfc("caf\xe9\xcc"), "caf\xe9\xcc");  // not UTF-8
 }
 
 TEST(Unicode, FindsANameByItsBytesFirst) {
@@ -34,24 +36,29 @@ TEST(Unicode, FindsANameByItsBytesFirst) {
 }
 
 TEST(Unicode, KnowsNamesThatLookAlike) {
-  for (const auto& [a, b] : std::vector<std::array<const char*, 2>>{{"cat", "c\xd0\xb0t"},  // Cyrillic а
-                                                                    {"Tit", "\xce\xa4it"},  // Greek Τ
-                                                                    {"big cat",
-                                                                     "big\xc2\xa0"
-                                                                     "cat"},          // a space that is not broken
-                                                                    {"cat", "cat "},  // a space at the end
-                                                                    {"cat",
-                                                                     "c\xe2\x80\x8b"
-                                                                     "at"},  // a space of no width
-                                                                    {"a-b",
-                                                                     "a\xe2\x80\x93"
-                                                                     "b"},  // a dash
-                                                                    {kComposed, kDecomposed}}) {
+  for (const auto& [a, b] :
+       std::vector<std::array<const char*, 2>>{{"cat", "c\xd0\xb0t"},  // Cyrillic а
+                                               {"Tit", "\xce\xa4it"},  // Greek Τ
+                                               {"big cat",
+                                                "big\xc2\xa0"
+                                                "cat"},          // a space that is not broken
+                                               {"cat", "cat "},  // a space at the end
+                                               {"cat",
+                                                "c\xe2\x80\x8b"
+                                                "at"},  // a space of no width
+                                               {"a-b",
+                                                "a\xe2\x80\x93"
+                                                "b"},  // a dash
+                                               {kComposed, kDecomposed}}) {
     EXPECT_TRUE(look_alike(a, b)) << a << " " << b;
     EXPECT_TRUE(look_alike(b, a)) << a << " " << b;
   }
-  for (const auto& [a, b] : std::vector<std::array<const char*, 2>>{
-           {"cat", "cat"}, {"big cat", "bigcat"}, {"cat", "Cat"}, {"cat", "car"}, {kComposed, "cafe"}, {"", "a"}}) {
+  for (const auto& [a, b] : std::vector<std::array<const char*, 2>>{{"cat", "cat"},
+                                                                    {"big cat", "bigcat"},
+                                                                    {"cat", "Cat"},
+                                                                    {"cat", "car"},
+                                                                    {kComposed, "cafe"},
+                                                                    {"", "a"}}) {
     EXPECT_FALSE(look_alike(a, b)) << a << " " << b;
   }
 }

@@ -19,10 +19,13 @@ TEST(VectorSet, IsNeverMoreThanTheLimit) {
 TEST(VectorSet, IsNeverMoreThanLibTorchsLimit) {
   EXPECT_EQ(vectors_allowed_by("default"), VectorSet::kAny);
   EXPECT_EQ(vectors_allowed_by("avx2"), VectorSet::kAvx2);
-  for (const char* value : {"avx512", "", "AVX2", "sse4"}) EXPECT_EQ(vectors_allowed_by(value), VectorSet::kAvx512);
+  for (const char* value : {"avx512", "", "AVX2", "sse4"})
+    EXPECT_EQ(vectors_allowed_by(value), VectorSet::kAvx512);
   EXPECT_EQ(vectors_allowed_by(nullptr), VectorSet::kAvx512);
   limit_vectors(VectorSet::kAvx512);
-  EXPECT_LE(widest_vectors(), vectors_allowed_by(std::getenv("ATEN_CPU_CAPABILITY")));  // set by the tests of label isa
+  EXPECT_LE(
+      widest_vectors(),
+      vectors_allowed_by(std::getenv("ATEN_CPU_CAPABILITY")));  // set by the tests of label isa
 }
 
 TEST(VectorSet, ProductsOfBfloat16NeedTheWidest) {

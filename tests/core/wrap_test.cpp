@@ -23,7 +23,8 @@ TEST(HelpEntry, PutsTheTextInItsColumn) {
   EXPECT_EQ(help_entry("--lr", "the rate", 10), "  --lr    the rate\n");
   EXPECT_EQ(help_entry("--learning", "the rate", 10), "  --learning\n          the rate\n");
   const std::string word = "forty-characters-are-in-this-single-word";
-  EXPECT_EQ(help_entry("--lr", word + " " + word, 10), "  --lr    " + word + "\n          " + word + "\n");
+  EXPECT_EQ(help_entry("--lr", word + " " + word, 10),
+            "  --lr    " + word + "\n          " + word + "\n");
 }
 
 }  // namespace

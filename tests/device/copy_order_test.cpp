@@ -1,6 +1,7 @@
-// The probe of direct copies between GPUs, on GPUs that this file pretends: a runtime of CUDA whose work is done as
-// late as CUDA's documentation allows. A copy from pageable memory has not arrived when cudaMemcpy() returns, and a
-// stream that does not block waits for no other stream. A probe that relies on more calls a good link damaged.
+// The probe of direct copies between GPUs, on GPUs that this file pretends: a runtime of CUDA whose
+// work is done as late as CUDA's documentation allows. A copy from pageable memory has not arrived
+// when cudaMemcpy() returns, and a stream that does not block waits for no other stream. A probe
+// that relies on more calls a good link damaged.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -64,7 +65,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
   if (damages_a_word) static_cast<unsigned char*>(to)[80] ^= 1;
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -100,7 +102,8 @@ TEST(CopyOrder, ADamagedWordIsFound) {
   const CopyTrial trial = try_peer_copy(1, 0);
   damages_a_word = false;
   EXPECT_EQ(trial.result, CopyResult::kWrong);
-  EXPECT_NE(trial.error.find("1 of 2097152 words differ, the first at byte 80"), std::string::npos) << trial.error;
+  EXPECT_NE(trial.error.find("1 of 2097152 words differ, the first at byte 80"), std::string::npos)
+      << trial.error;
 }
 
 }  // namespace

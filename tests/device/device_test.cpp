@@ -35,7 +35,8 @@ TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
     return;
   }
   EXPECT_EQ(choose(of_type(config::DeviceType::kAuto), 0), at::Device(at::kCUDA, 0));
-  EXPECT_EQ(choose(of_type(config::DeviceType::kCuda), gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
+  EXPECT_EQ(choose(of_type(config::DeviceType::kCuda), gpu_count()), at::Device(at::kCUDA, 0))
+      << "ranks share GPUs";
 }
 
 // Before the first tensor on a GPU: of a process that had none, or fails before it has one.
@@ -49,16 +50,21 @@ TEST(Device, UsesNoMemoryOfAGpuBeforeItsFirstTensor) {
 
 // Drivers older than 580 are common, and hours on the CPU are not what their owners want.
 TEST(Driver, ThatIsTooOldIsNamedWithWhatIsNeeded) {
-  const std::string why = unusable_gpu({.device_file = true, .cuda = 12080, .version = "570.133.07"}, 13000);
+  const std::string why =
+      unusable_gpu({.device_file = true, .cuda = 12080, .version = "570.133.07"}, 13000);
   EXPECT_THAT(why, ::testing::HasSubstr("its driver 570.133.07 is too old: it supports CUDA 12.8"));
   EXPECT_THAT(why, ::testing::HasSubstr("needs 13.0 (driver 580 or newer)"));
-  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 12080}, 13000), ::testing::HasSubstr("its driver is too old"));
+  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 12080}, 13000),
+              ::testing::HasSubstr("its driver is too old"));
 }
 
 TEST(Driver, ThatIsNewEnoughIsNotTheCause) {
-  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 13000}, 13020), ::testing::HasSubstr("CUDA_VISIBLE_DEVICES"));
-  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 13000}, 13000), "") << "a driver without a GPU";
-  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 12080}, 13000), "") << "an old driver without a GPU";
+  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 13000}, 13020),
+              ::testing::HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 13000}, 13000), "")
+      << "a driver without a GPU";
+  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 12080}, 13000), "")
+      << "an old driver without a GPU";
 }
 
 TEST(Driver, WithoutItsLibraryPointsToTheContainer) {
@@ -88,9 +94,12 @@ TEST(Device, AGpuWithoutCodeIsRefusedByName) {
     check_capability({.name = "NVIDIA GeForce GTX 1080 Ti", .capability = 61});
     ADD_FAILURE() << "accepted";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("the NVIDIA GeForce GTX 1080 Ti has compute capability 6.1, and"));
+    EXPECT_THAT(
+        error.what(),
+        ::testing::HasSubstr("the NVIDIA GeForce GTX 1080 Ti has compute capability 6.1, and"));
     EXPECT_THAT(error.what(),
-                ::testing::HasSubstr("7.5 or newer: hide it with CUDA_VISIBLE_DEVICES, or use --device.type cpu"));
+                ::testing::HasSubstr(
+                    "7.5 or newer: hide it with CUDA_VISIBLE_DEVICES, or use --device.type cpu"));
   }
 }
 
@@ -115,7 +124,9 @@ TEST(Device, MemoryOfTheProcessGrowsWithATensor) {
   EXPECT_EQ(now.retries + now.failures, 0);
 }
 
-TEST(Device, AnUnknownGpuIsADeviceError) { EXPECT_THROW(properties({at::kCUDA, 100}), DeviceError); }
+TEST(Device, AnUnknownGpuIsADeviceError) {
+  EXPECT_THROW(properties({at::kCUDA, 100}), DeviceError);
+}
 
 TEST(Device, DeterminismSwitchesOffTheSearchForAlgorithms) {
   set_determinism(/*deterministic=*/true, /*cudnn_benchmark=*/true);

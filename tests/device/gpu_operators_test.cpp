@@ -1,4 +1,5 @@
-// A program of its own: operators that are loaded stay, and LibTorch looks for them once per process.
+// A program of its own: operators that are loaded stay, and LibTorch looks for them once
+// per process.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -10,7 +11,9 @@ namespace dtrain::device {
 namespace {
 
 bool can_multiply_on_gpus() {
-  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::mm", "").hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow("aten::mm", "")
+      .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
 TEST(GpuOperators, AreLoadedAndNotLinked) {
@@ -19,7 +22,8 @@ TEST(GpuOperators, AreLoadedAndNotLinked) {
   for (int time = 0; time < 2; ++time) {
     load_gpu_operators();
     EXPECT_TRUE(can_multiply_on_gpus());
-    EXPECT_TRUE(at::detail::getCUDAHooks().compiledWithCuDNN()) << "LibTorch has looked for them before";
+    EXPECT_TRUE(at::detail::getCUDAHooks().compiledWithCuDNN())
+        << "LibTorch has looked for them before";
   }
 }
 

@@ -23,7 +23,9 @@ struct Net : torch::nn::Module {
     conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3)));
     fc = register_module("fc", torch::nn::Linear(4, 2));
   }
-  at::Tensor forward(const at::Tensor& x) { return fc->forward(at::relu(conv->forward(x)).mean({2, 3})); }
+  at::Tensor forward(const at::Tensor& x) {
+    return fc->forward(at::relu(conv->forward(x)).mean({2, 3}));
+  }
   torch::nn::Conv2d conv{nullptr};
   torch::nn::Linear fc{nullptr};
 };
@@ -52,7 +54,8 @@ TEST(OperatorObserver, SeesForwardAndBackwardWithTheirModules) {
     EXPECT_LE(event.begin, event.end);
     EXPECT_GE(event.begin, recorder.began());
   }
-  ASSERT_TRUE(by_name.contains("aten::conv2d") && by_name.contains("aten::relu") && by_name.contains("aten::addmm"));
+  ASSERT_TRUE(by_name.contains("aten::conv2d") && by_name.contains("aten::relu") &&
+              by_name.contains("aten::addmm"));
   EXPECT_STREQ(by_name["aten::conv2d"]->detail, "conv");
   EXPECT_STREQ(by_name["aten::addmm"]->detail, "fc");
   EXPECT_STREQ(by_name["aten::relu"]->detail, "after conv");
@@ -83,7 +86,8 @@ TEST(OperatorObserver, SeesOnlyWhatItsThreadDoesWhileItLives) {
   recorder.stop();
 }
 
-// Sequence numbers are of a thread: that of another one does not lead to an operator of this thread.
+// Sequence numbers are of a thread: that of another one does not lead to an operator of
+// this thread.
 TEST(OperatorObserver, KeepsSequenceNumbersOfThreadsApart) {
   Net net;
   trace::Recorder recorder;

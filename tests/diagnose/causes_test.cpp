@@ -1,5 +1,5 @@
-// Each cause on a run that was made with it: it is named with its rank and its setting, with the gain that the run
-// without it has; and a weak one is silent.
+// Each cause on a run that was made with it: it is named with its rank and its setting, with the
+// gain that the run without it has; and a weak one is silent.
 
 #include <gtest/gtest.h>
 
@@ -96,7 +96,8 @@ TEST(Causes, EachHasARowInTheDocument) {
     std::replace(cell.begin(), cell.end(), ',', ' ');
     std::replace(cell.begin(), cell.end(), '`', ' ');
     std::istringstream words(cell);
-    for (std::string name; words >> name;) EXPECT_TRUE(rows.insert(name).second) << name << " has two rows";
+    for (std::string name; words >> name;)
+      EXPECT_TRUE(rows.insert(name).second) << name << " has two rows";
   }
   EXPECT_EQ(rows, names_of_causes());
 }
@@ -105,8 +106,9 @@ TEST(Causes, EachHasARowInTheDocument) {
 TEST(HealthyRuns, SayNothing) {
   int alarms = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const MadeRun made{
-        .ranks = 1 + seed % 4, .steps = 60 + seed % 3 * 40, .noise = 0.01 + 0.02 * static_cast<double>(seed / 3 % 3)};
+    const MadeRun made{.ranks = 1 + seed % 4,
+                       .steps = 60 + seed % 3 * 40,
+                       .noise = 0.01 + 0.02 * static_cast<double>(seed / 3 % 3)};
     const Verdict verdict = judge(evidence_of(made, seed));
     if (verdict.findings.empty()) continue;
     ++alarms;
@@ -148,7 +150,8 @@ TEST(HealthyRuns, AGpuAtItsOwnPowerLimitIsNamedInTheVerdictOnly) {
   set_gpu(run.ranks[0], gpu_readings(1.1, 0x4, 350, 350));
   const Verdict verdict = judge(run);
   EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
-  EXPECT_NE(verdict.text.find("the GPU runs at its power limit of 350 W"), std::string::npos) << verdict.text;
+  EXPECT_NE(verdict.text.find("the GPU runs at its power limit of 350 W"), std::string::npos)
+      << verdict.text;
 }
 
 TEST(Memory, AJumpIsNoGrowth) {
@@ -162,7 +165,8 @@ TEST(Memory, TheRanksOfAHostFillItTogether) {
   for (RankEvidence& rank : run.ranks) {
     for (MemoryPoint& point : rank.memory) point.bytes += 0.6e6 * point.steps;
   }
-  EXPECT_NE(judge(run).text.find("the host runs out of memory in 8333 steps"), std::string::npos) << judge(run).text;
+  EXPECT_NE(judge(run).text.find("the host runs out of memory in 8333 steps"), std::string::npos)
+      << judge(run).text;
   run.ranks.resize(1);
   EXPECT_TRUE(judge(run).findings.empty()) << "one of them alone fits: " << judge(run).text;
 }
@@ -196,7 +200,8 @@ TEST(Cores, AGpuThatHasWorkDoesNotNoticeThatItsHostWaits) {
   EXPECT_EQ(name_of(judge(run).findings.at(0).cause), "oversubscribed") << judge(run).text;
 }
 
-// Four ranks on two cores, and one more process that always wants to run: each of five threads has 40 of 100 ms.
+// Four ranks on two cores, and one more process that always wants to run: each of five threads has
+// 40 of 100 ms.
 TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
   RunEvidence run = evidence_of({.ranks = 4});
   run.hosts[0].cores = run.hosts[0].job_cores = 2;
@@ -205,14 +210,16 @@ TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
   for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.060;
   const Verdict crowded = judge(run);
   ASSERT_EQ(crowded.findings.size(), 1u) << "one line for the cause: " << text_of(crowded);
-  EXPECT_NE(
-      crowded.text.find("4 ranks have 4 threads of the network on 2 cores, and other processes use 0.4 of 2 cores"),
-      std::string::npos)
+  EXPECT_NE(crowded.text.find("4 ranks have 4 threads of the network on 2 cores, and other "
+                              "processes use 0.4 of 2 cores"),
+            std::string::npos)
       << crowded.text;
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.024;  // they wait for each other in few of the steps
+  for (RankEvidence& rank : run.ranks)
+    rank.cores.run_delay = 0.024;  // they wait for each other in few of the steps
   const Verdict shared = judge(run);
   ASSERT_FALSE(shared.findings.empty()) << shared.text;
-  EXPECT_NEAR(shared.findings[0].gain->ratio, 0.25, 0.03) << "without a fifth of the work: " << shared.text;
+  EXPECT_NEAR(shared.findings[0].gain->ratio, 0.25, 0.03)
+      << "without a fifth of the work: " << shared.text;
 }
 
 // One thread on its one core waits for nobody.
@@ -224,9 +231,12 @@ TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
   const Verdict verdict = judge(run);
   ASSERT_EQ(verdict.findings.size(), 1u) << verdict.text;
   EXPECT_FALSE(verdict.findings[0].gain);
-  EXPECT_EQ(verdict.text.find("verdict: bound to too few cores: the ranks may use 1 of 16 cores, and "), 0u)
+  EXPECT_EQ(
+      verdict.text.find("verdict: bound to too few cores: the ranks may use 1 of 16 cores, and "),
+      0u)
       << verdict.text;
-  EXPECT_NE(verdict.text.find("; try with all cores (mpirun --bind-to none"), std::string::npos) << verdict.text;
+  EXPECT_NE(verdict.text.find("; try with all cores (mpirun --bind-to none"), std::string::npos)
+      << verdict.text;
   run.settings.gpu = true;
   EXPECT_TRUE(judge(run).findings.empty()) << "its GPU computes: " << judge(run).text;
   run.settings.gpu = false;
@@ -270,18 +280,22 @@ TEST(Cores, BindingIsNamedOnce) {
   run.hosts[0].idle = 0.2;  // 2 of 4 cores
   for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.008;
   const Verdict verdict = judge(run);
-  EXPECT_EQ(std::ranges::count(verdict.findings, Cause::kBinding, &Finding::cause), 1) << verdict.text;
+  EXPECT_EQ(std::ranges::count(verdict.findings, Cause::kBinding, &Finding::cause), 1)
+      << verdict.text;
 }
 
-// CUDA makes the host wait where it is a thousand kernels ahead: launching then takes as long as computing.
+// CUDA makes the host wait where it is a thousand kernels ahead: launching then takes as long
+// as computing.
 TEST(Launches, AGpuThatIsNeverIdleHasNoSmallBatch) {
-  RunEvidence run = evidence_of({.forward = 0.06, .backward = 0.13, .network = 0.008, .optimizer = 0.008});
+  RunEvidence run =
+      evidence_of({.forward = 0.06, .backward = 0.13, .network = 0.008, .optimizer = 0.008});
   run.settings.gpu = true;
   for (RankEvidence& rank : run.ranks) {
     rank.gpu.busy = 0.99;
     rank.gpu.launch = 0.18;
   }
-  for (const Finding& finding : judge(run).findings) EXPECT_NE(finding.cause, Cause::kSmallBatch) << finding.evidence;
+  for (const Finding& finding : judge(run).findings)
+    EXPECT_NE(finding.cause, Cause::kSmallBatch) << finding.evidence;
 }
 
 // One save in 50 steps is by time, and the next one was of the best so far, after an evaluation.
@@ -330,7 +344,8 @@ TEST(Checkpoints, EvidenceIsOfTheirPlan) {
   EXPECT_NEAR(finding.gain->ratio, 0.09, 0.01);
 }
 
-// Two ranks on two cores, and a process that took 4 ms of a step: they did not wait 9 ms for it, whatever they waited.
+// Two ranks on two cores, and a process that took 4 ms of a step: they did not wait 9 ms for it,
+// whatever they waited.
 TEST(Oversubscribed, RanksThatFitDoNotWaitLongerThanOthersRan) {
   RunEvidence run = evidence_of({.ranks = 2});
   for (RankEvidence& rank : run.ranks) {
@@ -345,7 +360,8 @@ TEST(Oversubscribed, RanksThatFitDoNotWaitLongerThanOthersRan) {
   run.hosts[0].cores = run.hosts[0].job_cores = 2;
   run.hosts[0].others_cpu = 0.004;
   for (const Finding& finding : judge(run).findings) {
-    EXPECT_NE(finding.cause, Cause::kOversubscribed) << finding.evidence << " " << finding.gain->ratio;
+    EXPECT_NE(finding.cause, Cause::kOversubscribed)
+        << finding.evidence << " " << finding.gain->ratio;
   }
   run.hosts[0].others_cpu = 0.04;
   for (RankEvidence& rank : run.ranks) rank.cores.run_delay = rank.cores.comm_delay = 0.01;
@@ -364,7 +380,8 @@ TEST(LossScale, ThatIsLessThanOneIsNamedThoughFewStepsAreSkipped) {
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
 }
 
-// Half of the saves follow an evaluation, because the metric was the best so far: they stay, whatever the interval is.
+// Half of the saves follow an evaluation, because the metric was the best so far: they stay,
+// whatever the interval is.
 TEST(Checkpoints, OfTheBestDoNotMakeThoseByIntervalCheaper) {
   RunEvidence run = evidence_of({.ranks = 1, .steps = 200});
   for (size_t step = 0; step < 200; step += 10) {
@@ -379,7 +396,8 @@ TEST(Checkpoints, OfTheBestDoNotMakeThoseByIntervalCheaper) {
   const Verdict verdict = judge(run);
   ASSERT_FALSE(verdict.findings.empty()) << verdict.text;
   EXPECT_EQ(verdict.findings[0].cause, Cause::kCheckpoint) << verdict.text;
-  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.09, 0.01) << "0.2 s in 20 steps of 0.1: " << verdict.text;
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.09, 0.01)
+      << "0.2 s in 20 steps of 0.1: " << verdict.text;
 }
 
 TEST(LossScale, AFewSkippedStepsAreChance) {
@@ -409,7 +427,8 @@ TEST(Memory, AHostWithoutMoreIsNamed) {
   run.hosts[0].swapped_in = 1e6;
   EXPECT_TRUE(judge(run).findings.empty()) << "memory of other processes: " << judge(run).text;
   run.ranks[0].major_faults = 3;
-  EXPECT_NE(judge(run).text.find("per second come back from swap"), std::string::npos) << judge(run).text;
+  EXPECT_NE(judge(run).text.find("per second come back from swap"), std::string::npos)
+      << judge(run).text;
 }
 
 }  // namespace

@@ -11,7 +11,9 @@ const NetworkUse kNetwork = {.latency = 1, .seconds_per_byte = 0.1};
 // Half of 80 bytes is ready after 10 s of 40.
 const Readiness kReady = {.bytes = {40, 80}, .seconds = {10, 40}};
 
-std::vector<double> equal(size_t count) { return std::vector<double>(count, 80.0 / static_cast<double>(count)); }
+std::vector<double> equal(size_t count) {
+  return std::vector<double>(count, 80.0 / static_cast<double>(count));
+}
 
 TEST(Communication, ReadinessIsAStraightLineBetweenWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(kReady.at(20), 5);
@@ -55,7 +57,8 @@ RunEvidence late_and_slow() {
       step.buckets = {0.040, 0.040, 0.040};
     }
   }
-  run.network = {.latency = 2e-3, .seconds_per_byte = 1e-9, .messages = 1, .bytes = 8e6, .plan = {25, {8e6}}};
+  run.network = {
+      .latency = 2e-3, .seconds_per_byte = 1e-9, .messages = 1, .bytes = 8e6, .plan = {25, {8e6}}};
   return run;
 }
 
@@ -89,7 +92,8 @@ TEST(Communication, AFastNetworkTakesNoMoreThanWasMeasured) {
 // Buckets that would hide all of a cost that is not there hide as large a part of what was waited.
 TEST(Communication, ABusyProbePromisesNoMoreThanItsPart) {
   RunEvidence run = late_and_slow();
-  run.network = {.latency = 0, .seconds_per_byte = 1e-7, .messages = 1, .bytes = 8e6, .plan = {25, {8e6}}};
+  run.network = {
+      .latency = 0, .seconds_per_byte = 1e-7, .messages = 1, .bytes = 8e6, .plan = {25, {8e6}}};
   run.network.others = {{4, {4e6, 4e6}}};
   for (RankEvidence& rank : run.ranks) {
     for (StepTimes& step : rank.steps) step.buckets = {0.400, 0.400, 0.400};

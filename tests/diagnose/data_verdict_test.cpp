@@ -21,14 +21,17 @@ RunEvidence waiting_run(double seconds = 0.054) {
   return run;
 }
 
-// One reader that takes 150 ms for a batch, mostly waiting for a disk: two take 75 ms, which is below the step.
+// One reader that takes 150 ms for a batch, mostly waiting for a disk: two take 75 ms, which is
+// below the step.
 TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
   RunEvidence run = waiting_run();
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].cores.cpu = 0.096;
   const Verdict verdict = judge(run);
-  EXPECT_THAT(verdict.text, ContainsRegex("^verdict: data-bound on disk: 54.0 of 150\\.. ms waiting; .5[67] % with "
-                                          "--data.workers 2"));
+  EXPECT_THAT(
+      verdict.text,
+      ContainsRegex("^verdict: data-bound on disk: 54.0 of 150\\.. ms waiting; .5[67] % with "
+                    "--data.workers 2"));
 }
 
 // Nothing is known of the readers.
@@ -61,8 +64,10 @@ TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
   EXPECT_EQ(cause_of(run), Cause::kReaders);
   EXPECT_THAT(
       judge(run).text,
-      ContainsRegex("^verdict: too many reader threads: 54.0 of 150\\.. ms waiting, a sample takes 3.0 times as "
-                    "long with all readers at work as with half of them; .5[67] % with --data.workers 1"));
+      ContainsRegex(
+          "^verdict: too many reader threads: 54.0 of 150\\.. ms waiting, a sample takes 3.0 times "
+          "as "
+          "long with all readers at work as with half of them; .5[67] % with --data.workers 1"));
   // Where they only share what there is, neither more nor fewer of them help.
   loader.many_service = 2 * loader.few_service;
   EXPECT_EQ(cause_of(run), Cause::kDisk);
@@ -78,11 +83,13 @@ TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
     loader.many_service = loader.few_service * threads / few_readers(threads);
     EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << threads;
     loader.many_service = loader.few_service;
-    EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers " + std::to_string(2 * threads))) << threads;
+    EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers " + std::to_string(2 * threads)))
+        << threads;
   }
 }
 
-// Of three readers one is half: readers that share one disk take 3 times as long with all of them, and not much more.
+// Of three readers one is half: readers that share one disk take 3 times as long with all of them,
+// and not much more.
 TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
   RunEvidence run = waiting_run();
   LoaderUse& loader = run.ranks[0].loader;
@@ -98,7 +105,8 @@ TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
   EXPECT_EQ(cause_of(run), Cause::kReaders);
 }
 
-// They are in each other's way, but have time to rest: fewer of them would not make batches come evenly.
+// They are in each other's way, but have time to rest: fewer of them would not make batches
+// come evenly.
 TEST(DataVerdict, ReadersThatRestAreNotTooMany) {
   RunEvidence run = waiting_run(0.010);
   LoaderUse& loader = run.ranks[0].loader;
@@ -116,9 +124,10 @@ TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
   run.ranks[0].cores.cpu = 0.096;
   const double step = mean_wall(run.ranks[0].steps);
   run.cached_step = step - 0.025;
-  EXPECT_THAT(judge(run).text,
-              ContainsRegex("54.0 of 150\\.. ms waiting, 12[45]\\.. ms with batches from memory; .2[01] % "
-                            "with --data.workers 2"));
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex("54.0 of 150\\.. ms waiting, 12[45]\\.. ms with batches from memory; .2[01] % "
+                    "with --data.workers 2"));
   run.cached_step = step - 0.001;  // the waits hide what the cores would do instead
   EXPECT_THAT(judge(run).findings, IsEmpty());
 }
@@ -133,7 +142,8 @@ TEST(DataVerdict, NamesTheRankWhoseDataTheOthersWaitFor) {
   EXPECT_EQ(verdict.findings[0].rank, 2);
 }
 
-// All readers are slow, and one rank waits for the data of both: meanwhile the readers of the other catch up.
+// All readers are slow, and one rank waits for the data of both: meanwhile the readers of the other
+// catch up.
 TEST(DataVerdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 1, Phase::kDataWait, 0.050);
@@ -145,10 +155,11 @@ TEST(DataVerdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
 
 // Loading is too slow everywhere, now on one rank and now on another: it is no late rank.
 TEST(DataVerdict, ReadersThatAreSlowInTurnAreThoseOfAllRanks) {
-  RunEvidence run = evidence_of({.ranks = 2, .slow = [](size_t rank, size_t step, Random&, StepTimes& s) {
-                                   const bool slow = step / 5 % 2 == rank;
-                                   s.phases[index_of(Phase::kDataWait)] += slow ? 0.040 : 0;
-                                 }});
+  RunEvidence run =
+      evidence_of({.ranks = 2, .slow = [](size_t rank, size_t step, Random&, StepTimes& s) {
+                     const bool slow = step / 5 % 2 == rank;
+                     s.phases[index_of(Phase::kDataWait)] += slow ? 0.040 : 0;
+                   }});
   for (RankEvidence& rank : run.ranks) {
     rank.loader.read = 0.070;  // 140 ms every other time
     rank.loader.augment = 0;
@@ -166,7 +177,8 @@ TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].major_faults = 12.4;
   run.hosts[0].io_wait = 0.15;
-  EXPECT_THAT(judge(run).text, HasSubstr(" ms waiting, 12 major faults per step, 25 % of the time in I/O wait; "));
+  EXPECT_THAT(judge(run).text,
+              HasSubstr(" ms waiting, 12 major faults per step, 25 % of the time in I/O wait; "));
 }
 
 // Batches from memory were hardly faster.

@@ -1,8 +1,9 @@
 #pragma once
 
-// Faults planted in made runs (made_run.h), each at a strength: what makes the steps slow, what the machine then
-// measures, and what the verdict should say. Table 2 of bench/diagnosis.py and the unit tests of the causes use them:
-// also those that no machine at hand can have, such as a GPU that is too hot.
+// Faults planted in made runs (made_run.h), each at a strength: what makes the steps slow, what the
+// machine then measures, and what the verdict should say. Table 2 of bench/diagnosis.py and the
+// unit tests of the causes use them: also those that no machine at hand can have, such as a GPU
+// that is too hot.
 
 #include <string>
 #include <vector>
@@ -16,8 +17,10 @@ namespace dtrain::diagnose {
 
 // A run with a fault that costs `gain` of the time of a step of 100 ms.
 struct Planted {
-  MadeRun slow, repaired;  // played with the same noise: the measured gain is the ratio of their times
-  std::function<void(RunEvidence&)> measure = {};  // what the machine says, added to evidence_of(slow)
+  MadeRun slow,
+      repaired;  // played with the same noise: the measured gain is the ratio of their times
+  std::function<void(RunEvidence&)> measure =
+      {};  // what the machine says, added to evidence_of(slow)
 };
 
 struct MadeFault {
@@ -44,12 +47,14 @@ inline Planted longer(int rank, Phase phase, double seconds) {
 inline Planted after_steps(Phase phase, size_t every, double seconds) {
   Planted planted;
   planted.slow.slow = [=](size_t, size_t step, Random&, StepTimes& s) {
-    if (step % every == every / 2) s.phases[index_of(phase)] += seconds * static_cast<double>(every);
+    if (step % every == every / 2)
+      s.phases[index_of(phase)] += seconds * static_cast<double>(every);
   };
   return planted;
 }
 
-// The threads of all ranks, or of one, wait for a core at random moments, `seconds` per step in the mean.
+// The threads of all ranks, or of one, wait for a core at random moments, `seconds` per step in
+// the mean.
 inline Planted stalled(int rank, double seconds) {
   Planted planted;
   planted.slow.slow = [=](size_t r, size_t, Random& random, StepTimes& s) {
@@ -65,8 +70,10 @@ inline void add_delay(RunEvidence& run, double seconds) {
   for (RankEvidence& rank : run.ranks) rank.cores.run_delay += seconds;
 }
 
-// Readings of a GPU under load, as NVML gives them, the last half of them with this reason to be slow.
-inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limit, double default_limit) {
+// Readings of a GPU under load, as NVML gives them, the last half of them with this reason to
+// be slow.
+inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limit,
+                                       double default_limit) {
   monitoring::GpuWindow window;
   window.set({.persistence = true, .power_limit = limit, .default_power_limit = default_limit});
   constexpr double kClock = 1.8e9;
@@ -106,8 +113,8 @@ inline void set_healthy_gpu(RunEvidence& run) {
   }
 }
 
-// A rank whose GPU has a lower clock, or all of them (-1). Kernels that wait for memory do not slow down with it: a
-// sixth of the time.
+// A rank whose GPU has a lower clock, or all of them (-1). Kernels that wait for memory do not slow
+// down with it: a sixth of the time.
 inline Planted slow_clock(int rank, double gain, uint64_t reason, double limit) {
   constexpr double kComputing = 0.09;
   const double slow = 1 + gain * kStep / kComputing, clock = 1 + (slow - 1) * 1.2;
@@ -120,19 +127,22 @@ inline Planted slow_clock(int rank, double gain, uint64_t reason, double limit) 
   planted.measure = [=](RunEvidence& run) {
     set_healthy_gpu(run);
     for (size_t r = 0; r < run.ranks.size(); ++r) {
-      if (rank < 0 || r == static_cast<size_t>(rank)) set_gpu(run.ranks[r], gpu_readings(clock, reason, limit, 350));
+      if (rank < 0 || r == static_cast<size_t>(rank))
+        set_gpu(run.ranks[r], gpu_readings(clock, reason, limit, 350));
     }
   };
   return planted;
 }
 
-// The GPU finishes kernels as fast as the host launches them, and a batch of twice the size would keep it busy.
+// The GPU finishes kernels as fast as the host launches them, and a batch of twice the size would
+// keep it busy.
 inline Planted launches(double gain) {
   Planted planted;
   MadeRun run;
   run.h2d = 0;
   run.network = run.optimizer = run.other = 0.0005;
-  const double computing = run.forward + run.backward, once = run.network + run.optimizer + run.other;
+  const double computing = run.forward + run.backward,
+               once = run.network + run.optimizer + run.other;
   const double step = computing + once, busy_part = (step / (1 + gain) - once / 2) / computing;
   planted.slow = planted.repaired = run;
   planted.repaired.forward *= busy_part;
@@ -153,7 +163,8 @@ inline Planted launches(double gain) {
 inline Planted skipped_steps(double gain) {
   Planted planted;
   const double skipped = gain / (1 + gain);
-  planted.repaired.slow = [=](size_t, size_t, Random&, StepTimes& s) {  // the steps of the same work
+  planted.repaired.slow = [=](size_t, size_t, Random&,
+                              StepTimes& s) {  // the steps of the same work
     for (double& seconds : s.phases) seconds *= 1 - skipped;
     s.wall *= 1 - skipped;
   };
@@ -175,14 +186,16 @@ inline Planted rotating(double gain) {
 }
 
 inline Planted padded(double gain) {
-  // The 90 ms of a step compute its rows, and padding takes half of what as many rows would take: the network skips
-  // some of it. A window of 32 leaves a 32nd.
+  // The 90 ms of a step compute its rows, and padding takes half of what as many rows would take:
+  // the network skips some of it. A window of 32 leaves a 32nd.
   constexpr double kRows = 1000, kComputing = 0.09;
-  const double seconds = gain * kStep / (1 - 1.0 / 32), waste = 2 * seconds / (kComputing + seconds);
+  const double seconds = gain * kStep / (1 - 1.0 / 32),
+               waste = 2 * seconds / (kComputing + seconds);
   const auto with = [=](double share) {
     return [=](size_t, size_t, Random& own, StepTimes& s) {
       const double rows = kRows * std::normal_distribution<double>(1, 0.05)(own);
-      const double padding = share * kRows * waste / (1 - waste) * std::normal_distribution<double>(1, 0.05)(own);
+      const double padding =
+          share * kRows * waste / (1 - waste) * std::normal_distribution<double>(1, 0.05)(own);
       s.padded = {.rows = rows, .cells = rows + padding};
       s.phases[index_of(Phase::kBackward)] += kComputing * (rows / kRows - 1) + share * seconds;
     };
@@ -230,12 +243,15 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double gain) { return slow_clock(1, gain, 0x4, 200); }},
       {"power limit, all ranks", Cause::kPower, -1, "nvidia-smi -pl 350",
        [](double gain) { return slow_clock(-1, gain, 0x4, 200); }},
-      {"heat, rank 0", Cause::kHeat, 0, "", [](double gain) { return slow_clock(0, gain, 0x40, 350); }},
-      {"heat, all ranks", Cause::kHeat, -1, "", [](double gain) { return slow_clock(-1, gain, 0x40, 350); }},
+      {"heat, rank 0", Cause::kHeat, 0, "",
+       [](double gain) { return slow_clock(0, gain, 0x40, 350); }},
+      {"heat, all ranks", Cause::kHeat, -1, "",
+       [](double gain) { return slow_clock(-1, gain, 0x40, 350); }},
       {"steal", Cause::kSteal, -1, "",
        [](double gain) {
-         return measured(stalled(-1, gain * kStep),
-                         [gain](RunEvidence& run) { run.hosts[0].steal = gain * kStep * run.hosts[0].cores; });
+         return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
+           run.hosts[0].steal = gain * kStep * run.hosts[0].cores;
+         });
        }},
       {"loss scale", Cause::kLossScale, -1, "--amp bf16", skipped_steps},
       {"float32 on tensor cores", Cause::kPrecision, -1, "--amp auto",
@@ -268,7 +284,8 @@ inline std::vector<MadeFault> recorded_faults() {
   };
 }
 
-// All ranks wait for batches, which take their readers so many seconds more than a step does without data.
+// All ranks wait for batches, which take their readers so many seconds more than a step does
+// without data.
 // `stage`: where the time goes.
 inline Planted slow_readers(double seconds, int threads, double LoaderUse::*stage,
                             std::function<void(RankEvidence&)> measure = {}) {
@@ -293,7 +310,8 @@ inline std::function<void(RankEvidence&)> on_one_core(double gain) {
 
 // What a step does once, however many micro-steps it has: half of it per sample with twice as many.
 inline Planted once_per_step(double gain, double MadeRun::*part) {
-  const double seconds = (gain * 0.097 - 0.001) * 2 / (1 - gain);  // of 98 ms without it, and 2 ms of the other part
+  const double seconds =
+      (gain * 0.097 - 0.001) * 2 / (1 - gain);  // of 98 ms without it, and 2 ms of the other part
   Planted planted;
   planted.slow.*part = planted.repaired.*part = seconds;
   planted.repaired.network /= 2;
@@ -312,7 +330,8 @@ inline Planted messages(double gain, bool by_latency) {
   return planted;
 }
 
-// All gradients leave in one bucket when backward ends. Of 32 buckets, only the last one would be on its way then.
+// All gradients leave in one bucket when backward ends. Of 32 buckets, only the last one would be
+// on its way then.
 inline Planted one_bucket(double gain) {
   constexpr double kBytes = 32e6, kLatency = 20e-6, kBuckets = 32;
   constexpr double kOthers = 0.098;  // seconds of a step without the network
@@ -320,14 +339,17 @@ inline Planted one_bucket(double gain) {
   Planted planted;
   planted.slow.network = kLatency + transfer;
   planted.repaired.network = kLatency + transfer / kBuckets;
-  planted.slow.slow = [](size_t, size_t, Random&, StepTimes& s) { s.buckets = {0.060, 0.060, 0.060}; };
+  planted.slow.slow = [](size_t, size_t, Random&, StepTimes& s) {
+    s.buckets = {0.060, 0.060, 0.060};
+  };
   planted.measure = [=](RunEvidence& run) {
-    run.network = {.latency = kLatency,
-                   .seconds_per_byte = transfer / kBytes,
-                   .messages = 1,
-                   .bytes = kBytes,
-                   .plan = {kBuckets, {kBytes}},
-                   .others = {{1, std::vector<double>(static_cast<size_t>(kBuckets), kBytes / kBuckets)}}};
+    run.network = {
+        .latency = kLatency,
+        .seconds_per_byte = transfer / kBytes,
+        .messages = 1,
+        .bytes = kBytes,
+        .plan = {kBuckets, {kBytes}},
+        .others = {{1, std::vector<double>(static_cast<size_t>(kBuckets), kBytes / kBuckets)}}};
   };
   return planted;
 }
@@ -353,9 +375,13 @@ inline std::vector<MadeFault> work_faults() {
          });
        }},
       {"decoding, no core left", Cause::kDecode, -1, "",
-       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::decode, on_one_core(gain)); }},
+       [](double gain) {
+         return slow_readers(gain * kStep, 1, &LoaderUse::decode, on_one_core(gain));
+       }},
       {"augmentation, no core left", Cause::kAugment, -1, "",
-       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::augment, on_one_core(gain)); }},
+       [](double gain) {
+         return slow_readers(gain * kStep, 1, &LoaderUse::augment, on_one_core(gain));
+       }},
       {"readers in each other's way", Cause::kReaders, -1, "--data.workers 1",
        [](double gain) {
          return slow_readers(gain * kStep, 4, &LoaderUse::read, [](RankEvidence& rank) {
@@ -363,8 +389,10 @@ inline std::vector<MadeFault> work_faults() {
            rank.loader.many_service = 3 * rank.loader.few_service;
          });
        }},
-      {"many messages", Cause::kLatency, -1, "--accumulate 2", [](double gain) { return messages(gain, true); }},
-      {"large messages", Cause::kBandwidth, -1, "--accumulate 2", [](double gain) { return messages(gain, false); }},
+      {"many messages", Cause::kLatency, -1, "--accumulate 2",
+       [](double gain) { return messages(gain, true); }},
+      {"large messages", Cause::kBandwidth, -1, "--accumulate 2",
+       [](double gain) { return messages(gain, false); }},
       {"a busy network", Cause::kNetwork, -1, "--accumulate 2",
        [](double gain) { return once_per_step(gain, &MadeRun::network); }},
       {"one bucket", Cause::kOverlap, -1, "--dist.bucket_mb 1", one_bucket},
@@ -462,7 +490,8 @@ inline std::vector<MadeFault> machine_faults() {
 
 inline std::vector<MadeFault> all_made_faults() {
   std::vector<MadeFault> all = recorded_faults();
-  for (const auto& part : {work_faults(), machine_faults()}) all.insert(all.end(), part.begin(), part.end());
+  for (const auto& part : {work_faults(), machine_faults()})
+    all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// Runs of made measurements: the steps of ranks that meet at their gradients, with noise, and a fault that a test or a
-// benchmark plants. The clockwork here is not that of the diagnosis: a run is played with the fault and, with the same
-// noise, without it, and the difference is the gain that the diagnosis should have predicted.
+// Runs of made measurements: the steps of ranks that meet at their gradients, with noise, and a
+// fault that a test or a benchmark plants. The clockwork here is not that of the diagnosis: a run
+// is played with the fault and, with the same noise, without it, and the difference is the gain
+// that the diagnosis should have predicted.
 
 #include <algorithm>
 #include <cmath>
@@ -26,23 +27,28 @@ struct MadeRun {
   size_t ranks = 2, steps = 100;
   double noise = 0.01;  // standard deviation of each phase, as a share of it
   // What a rank does in a step, in seconds: 100 ms in all.
-  double data_wait = 0, h2d = 0.002, forward = 0.030, backward = 0.060, network = 0.002, optimizer = 0.002,
-         other = 0.004;
-  // Makes a rank slow in a step: lengthens its phases, or its time in no phase. May draw from the generator.
+  double data_wait = 0, h2d = 0.002, forward = 0.030, backward = 0.060, network = 0.002,
+         optimizer = 0.002, other = 0.004;
+  // Makes a rank slow in a step: lengthens its phases, or its time in no phase. May draw from
+  // the generator.
   std::function<void(size_t rank, size_t step, Random&, StepTimes&)> slow = {};
 };
 
-// The steps of all ranks: each rank works, the gradients meet when the last one has come, then the optimizer runs.
+// The steps of all ranks: each rank works, the gradients meet when the last one has come, then the
+// optimizer runs.
 inline std::vector<Steps> play(const MadeRun& made, uint64_t seed) {
   std::vector<Steps> ranks(made.ranks);
-  std::vector<double> ahead(made.ranks);  // by which each rank has begun the step before the slowest
+  std::vector<double> ahead(
+      made.ranks);  // by which each rank has begun the step before the slowest
   for (size_t i = 0; i < made.steps; ++i) {
     std::vector<double> arrives;
     for (size_t rank = 0; rank < made.ranks; ++rank) {
       Random noise(seed * 1000003 + i * 1009 + rank), own(seed * 7919 + i * 104729 + rank);
       std::normal_distribution<double> normal(1, made.noise);
       StepTimes step;
-      const auto set = [&](Phase phase, double seconds) { step.phases[index_of(phase)] = seconds * normal(noise); };
+      const auto set = [&](Phase phase, double seconds) {
+        step.phases[index_of(phase)] = seconds * normal(noise);
+      };
       set(Phase::kDataWait, made.data_wait);
       set(Phase::kH2d, made.h2d);
       set(Phase::kForward, made.forward);
@@ -50,18 +56,19 @@ inline std::vector<Steps> play(const MadeRun& made, uint64_t seed) {
       set(Phase::kOptimizer, made.optimizer);
       step.wall = made.other * normal(noise);  // what no phase has, until the end
       if (made.slow) made.slow(rank, i, own, step);
-      arrives.push_back(step.of(Phase::kDataWait) + step.of(Phase::kH2d) + step.of(Phase::kForward) +
-                        step.of(Phase::kBackward) - ahead[rank]);
+      arrives.push_back(step.of(Phase::kDataWait) + step.of(Phase::kH2d) +
+                        step.of(Phase::kForward) + step.of(Phase::kBackward) - ahead[rank]);
       ranks[rank].push_back(step);
     }
-    const double meeting = *std::max_element(arrives.begin(), arrives.end()) + (made.ranks > 1 ? made.network : 0);
+    const double meeting =
+        *std::max_element(arrives.begin(), arrives.end()) + (made.ranks > 1 ? made.network : 0);
     std::vector<double> ends;
     for (size_t rank = 0; rank < made.ranks; ++rank) {
       StepTimes& step = ranks[rank].back();
       step.phases[index_of(Phase::kAllReduceWait)] = meeting - arrives[rank];
       step.wall += step.in_phases();
-      ends.push_back(meeting + step.of(Phase::kOptimizer) + step.of(Phase::kEval) + step.of(Phase::kCheckpoint) +
-                     step.other());
+      ends.push_back(meeting + step.of(Phase::kOptimizer) + step.of(Phase::kEval) +
+                     step.of(Phase::kCheckpoint) + step.other());
     }
     const double last = *std::max_element(ends.begin(), ends.end());
     for (size_t rank = 0; rank < made.ranks; ++rank) ahead[rank] = last - ends[rank];

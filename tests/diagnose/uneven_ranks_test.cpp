@@ -1,5 +1,6 @@
-// Ranks that are late now and then, in steps that differ by more than they are late: samples have lengths, epochs have
-// tails. All ranks share that, so what tells is the same step of the other ranks.
+// Ranks that are late now and then, in steps that differ by more than they are late: samples have
+// lengths, epochs have tails. All ranks share that, so what tells is the same step of the
+// other ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,8 +24,11 @@ void scale(StepTimes& s, double factor) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) s.phases[index_of(phase)] *= factor;
 }
 
-RunEvidence uneven_run(size_t ranks, double noise, const std::function<double(size_t rank, size_t step)>& late) {
-  return evidence_of({.ranks = ranks, .noise = noise, .slow = [late](size_t rank, size_t step, Random&, StepTimes& s) {
+RunEvidence uneven_run(size_t ranks, double noise,
+                       const std::function<double(size_t rank, size_t step)>& late) {
+  return evidence_of({.ranks = ranks,
+                      .noise = noise,
+                      .slow = [late](size_t rank, size_t step, Random&, StepTimes& s) {
                         scale(s, length_of(step));
                         s.phases[index_of(Phase::kForward)] += late(rank, step);
                       }});
@@ -44,7 +48,8 @@ TEST(UnevenRanks, NoiseMakesNoneLate) {
   for (const double noise : {0.06, 0.1, 0.15}) {
     for (const size_t ranks : {2, 4}) {
       for (uint64_t seed = 1; seed <= 20; ++seed) {
-        const Verdict verdict = judge(evidence_of({.ranks = ranks, .steps = 50, .noise = noise}, seed));
+        const Verdict verdict =
+            judge(evidence_of({.ranks = ranks, .steps = 50, .noise = noise}, seed));
         EXPECT_TRUE(verdict.findings.empty())
             << ranks << " ranks, " << noise << ", seed " << seed << ": " << text_of(verdict);
       }
@@ -52,10 +57,13 @@ TEST(UnevenRanks, NoiseMakesNoneLate) {
   }
 }
 
-// Half of the ranks are late in each step, so that no step shows how much ranks differ that are not.
+// Half of the ranks are late in each step, so that no step shows how much ranks differ that
+// are not.
 TEST(UnevenRanks, TwoHostsInTurn) {
   for (const size_t turn : {1, 2}) {
-    const auto late = [turn](size_t rank, size_t step) { return step / turn % 2 == rank / 2 ? 0.02 : 0; };
+    const auto late = [turn](size_t rank, size_t step) {
+      return step / turn % 2 == rank / 2 ? 0.02 : 0;
+    };
     const Verdict verdict = judge(uneven_run(4, 0.02, late));
     ASSERT_FALSE(verdict.findings.empty()) << text_of(verdict);
     EXPECT_EQ(verdict.findings[0].cause, Cause::kRotatingRank) << text_of(verdict);
@@ -63,9 +71,12 @@ TEST(UnevenRanks, TwoHostsInTurn) {
   }
 }
 
-// The other rank is late, too, but seldom: neither its steps nor its seconds are of the one that is named.
+// The other rank is late, too, but seldom: neither its steps nor its seconds are of the one that
+// is named.
 TEST(UnevenRanks, OnlyWhatTheNamedRankIsLate) {
-  const auto late = [](size_t rank, size_t step) { return (rank == 1 ? step % 5 == 0 : step == 7) ? 0.08 : 0; };
+  const auto late = [](size_t rank, size_t step) {
+    return (rank == 1 ? step % 5 == 0 : step == 7) ? 0.08 : 0;
+  };
   const Verdict verdict = judge(uneven_run(2, 0.01, late));
   ASSERT_FALSE(verdict.findings.empty()) << text_of(verdict);
   EXPECT_EQ(verdict.findings[0].rank, 1);
@@ -100,12 +111,14 @@ TEST(UnevenRanks, AnyOfEight) {
   EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.2, 0.06);
 }
 
-// A global batch that is sorted by length is cut in order: the last rank has the longest samples in every step.
+// A global batch that is sorted by length is cut in order: the last rank has the longest samples in
+// every step.
 TEST(UnevenRanks, WithLongerSamplesThanOthersIsNotLate) {
   const auto by_rows = [](size_t rank, size_t, Random&, StepTimes& step) {
     const double rows = 105 + 5 * static_cast<double>(rank);
     step.padded = {.rows = rows, .cells = rows};
-    for (const Phase phase : {Phase::kForward, Phase::kBackward}) step.phases[index_of(phase)] *= rows / 120;
+    for (const Phase phase : {Phase::kForward, Phase::kBackward})
+      step.phases[index_of(phase)] *= rows / 120;
   };
   EXPECT_THAT(judge(evidence_of({.ranks = 8, .slow = by_rows})).findings, testing::IsEmpty());
   const auto slow = [&](size_t rank, size_t i, Random& random, StepTimes& step) {
@@ -130,7 +143,8 @@ TEST(UnevenRanks, OneOfThemNowAndThen) {
 // That is a slow rank, whose machine matters, whether its neighbor is slow, too, or not.
 TEST(UnevenRanks, OneThatIsAlwaysLateIsSlow) {
   for (const size_t slow : {1, 2}) {
-    const Verdict verdict = judge(uneven_run(4, 0.02, [slow](size_t rank, size_t) { return rank < slow ? 0.03 : 0; }));
+    const Verdict verdict =
+        judge(uneven_run(4, 0.02, [slow](size_t rank, size_t) { return rank < slow ? 0.03 : 0; }));
     ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
     EXPECT_EQ(verdict.findings[0].cause, Cause::kLateRank) << text_of(verdict);
     EXPECT_THAT(verdict.text, HasSubstr("more in forward than the other ranks"));

@@ -22,8 +22,10 @@ TEST(Verdict, AHealthyRunHasNothingWorthChanging) {
   for (const size_t ranks : {1, 2, 8}) {
     const Verdict verdict = judge(healthy_run(ranks));
     EXPECT_THAT(verdict.findings, IsEmpty()) << verdict.text;
-    EXPECT_THAT(verdict.text,
-                ContainsRegex("^verdict: compute-bound, nothing worth changing: 9[1-5] % of 9[5-9]\\.. ms in"));
+    EXPECT_THAT(
+        verdict.text,
+        ContainsRegex(
+            "^verdict: compute-bound, nothing worth changing: 9[1-5] % of 9[5-9]\\.. ms in"));
   }
 }
 
@@ -43,16 +45,19 @@ TEST(Verdict, SaysHowFarBehindARankWasAtItsFirstAndItsLastBucket) {
       step.buckets = {0.010 + 0.002 * slow, 0.030 + 0.015 * slow, 0.060 + 0.030 * slow};
     }
   }
-  EXPECT_THAT(judge(run).text, HasSubstr(" ms more in backward than the other ranks (2.0 at its first bucket of "
-                                         "gradients, 30.0 at its last); ranks wait "));
+  EXPECT_THAT(judge(run).text,
+              HasSubstr(" ms more in backward than the other ranks (2.0 at its first bucket of "
+                        "gradients, 30.0 at its last); ranks wait "));
 }
 
 TEST(Verdict, RanksAreNamed) {
   RunEvidence run = healthy_run(5);
   lengthen(run, 3, Phase::kBackward, 0.030);
-  EXPECT_THAT(judge(run).text,
-              ContainsRegex("^verdict: late rank 3: 30\\.. of 12[789]\\.. ms more in backward than the other "
-                            "ranks; ranks wait 2[34]\\.. ms for the last one; .(29|3.) % if its machine kept up"));
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex(
+          "^verdict: late rank 3: 30\\.. of 12[789]\\.. ms more in backward than the other "
+          "ranks; ranks wait 2[34]\\.. ms for the last one; .(29|3.) % if its machine kept up"));
 }
 
 // Without a loss scale, what is not finite has another reason.
@@ -84,11 +89,12 @@ TEST(Verdict, TheFullClockThatWasNeverSeenIsABound) {
     rank.gpu.power_limit = 200;
     rank.gpu.full_clock_seen = false;
   }
-  EXPECT_THAT(
-      judge(run).text,
-      ContainsRegex("^verdict: throttled by power: clock of 1200 of at most 1800 MHz, at a power limit of 200 W "
-                    ".2 of 2 ranks., in every reading, so the gain is an upper bound; .4[0-9] % with "
-                    "nvidia-smi -pl 350"));
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex(
+                  "^verdict: throttled by power: clock of 1200 of at most 1800 MHz, at a power "
+                  "limit of 200 W "
+                  ".2 of 2 ranks., in every reading, so the gain is an upper bound; .4[0-9] % with "
+                  "nvidia-smi -pl 350"));
 }
 
 // Half as many transfers per second in each generation, whatever the lanes.
@@ -99,8 +105,9 @@ TEST(Verdict, AnOldSlotHasSlowLanes) {
     rank.gpu.link_generation = 3;
     rank.gpu.card_generation = 4;
   }
-  EXPECT_THAT(judge(run).text, ContainsRegex("over 16 of 16 PCIe lanes of generation 3 instead of 4 .2 of 2 ranks.; "
-                                             ".1[67] % in a slot with 16 lanes of generation 4"));
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("over 16 of 16 PCIe lanes of generation 3 instead of 4 .2 of 2 ranks.; "
+                            ".1[67] % in a slot with 16 lanes of generation 4"));
 }
 
 // A longer interval does not make the best checkpoints rarer: they follow evaluations.
@@ -110,9 +117,11 @@ TEST(Verdict, SavingTheBestHasItsOwnSetting) {
   lengthen(run, 0, Phase::kCheckpoint, 0.05);
   EXPECT_THAT(judge(run).text, HasSubstr(" ms saving; +50 % with --checkpoint.every "));
   lengthen(run, 0, Phase::kEval, 0.0001);
-  EXPECT_THAT(judge(run).text, HasSubstr(" ms saving the best so far; +52 % with --checkpoint.keep_best false"));
+  EXPECT_THAT(judge(run).text,
+              HasSubstr(" ms saving the best so far; +52 % with --checkpoint.keep_best false"));
   run.settings.saves_by_steps = true;
-  EXPECT_THAT(judge(run).text, HasSubstr("% with --checkpoint.keep_best false --checkpoint.every "));
+  EXPECT_THAT(judge(run).text,
+              HasSubstr("% with --checkpoint.keep_best false --checkpoint.every "));
   run.settings.keeps_best = false;
   EXPECT_THAT(judge(run).text, HasSubstr(" with --checkpoint.every "));
 }
@@ -128,8 +137,9 @@ TEST(Verdict, WhatAnyRankOrHostDoesNotTellIsNamed) {
   lengthen(run, 1, Phase::kDataWait, 0.02);
   EXPECT_THAT(missing(run),
               testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
-                                   "CPU limit of the control group", "other processes and idle cores",
-                                   "I/O wait of the host", "swap", "steal", "page cache", "free memory of the host",
+                                   "CPU limit of the control group",
+                                   "other processes and idle cores", "I/O wait of the host", "swap",
+                                   "steal", "page cache", "free memory of the host",
                                    "fewer readers: half of them read too few samples alone"));
 }
 
@@ -146,9 +156,11 @@ TEST(Verdict, WhatAGpuDoesNotTellIsNamed) {
   gpu.busy = 0.9;
   EXPECT_THAT(missing(), testing::ElementsAre("clock of the GPU: it does not tell it"));
   gpu.busy = kUnknown;  // such as a part of a GPU that is divided (MIG)
-  EXPECT_THAT(missing(), testing::ElementsAre("clock and idle time of the GPU: it does not say how busy it is"));
+  EXPECT_THAT(missing(), testing::ElementsAre(
+                             "clock and idle time of the GPU: it does not say how busy it is"));
   gpu = {};
-  EXPECT_THAT(missing(), testing::ElementsAre("power, heat and idle time of the GPU: no NVML", "PCIe link of the GPU"));
+  EXPECT_THAT(missing(), testing::ElementsAre("power, heat and idle time of the GPU: no NVML",
+                                              "PCIe link of the GPU"));
   run.ranks[0].gpu = {};
   EXPECT_EQ(missing().size(), 2u) << "once for all ranks";
 }
@@ -167,7 +179,8 @@ TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
     gpu.launch = 0.001;
     run.settings.precision = "fp32";
     other.tensor_cores = false;
-    EXPECT_THAT(text_of(judge(run)), HasSubstr(" in forward and backward without tensor cores")) << slow;
+    EXPECT_THAT(text_of(judge(run)), HasSubstr(" in forward and backward without tensor cores"))
+        << slow;
     gpu.tensor_cores = false;
     other.tensor_cores = true;
     EXPECT_THAT(text_of(judge(run)), testing::Not(HasSubstr("without tensor cores"))) << slow;
@@ -188,7 +201,9 @@ TEST(Verdict, ASlowHostIsNamed) {
   run.hosts.push_back(run.hosts[0]);
   run.hosts[1].name = "node7";
   const Verdict verdict = judge(run);
-  EXPECT_THAT(verdict.text, HasSubstr(" more in forward than the other ranks; 2 of 2 ranks of host node7 are late; "));
+  EXPECT_THAT(
+      verdict.text,
+      HasSubstr(" more in forward than the other ranks; 2 of 2 ranks of host node7 are late; "));
   ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
   EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.30, 0.05);
 }
@@ -199,7 +214,9 @@ TEST(Verdict, NoCauseIsNamedTwiceForOneRank) {
   lengthen(run, 1, Phase::kBackward, 0.020);
   for (size_t step = 0; step < 100; step += 7) {
     for (size_t rank = 0; rank < 2; ++rank) {
-      run.ranks[rank].steps[step].phases[index_of(rank == 1 ? Phase::kForward : Phase::kAllReduceWait)] += 0.3;
+      run.ranks[rank]
+          .steps[step]
+          .phases[index_of(rank == 1 ? Phase::kForward : Phase::kAllReduceWait)] += 0.3;
       run.ranks[rank].steps[step].wall += 0.3;
     }
   }
@@ -208,17 +225,21 @@ TEST(Verdict, NoCauseIsNamedTwiceForOneRank) {
   EXPECT_THAT(verdict.text, HasSubstr("late rank 1: "));
 }
 
-// Threads of this job that have no cores make ranks late, now one and now another, and messages slow.
+// Threads of this job that have no cores make ranks late, now one and now another, and
+// messages slow.
 TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
   for (const int late : {-1, 1}) {
-    RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .slow = stalled(late, 0.03).slow.slow});
+    RunEvidence run =
+        evidence_of({.ranks = 2, .network = 0.020, .slow = stalled(late, 0.03).slow.slow});
     for (RankEvidence& rank : run.ranks) {
       rank.cores.compute_threads = 8;
       rank.cores.run_delay = 0.03;
     }
     const Verdict verdict = judge(run);
-    EXPECT_THAT(verdict.text, ContainsRegex("^verdict: cores oversubscribed: .* 2 ranks have 16 threads of the network "
-                                            "on 4 cores; try --device.threads 2"));
+    EXPECT_THAT(
+        verdict.text,
+        ContainsRegex("^verdict: cores oversubscribed: .* 2 ranks have 16 threads of the network "
+                      "on 4 cores; try --device.threads 2"));
     EXPECT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
     for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 1;
     EXPECT_NE(judge(run).findings.at(0).cause, Cause::kOversubscribed);
@@ -235,7 +256,8 @@ TEST(Verdict, NobodyWaitsForOthersLongerThanTheyRan) {
   EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
 
-// Evaluations come when they are asked for: that there were few of them says nothing about the gain.
+// Evaluations come when they are asked for: that there were few of them says nothing about
+// the gain.
 TEST(Verdict, PlannedEventsAreCertain) {
   RunEvidence run = healthy_run(1, 60);
   run.settings.evaluations = 0.05;
@@ -244,10 +266,12 @@ TEST(Verdict, PlannedEventsAreCertain) {
     run.ranks[0].steps[step].wall += 0.3;
   }
   EXPECT_THAT(judge(run).text,
-              ContainsRegex("^verdict: evaluation-bound: .* ms evaluating; .1. % with --train.eval_every "));
+              ContainsRegex(
+                  "^verdict: evaluation-bound: .* ms evaluating; .1. % with --train.eval_every "));
 }
 
-// A long run keeps few steps in relation to an epoch: how many evaluations are among them is a matter of chance.
+// A long run keeps few steps in relation to an epoch: how many evaluations are among them is a
+// matter of chance.
 TEST(Verdict, OneEvaluationAmongTheStepsIsEnough) {
   RunEvidence run = healthy_run(2, 400);
   run.settings.steps_per_epoch = 200;
@@ -258,7 +282,8 @@ TEST(Verdict, OneEvaluationAmongTheStepsIsEnough) {
   }
   const Verdict verdict = judge(run);
   EXPECT_THAT(verdict.text, HasSubstr("verdict: evaluation-bound: 20.0 of 1"));
-  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.18, 0.02) << "4 s in 200 steps of 0.1 s, and once in 19 epochs";
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.18, 0.02)
+      << "4 s in 200 steps of 0.1 s, and once in 19 epochs";
 }
 
 // Of a long run the steps that are kept may have none of them: then those before count.
@@ -272,7 +297,8 @@ TEST(Verdict, EvaluationsBeforeTheStepsThatAreKeptCount) {
   run.evaluations = {.count = 2, .seconds = 80};
   const Verdict verdict = judge(run);
   EXPECT_THAT(verdict.text, HasSubstr("verdict: evaluation-bound: 20.0 of 1"));
-  EXPECT_NEAR(verdict.findings.at(0).gain->ratio, 0.18, 0.02) << "40 s in 2000 steps of 0.1 s, and once in 20 epochs";
+  EXPECT_NEAR(verdict.findings.at(0).gain->ratio, 0.18, 0.02)
+      << "40 s in 2000 steps of 0.1 s, and once in 20 epochs";
   EXPECT_THAT(text_of(verdict), Not(HasSubstr("none yet")));
   run.settings.evaluations = 0;  // by time, and none lately
   EXPECT_NEAR(judge(run).findings.at(0).gain->ratio, 0.16, 0.02) << "40 s in 2250 steps";
@@ -301,7 +327,8 @@ TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   EXPECT_EQ(verdict.findings[0].cause, Cause::kOversubscribed);
   EXPECT_EQ(verdict.findings[0].rank, 0);
   EXPECT_EQ(verdict.findings.size(), 1u) << verdict.also[0];
-  EXPECT_THAT(verdict.text, HasSubstr(" ms waiting for a core; other processes use 0.5 of 4 cores"));
+  EXPECT_THAT(verdict.text,
+              HasSubstr(" ms waiting for a core; other processes use 0.5 of 4 cores"));
   run.ranks[0].cores.run_delay = 0.0005;
   EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
@@ -310,9 +337,10 @@ TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
 TEST(Verdict, LimitsHaveAPlace) {
   RunEvidence run = healthy_run();
   for (MemoryPoint& point : run.ranks[0].memory) point.bytes += 2e6 * point.steps;
-  EXPECT_THAT(judge(run).text,
-              ContainsRegex("^verdict: memory grows: 1.9 MiB more per step, 1.1 GiB now; the host runs "
-                            "out of memory in 10000 steps"));
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex("^verdict: memory grows: 1.9 MiB more per step, 1.1 GiB now; the host runs "
+                    "out of memory in 10000 steps"));
   lengthen(run, 0, Phase::kCheckpoint, 0.05);
   lengthen(run, 0, Phase::kEval, 0.05);
   lengthen(run, 0, Phase::kDataWait, 0.05);
@@ -331,14 +359,17 @@ TEST(Verdict, BuffersThatFillAreNoGrowingMemory) {
     run.hosts[0].free_memory = 5e9;
     run.ranks[0].memory.clear();
     for (const double megabytes : memory) {
-      run.ranks[0].memory.push_back({5.0 * static_cast<double>(run.ranks[0].memory.size()), 1e6 * megabytes});
+      run.ranks[0].memory.push_back(
+          {5.0 * static_cast<double>(run.ranks[0].memory.size()), 1e6 * megabytes});
     }
     return judge(run).findings;
   };
   const auto grows = ElementsAre(Field(&Finding::cause, Cause::kMemoryGrowth));
   EXPECT_THAT(cause_of({546, 557, 566, 578, 586, 597, 605, 617, 627}), grows);
-  EXPECT_THAT(cause_of({546, 563, 577, 594, 598, 602, 614, 626, 628, 627}), IsEmpty()) << "of a healthy run";
-  EXPECT_THAT(cause_of({488, 501, 514, 520, 521, 537, 538, 544, 547}), IsEmpty()) << "of another one";
+  EXPECT_THAT(cause_of({546, 563, 577, 594, 598, 602, 614, 626, 628, 627}), IsEmpty())
+      << "of a healthy run";
+  EXPECT_THAT(cause_of({488, 501, 514, 520, 521, 537, 538, 544, 547}), IsEmpty())
+      << "of another one";
   EXPECT_THAT(cause_of({546, 547, 548, 587, 588, 589, 626, 627, 627}), IsEmpty()) << "two jumps";
 }
 
@@ -375,7 +406,8 @@ TEST(Verdict, EfficiencyAsThePopMetrics) {
   RunEvidence short_run = run;
   for (RankEvidence& rank : short_run.ranks) rank.steps.resize(kFewestSteps - 1);
   EXPECT_EQ(efficiency_text(short_run), "") << "a verdict is not given either";
-  EXPECT_EQ(efficiency_text(run), "parallel efficiency 74 % = load balance 75 % x communication efficiency 99 %");
+  EXPECT_EQ(efficiency_text(run),
+            "parallel efficiency 74 % = load balance 75 % x communication efficiency 99 %");
 }
 
 }  // namespace

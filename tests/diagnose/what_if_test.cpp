@@ -35,7 +35,8 @@ TEST(WhatIf, ACycleEndsWhenTheGradientsHaveMet) {
 }
 
 TEST(WhatIf, TheNetworkIsTheLeastWait) {
-  const auto cycles = cycles_of({{step(0, 1, 9, 0), step(0, 1, 5, 0)}, {step(0, 1, 9, 0), step(0, 4, 2, 0)}});
+  const auto cycles =
+      cycles_of({{step(0, 1, 9, 0), step(0, 1, 5, 0)}, {step(0, 1, 9, 0), step(0, 4, 2, 0)}});
   EXPECT_EQ(network_seconds(cycles), std::vector<double>{2});
 }
 
@@ -55,7 +56,8 @@ TEST(WhatIf, TimeThatNobodyWaitsForGainsNothing) {
     };
   };
   EXPECT_NEAR(gain_of(ranks, only(0)).ratio, 0, 1e-12);
-  EXPECT_NEAR(gain_of(ranks, only(1)).ratio, 10.0 / 8 - 1, 1e-12) << "then rank 0, with its own second, is last";
+  EXPECT_NEAR(gain_of(ranks, only(1)).ratio, 10.0 / 8 - 1, 1e-12)
+      << "then rank 0, with its own second, is last";
   EXPECT_NEAR(gain_of(ranks, without(Phase::kDataWait)).ratio, 10.0 / 7 - 1, 1e-12);
   EXPECT_NEAR(gain_of(ranks, {}, 0.5).ratio, 10 / 9.5 - 1, 1e-12);
   EXPECT_NEAR(gain_of(ranks, without(Phase::kOptimizer)).ratio, 10.0 / 9 - 1, 1e-12);
@@ -86,7 +88,8 @@ TEST(WhatIf, WhatFollowsAStepDelaysTheNextOne) {
 
 TEST(WhatIf, TheErrorIsThatOfTheMeanGain) {
   Steps steps;
-  for (int i = 0; i < 401; ++i) steps.push_back(step(i % 10 < 5 ? 2 : 0, 9, 0, 0));  // waves of ten steps
+  for (int i = 0; i < 401; ++i)
+    steps.push_back(step(i % 10 < 5 ? 2 : 0, 9, 0, 0));  // waves of ten steps
   const Gain even = gain_of({steps}, without(Phase::kDataWait));
   EXPECT_NEAR(even.ratio, 1.0 / 9, 1e-3);
   EXPECT_LT(even.error, 0.002) << "every block has whole waves";

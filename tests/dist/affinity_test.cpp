@@ -35,7 +35,8 @@ TEST(ShareOf, MoreRanksThanCoresUseAllOfThem) {
 
 TEST(CoreShare, ThreadsAreAsManyAsTheCoresOfARank) {
   EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
-  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);  // four ranks on the two cores of a laptop
+  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()),
+            1);  // four ranks on the two cores of a laptop
   EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
 }
 
@@ -61,16 +62,17 @@ TEST(ComputingThreads, AreTheKeysOrThoseOfTheCoresAndTheVariable) {
   EXPECT_EQ(computing_threads(0, " 5 ", share), 5);
   EXPECT_EQ(computing_threads(0, "4,3,2", share), 4);
   EXPECT_EQ(computing_threads(0, "100000", share), 6);
-  for (const char* no_number : {"0", "-1", "two", ",2", " "}) EXPECT_EQ(computing_threads(0, no_number, share), 6);
+  for (const char* no_number : {"0", "-1", "two", ",2", " "})
+    EXPECT_EQ(computing_threads(0, no_number, share), 6);
 }
 
 TEST(ComputingThreads, AreNotManyMoreThanTheCores) {
   const CoreShare small{.cores = 2, .ranks = 1}, large{.cores = 128, .ranks = 2};
   EXPECT_EQ(computing_threads(64, "", small), 64);
   EXPECT_EQ(computing_threads(1024, "", large), 1024);
-  testing::expect_error<ConfigError>(
-      [&] { computing_threads(65, "", small); },
-      {"--threads (device.threads): 65 threads on the 2 cores", "use 0, which takes 2, or at most 64"});
+  testing::expect_error<ConfigError>([&] { computing_threads(65, "", small); },
+                                     {"--threads (device.threads): 65 threads on the 2 cores",
+                                      "use 0, which takes 2, or at most 64"});
   testing::expect_error<ConfigError>([&] { computing_threads(4096, "", large); }, {"at most 1024"});
 }
 

@@ -41,7 +41,8 @@ TEST(Agree, AFailureOfOneRankIsTheFailureOfAll) {
     int calls = 0;
     agree_on_rank0(comm, [&] { ++calls; });
     EXPECT_EQ(calls, comm.rank() == 0 ? 1 : 0);
-    EXPECT_EQ(code_of([&] { agree_on_rank0(comm, [&] { throw OutputError("cannot write"); }); }), 73);
+    EXPECT_EQ(code_of([&] { agree_on_rank0(comm, [&] { throw OutputError("cannot write"); }); }),
+              73);
   });
 }
 
@@ -52,10 +53,13 @@ TEST(Describe, GivesEachExceptionItsMessageAndExitCode) {
   EXPECT_EQ(of(std::runtime_error("plain")).exit_code, 70);
   EXPECT_EQ(of(std::runtime_error("plain")).message, "plain");
   EXPECT_EQ(of(c10::OutOfMemoryError({__func__, __FILE__, 1}, "too much")).exit_code, 69);
-  EXPECT_THAT(of(std::bad_alloc()).message, HasSubstr("out of host memory: use a smaller --batch-size"));
+  EXPECT_THAT(of(std::bad_alloc()).message,
+              HasSubstr("out of host memory: use a smaller --batch-size"));
   EXPECT_EQ(of(std::bad_alloc()).exit_code, 69);
-  EXPECT_EQ(of(c10::Error({__func__, __FILE__, 1}, "[enforce fail at a.cc:1] x == y. It failed.\nmore")).message,
-            "It failed.\n  more");
+  EXPECT_EQ(
+      of(c10::Error({__func__, __FILE__, 1}, "[enforce fail at a.cc:1] x == y. It failed.\nmore"))
+          .message,
+      "It failed.\n  more");
   EXPECT_EQ(of(AgreedFailure{74}).exit_code, 74);
   EXPECT_TRUE(of(AgreedFailure{74}).message.empty());
 }
@@ -67,7 +71,9 @@ TEST(Describe, AFullHostMemoryIsNoInternalError) {
   } catch (...) {
     const Failure failure = describe(std::current_exception());
     EXPECT_EQ(failure.exit_code, 69);
-    EXPECT_THAT(failure.message, HasSubstr("out of host memory for a tensor of 32.0 PiB: use a smaller --batch-size"));
+    EXPECT_THAT(
+        failure.message,
+        HasSubstr("out of host memory for a tensor of 32.0 PiB: use a smaller --batch-size"));
     EXPECT_THAT(failure.message, Not(HasSubstr("enforce fail")));
   }
 }

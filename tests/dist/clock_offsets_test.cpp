@@ -11,8 +11,8 @@
 namespace dtrain::dist {
 namespace {
 
-// Barriers of two ranks of which the second one's clock is ahead by `offset`: rank 0 enters at the first time and
-// leaves at the second one, the other likewise, all on rank 0's clock.
+// Barriers of two ranks of which the second one's clock is ahead by `offset`: rank 0 enters at the
+// first time and leaves at the second one, the other likewise, all on rank 0's clock.
 struct True {
   double entered, left, other_entered, other_left;
 };
@@ -42,7 +42,8 @@ TEST(OffsetOf, ContainsTheTruthHoweverLateARankIs) {
   for (const double truth : {5.0, -0.25, 0.0, 1e6}) {
     const ClockOffset offset = offset_of_true(barriers, truth);
     EXPECT_LE(std::abs(offset.seconds - truth), offset.error + 1e-9) << truth;
-    EXPECT_LT(offset.error, 0.002) << "the first or third trial bounds it from below, the second from above";
+    EXPECT_LT(offset.error, 0.002)
+        << "the first or third trial bounds it from below, the second from above";
   }
 }
 
@@ -57,7 +58,8 @@ TEST(ClockOffsets, OfEveryRankOnEveryRank) {
   std::vector<std::vector<ClockOffset>> seen;
   run_thread_world(3, [&](Communicator& host) {
     const double ahead = host.rank() == 1 ? 5.0 : host.rank() == 2 ? -120.0 : 0.0;
-    const std::vector<ClockOffset> offsets = clock_offsets(host, [&] { return unix_seconds() + ahead; });
+    const std::vector<ClockOffset> offsets =
+        clock_offsets(host, [&] { return unix_seconds() + ahead; });
     const std::lock_guard lock(mutex);
     seen.push_back(offsets);
   });

@@ -16,12 +16,14 @@ namespace {
 
 using enum Collective;
 
-constexpr std::array<Collective, 4> kOnTensors = {kAllReduce, kReduceScatter, kAllGather, kBroadcast};
+constexpr std::array<Collective, 4> kOnTensors = {kAllReduce, kReduceScatter, kAllGather,
+                                                  kBroadcast};
 
 // Passes everything to another communicator, and does with it what a bad network does.
 class BadNetwork : public Communicator {
  public:
-  explicit BadNetwork(Communicator& inner) : Communicator(inner.rank(), inner.size()), inner_(inner) {}
+  explicit BadNetwork(Communicator& inner)
+      : Communicator(inner.rank(), inner.size()), inner_(inner) {}
   bool corrupts = false;
   double seconds_per_byte = 0;
   std::vector<int64_t> sizes;  // in bytes, of all_reduce
@@ -30,11 +32,14 @@ class BadNetwork : public Communicator {
     inner_.all_reduce(inout, op).wait();
     if (inout.scalar_type() != at::kFloat) return {};
     sizes.push_back(static_cast<int64_t>(inout.nbytes()));
-    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(inout.nbytes()) * seconds_per_byte));
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(static_cast<double>(inout.nbytes()) * seconds_per_byte));
     if (corrupts && rank() == 1) inout.select(0, inout.numel() - 1).add_(1);
     return {};
   }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return inner_.reduce_scatter(out, in); }
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
+    return inner_.reduce_scatter(out, in);
+  }
   Work all_gather(at::Tensor out, at::Tensor in) override { return inner_.all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return inner_.broadcast(inout, root); }
   void barrier() override { inner_.barrier(); }
@@ -68,7 +73,8 @@ TEST(CommProbe, MeasuresEverySizeOfEveryOperation) {
         EXPECT_EQ(sizes[i].operation, operation);
         EXPECT_EQ(sizes[i].bytes, bytes);
         EXPECT_EQ(sizes[i].elements, bytes / 4 / (shared ? 3 : 1));
-        EXPECT_EQ(sizes[i].wrong, 0) << kCollectiveNames[static_cast<size_t>(operation)] << " of " << bytes;
+        EXPECT_EQ(sizes[i].wrong, 0)
+            << kCollectiveNames[static_cast<size_t>(operation)] << " of " << bytes;
         EXPECT_GE(sizes[i].seconds.count, 3);
         EXPECT_GT(sizes[i].seconds.low, 0);
         EXPECT_EQ(sizes[i].seconds.median, of_ranks[0][i].seconds.median) << "the ranks agree";
@@ -80,7 +86,8 @@ TEST(CommProbe, MeasuresEverySizeOfEveryOperation) {
   }
 }
 
-// A probe may take longer than dist.timeout, after which a watchdog that hears nothing ends the job.
+// A probe may take longer than dist.timeout, after which a watchdog that hears nothing ends
+// the job.
 TEST(CommProbe, ReportsProgressAfterEachOperation) {
   run_thread_world(2, [](Communicator& comm) {
     int64_t reported = 0, timed = 0;
@@ -112,10 +119,12 @@ TEST(CommProbe, LeavesOutTheSizesForWhichThereIsNoTime) {
     BadNetwork network(comm);
     network.seconds_per_byte = 1e-7;  // 10 MB/s
     const std::vector<ProbedSize> sizes =
-        probe(network, at::kCPU, {.sizes = {4, 4000, 40'000, 400'000, 4'000'000, 40'000'000}, .seconds = 0.1});
+        probe(network, at::kCPU,
+              {.sizes = {4, 4000, 40'000, 400'000, 4'000'000, 40'000'000}, .seconds = 0.1});
     ASSERT_GE(sizes.size(), 2u);
     EXPECT_LT(sizes.back().bytes, 400'000) << "40 ms for one operation do not fit five times";
-    EXPECT_LT(std::accumulate(network.sizes.begin(), network.sizes.end(), int64_t{0}), 4'000'000) << "0.4 s";
+    EXPECT_LT(std::accumulate(network.sizes.begin(), network.sizes.end(), int64_t{0}), 4'000'000)
+        << "0.4 s";
   });
 }
 
@@ -125,7 +134,8 @@ TEST(CommProbe, TheFitIsThatOfTheNetwork) {
     network.seconds_per_byte = 1e-8;  // 100 MB/s, much slower than threads are
     CostFit fit;
     bool is_right = false;
-    // On a busy machine the threads may wake late for the small sizes, and in time for the large ones.
+    // On a busy machine the threads may wake late for the small sizes, and in time for the
+    // large ones.
     for (int tries = 0; tries < 10 && !is_right; ++tries) {
       fit = probe_all_reduce(network, at::kCPU);
       is_right = fit.seconds_per_byte > 0.9e-8 && fit.seconds_per_byte < 3e-8 && fit.latency > 0;
@@ -145,7 +155,8 @@ TEST(CommProbe, BandwidthsAreThoseOfNcclTests) {
   const auto of = [](Collective operation) {
     return ProbedSize{.operation = operation, .bytes = 1'000'000, .seconds = spread_of({1e-3})};
   };
-  for (const Collective operation : kOnTensors) EXPECT_DOUBLE_EQ(algorithm_bandwidth(of(operation)), 1e9);
+  for (const Collective operation : kOnTensors)
+    EXPECT_DOUBLE_EQ(algorithm_bandwidth(of(operation)), 1e9);
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllReduce), 4), 1.5e9);  // 2 (n - 1) / n
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllGather), 4), 0.75e9);
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kReduceScatter), 4), 0.75e9);

@@ -89,7 +89,8 @@ TEST(CommThread, WaitThrowsWhatTheTaskThrewAndLaterTasksDoNotRun) {
     later.wait();
     FAIL() << "the task of a failed thread ran";
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("the cable is out"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the cable is out"), std::string::npos)
+        << error.what();
   }
   EXPECT_FALSE(ran);
   EXPECT_THROW(thread.submit([] {}).wait(), CommError);

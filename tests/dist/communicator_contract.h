@@ -1,7 +1,7 @@
 #pragma once
 
-// What every communicator promises (dist/communicator.h), as cases that each rank runs with its own communicator: the
-// MPI and the staged one under mpirun, threads in one process, and NCCL on GPUs.
+// What every communicator promises (dist/communicator.h), as cases that each rank runs with its own
+// communicator: the MPI and the staged one under mpirun, threads in one process, and NCCL on GPUs.
 //
 // Inputs are small integers, whose sums are exact in every dtype and in any order, except where the
 // case is about rounding.
@@ -26,23 +26,33 @@ struct Case {
 };
 
 inline const std::vector<at::ScalarType>& dtypes() {
-  static const std::vector<at::ScalarType> all = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong};
+  static const std::vector<at::ScalarType> all = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf,
+                                                  at::kLong};
   return all;
 }
 
 inline const std::vector<int64_t>& lengths() {
-  static const std::vector<int64_t> all = {0, 1, 7, 4099, (1 << 20) + 3};  // none divides among 2 or 4 ranks
+  static const std::vector<int64_t> all = {0, 1, 7, 4099,
+                                           (1 << 20) + 3};  // none divides among 2 or 4 ranks
   return all;
 }
 
-inline std::string op_name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMax ? "max" : "min"; }
+inline std::string op_name(ReduceOp op) {
+  return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMax ? "max" : "min";
+}
 
-// The first elements of whole_numbers(), which repeats them: expected sums are computed from these alone, because
-// computing them for whole tensors took most of the test's time. A prime, so that a part in the wrong place differs.
+// The first elements of whole_numbers(), which repeats them: expected sums are computed from these
+// alone, because computing them for whole tensors took most of the test's time. A prime, so that a
+// part in the wrong place differs.
 constexpr int64_t kPeriod = 509;
 
 inline at::Tensor one_period(int rank, int64_t salt) {
-  return at::arange(kPeriod, at::kLong).pow_(3).remainder_(kPeriod).add_(rank * 5 + salt).remainder_(21).sub_(10);
+  return at::arange(kPeriod, at::kLong)
+      .pow_(3)
+      .remainder_(kPeriod)
+      .add_(rank * 5 + salt)
+      .remainder_(21)
+      .sub_(10);
 }
 
 inline at::Tensor repeated(const at::Tensor& period, int64_t n) {
@@ -59,7 +69,8 @@ inline at::Tensor rough_numbers(int rank, int64_t n, at::ScalarType dtype) {
   return at::arange(n, at::kDouble).mul_(0.37).add_(rank * 1.1).sin_().mul_(3.7).to(dtype);
 }
 
-inline at::Tensor reduced(int size, int64_t n, at::ScalarType dtype, ReduceOp op, int64_t salt = 0) {
+inline at::Tensor reduced(int size, int64_t n, at::ScalarType dtype, ReduceOp op,
+                          int64_t salt = 0) {
   at::Tensor result = one_period(0, salt);
   for (int rank = 1; rank < size; ++rank) {
     const at::Tensor next = one_period(rank, salt);
@@ -70,25 +81,32 @@ inline at::Tensor reduced(int size, int64_t n, at::ScalarType dtype, ReduceOp op
   return repeated(result.to(dtype), n);
 }
 
-inline at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.contiguous().view({-1}).view(at::kByte); }
+inline at::Tensor bytes_of(const at::Tensor& tensor) {
+  return tensor.contiguous().view({-1}).view(at::kByte);
+}
 
 inline void expect_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
   const at::Tensor host = got.cpu();
-  EXPECT_TRUE(host.sizes() == want.sizes() && host.dtype() == want.dtype() && at::equal(host, want)) << what;
+  EXPECT_TRUE(host.sizes() == want.sizes() && host.dtype() == want.dtype() && at::equal(host, want))
+      << what;
 }
 
-inline void expect_same_bits_on_every_rank(Communicator& comm, const at::Tensor& tensor, const std::string& what) {
+inline void expect_same_bits_on_every_rank(Communicator& comm, const at::Tensor& tensor,
+                                           const std::string& what) {
   const at::Tensor mine = bytes_of(tensor);
   const at::Tensor all = at::empty({comm.size(), mine.numel()}, mine.options());
   comm.all_gather(all, mine).wait();
   for (int rank = 0; rank < comm.size(); ++rank) {
-    EXPECT_TRUE(at::equal(all[rank], all[0])) << what << ": rank " << rank << " differs from rank 0";
+    EXPECT_TRUE(at::equal(all[rank], all[0]))
+        << what << ": rank " << rank << " differs from rank 0";
   }
 }
 
-inline void all_reduce_case(Communicator& comm, at::Device device, at::ScalarType dtype, ReduceOp op) {
+inline void all_reduce_case(Communicator& comm, at::Device device, at::ScalarType dtype,
+                            ReduceOp op) {
   for (const int64_t n : lengths()) {
-    const std::string what = str("all_reduce ", op_name(op), " of ", n, " x ", c10::toString(dtype));
+    const std::string what =
+        str("all_reduce ", op_name(op), " of ", n, " x ", c10::toString(dtype));
     const at::Tensor tensor = whole_numbers(comm.rank(), n, dtype).to(device);
     comm.all_reduce(tensor, op).wait();
     expect_equal(tensor, reduced(comm.size(), n, dtype, op), what);
@@ -103,7 +121,8 @@ inline void same_bits_case(Communicator& comm, at::Device device, at::ScalarType
     comm.all_reduce(again, ReduceOp::kSum).wait();
     EXPECT_TRUE(at::equal(bytes_of(first), bytes_of(again))) << "the same inputs gave another sum";
     at::Tensor exact = at::zeros({n}, at::kDouble);
-    for (int rank = 0; rank < comm.size(); ++rank) exact += rough_numbers(rank, n, dtype).to(at::kDouble);
+    for (int rank = 0; rank < comm.size(); ++rank)
+      exact += rough_numbers(rank, n, dtype).to(at::kDouble);
     const double half_step = dtype == at::kBFloat16 ? 0x1p-8
                              : dtype == at::kHalf   ? 0x1p-11
                              : dtype == at::kFloat  ? 0x1p-22
@@ -120,8 +139,10 @@ inline void reduce_scatter_case(Communicator& comm, at::Device device) {
       const at::Tensor out = at::empty({n}, in.options());
       comm.reduce_scatter(out, in).wait();
       const at::Tensor whole = reduced(comm.size(), n * comm.size(), dtype, ReduceOp::kSum);
-      expect_equal(out, whole.narrow(0, n * comm.rank(), n), str("reduce_scatter ", n, " x ", c10::toString(dtype)));
-      expect_equal(in, whole_numbers(comm.rank(), n * comm.size(), dtype), "the input of reduce_scatter");
+      expect_equal(out, whole.narrow(0, n * comm.rank(), n),
+                   str("reduce_scatter ", n, " x ", c10::toString(dtype)));
+      expect_equal(in, whole_numbers(comm.rank(), n * comm.size(), dtype),
+                   "the input of reduce_scatter");
     }
   }
 }
@@ -131,11 +152,14 @@ inline void all_gather_case(Communicator& comm, at::Device device) {
   types.push_back(at::kByte);
   for (const at::ScalarType dtype : types) {
     for (const int64_t n : {0, 1, 4099}) {
-      const auto part = [&](int rank) { return whole_numbers(rank, n, at::kLong).add_(10).to(dtype); };
+      const auto part = [&](int rank) {
+        return whole_numbers(rank, n, at::kLong).add_(10).to(dtype);
+      };
       const at::Tensor out = at::empty({comm.size(), n}, at::TensorOptions(dtype).device(device));
       comm.all_gather(out, part(comm.rank()).to(device)).wait();
       for (int rank = 0; rank < comm.size(); ++rank) {
-        expect_equal(out[rank], part(rank), str("all_gather ", n, " x ", c10::toString(dtype), ", part ", rank));
+        expect_equal(out[rank], part(rank),
+                     str("all_gather ", n, " x ", c10::toString(dtype), ", part ", rank));
       }
     }
   }
@@ -147,10 +171,13 @@ inline void broadcast_case(Communicator& comm, at::Device device) {
   for (int root = 0; root < comm.size(); ++root) {
     for (const at::ScalarType dtype : types) {
       for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{70'001}}) {
-        const auto value = [&](int rank) { return whole_numbers(rank, n, at::kLong, root).add_(10).to(dtype); };
+        const auto value = [&](int rank) {
+          return whole_numbers(rank, n, at::kLong, root).add_(10).to(dtype);
+        };
         const at::Tensor tensor = value(comm.rank()).to(device);
         comm.broadcast(tensor, root).wait();
-        expect_equal(tensor, value(root), str("broadcast of ", n, " x ", c10::toString(dtype), " from ", root));
+        expect_equal(tensor, value(root),
+                     str("broadcast of ", n, " x ", c10::toString(dtype), " from ", root));
       }
     }
   }
@@ -162,23 +189,29 @@ inline void several_in_flight_case(Communicator& comm, at::Device device) {
   std::vector<at::Tensor> tensors;
   std::vector<Work> works;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    tensors.push_back(whole_numbers(comm.rank(), sizes[i], at::kFloat, static_cast<int64_t>(i)).to(device));
+    tensors.push_back(
+        whole_numbers(comm.rank(), sizes[i], at::kFloat, static_cast<int64_t>(i)).to(device));
     works.push_back(comm.all_reduce(tensors.back(), ReduceOp::kSum));
   }
-  const at::Tensor gathered = at::empty({comm.size(), 9}, at::TensorOptions(at::kLong).device(device));
+  const at::Tensor gathered =
+      at::empty({comm.size(), 9}, at::TensorOptions(at::kLong).device(device));
   Work gathering = comm.all_gather(gathered, whole_numbers(comm.rank(), 9, at::kLong).to(device));
   gathering.wait();
   std::for_each(works.rbegin(), works.rend(), [](Work& work) { work.wait(); });
   for (size_t i = 0; i < sizes.size(); ++i) {
-    expect_equal(tensors[i], reduced(comm.size(), sizes[i], at::kFloat, ReduceOp::kSum, static_cast<int64_t>(i)),
-                 str("tensor ", i));
+    expect_equal(
+        tensors[i],
+        reduced(comm.size(), sizes[i], at::kFloat, ReduceOp::kSum, static_cast<int64_t>(i)),
+        str("tensor ", i));
   }
   for (int rank = 0; rank < comm.size(); ++rank)
-    expect_equal(gathered[rank], whole_numbers(rank, 9, at::kLong), "gathered while others are in flight");
+    expect_equal(gathered[rank], whole_numbers(rank, 9, at::kLong),
+                 "gathered while others are in flight");
   works.front().wait();  // idempotent
 }
 
-// The operation runs after what the caller did before, and what the caller does after wait() runs after the operation.
+// The operation runs after what the caller did before, and what the caller does after wait() runs
+// after the operation.
 inline void order_with_the_caller_case(Communicator& comm, at::Device device) {
   const at::Tensor tensor = at::zeros({100'000}, at::TensorOptions(at::kFloat).device(device));
   float expected = 0;
@@ -188,7 +221,8 @@ inline void order_with_the_caller_case(Communicator& comm, at::Device device) {
     tensor.mul_(0.5);
     expected = (expected + 1) * static_cast<float>(comm.size()) * 0.5f;
   }
-  expect_equal(tensor, at::full({100'000}, expected, at::kFloat), "20 rounds of add, reduce, multiply");
+  expect_equal(tensor, at::full({100'000}, expected, at::kFloat),
+               "20 rounds of add, reduce, multiply");
 }
 
 inline void allocate_case(Communicator& comm, at::Device device) {
@@ -198,10 +232,12 @@ inline void allocate_case(Communicator& comm, at::Device device) {
   tensor.fill_(comm.rank() + 1);
   comm.all_reduce(tensor, ReduceOp::kMax).wait();
   expect_equal(tensor, at::full({3, 5}, comm.size(), at::kDouble), "a tensor of allocate()");
-  for (const at::ScalarType dtype : dtypes()) {  // sizes at which implementations change their ways; whole and in part
+  for (const at::ScalarType dtype :
+       dtypes()) {  // sizes at which implementations change their ways; whole and in part
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{3001}, int64_t{(1 << 18) + 3}}) {
       for (const int64_t begin : {int64_t{0}, std::min<int64_t>(n, 5)}) {
-        const std::string what = str("a tensor of allocate(), ", n, " x ", c10::toString(dtype), " from ", begin);
+        const std::string what =
+            str("a tensor of allocate(), ", n, " x ", c10::toString(dtype), " from ", begin);
         const at::Tensor large = comm.allocate({n}, at::TensorOptions(dtype).device(device));
         EXPECT_EQ(reinterpret_cast<uintptr_t>(large.data_ptr()) % 64, 0u);
         large.copy_(rough_numbers(comm.rank(), n, dtype));
@@ -215,12 +251,13 @@ inline void allocate_case(Communicator& comm, at::Device device) {
   }
 }
 
-// A phase of training has tensors of its own, made before or after those of the last phase are freed. Some outlive the
-// communicator here.
+// A phase of training has tensors of its own, made before or after those of the last phase are
+// freed. Some outlive the communicator here.
 inline void allocate_again_case(Communicator& comm, at::Device device) {
   std::vector<at::Tensor> kept;
   for (int phase = 0; phase < 6; ++phase) {
-    const at::Tensor tensor = comm.allocate({50'000 + phase}, at::TensorOptions(at::kFloat).device(device));
+    const at::Tensor tensor =
+        comm.allocate({50'000 + phase}, at::TensorOptions(at::kFloat).device(device));
     if (phase % 2 == 0) kept.clear();
     kept.push_back(tensor);
     tensor.fill_(comm.rank() + phase);
@@ -249,23 +286,29 @@ inline void abort_case(Communicator& comm, at::Device device) {
     comm.all_reduce(tensor, ReduceOp::kSum).wait();
     ADD_FAILURE() << "an aborted communicator still works";
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("the test asks for it"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the test asks for it"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW(comm.barrier(), CommError);
   EXPECT_NO_THROW(comm.record(nullptr)) << "what ends a recording may be a destructor";
 }
 
-// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in float16
+// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048
+// in float16
 // when rounded each time.
 inline void half_in_float32_case(Communicator& comm, at::Device device) {
   const int size = comm.size();
-  const at::Tensor half = at::full({1000}, comm.rank() == 0 ? 2048 : 1, at::TensorOptions(at::kHalf).device(device));
+  const at::Tensor half =
+      at::full({1000}, comm.rank() == 0 ? 2048 : 1, at::TensorOptions(at::kHalf).device(device));
   comm.all_reduce(half, ReduceOp::kSum).wait();
-  expect_equal(half, at::full({1000}, 2048.0f + static_cast<float>(size - 1), at::kFloat).to(at::kHalf), "float16");
-  const at::Tensor large =
-      at::full({1000}, comm.rank() % 2 ? -60000.0 : 60000.0, at::TensorOptions(at::kHalf).device(device));
+  expect_equal(half,
+               at::full({1000}, 2048.0f + static_cast<float>(size - 1), at::kFloat).to(at::kHalf),
+               "float16");
+  const at::Tensor large = at::full({1000}, comm.rank() % 2 ? -60000.0 : 60000.0,
+                                    at::TensorOptions(at::kHalf).device(device));
   comm.all_reduce(large, ReduceOp::kSum).wait();
-  expect_equal(large, at::full({1000}, size % 2 ? 60000.0 : 0.0, at::kHalf), "no overflow in between");
+  expect_equal(large, at::full({1000}, size % 2 ? 60000.0 : 0.0, at::kHalf),
+               "no overflow in between");
 }
 
 // The cases that every communicator passes; abort_case comes last.
@@ -274,11 +317,14 @@ inline std::vector<Case> cases() {
   for (const at::ScalarType dtype : dtypes()) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
       all.push_back({str("AllReduce_", op_name(op), "_", c10::toString(dtype)),
-                     [=](Communicator& comm, at::Device device) { all_reduce_case(comm, device, dtype, op); }});
+                     [=](Communicator& comm, at::Device device) {
+                       all_reduce_case(comm, device, dtype, op);
+                     }});
     }
     if (dtype == at::kLong) continue;
-    all.push_back({str("SameBits_", c10::toString(dtype)),
-                   [=](Communicator& comm, at::Device device) { same_bits_case(comm, device, dtype); }});
+    all.push_back(
+        {str("SameBits_", c10::toString(dtype)),
+         [=](Communicator& comm, at::Device device) { same_bits_case(comm, device, dtype); }});
   }
   all.push_back({"ReduceScatter", reduce_scatter_case});
   all.push_back({"AllGather", all_gather_case});

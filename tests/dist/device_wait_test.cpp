@@ -29,7 +29,8 @@ TEST(DeviceWait, EndsWithTheErrorOfACommunicatorThatFails) {
         {good.get(), bad.get()});
     FAIL();
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("the link is down"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the link is down"), std::string::npos)
+        << error.what();
   }
   EXPECT_EQ(asked, 50);
 }

@@ -19,9 +19,10 @@ using ::testing::HasSubstr;
 
 constexpr c10::SourceLocation kHere{"f", "x.cpp", 1};
 
-const c10::AcceleratorError kIllegalAddress(kHere, 700,
-                                            "CUDA error: an illegal memory access was encountered\nSearch for "
-                                            "`cudaErrorIllegalAddress' in the documentation");
+const c10::AcceleratorError kIllegalAddress(
+    kHere, 700,
+    "CUDA error: an illegal memory access was encountered\nSearch for "
+    "`cudaErrorIllegalAddress' in the documentation");
 
 template <typename Exception>
 Failure failure_of(const Exception& exception) {
@@ -29,17 +30,22 @@ Failure failure_of(const Exception& exception) {
 }
 
 TEST(OutOfMemory, IsWhatTheAllocatorTheRuntimeAndTheLibrariesSayOfIt) {
-  EXPECT_TRUE(is_out_of_memory(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2 GiB")));
-  EXPECT_TRUE(is_out_of_memory(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
+  EXPECT_TRUE(is_out_of_memory(
+      c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2 GiB")));
+  EXPECT_TRUE(
+      is_out_of_memory(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
   for (const char* text :
-       {"CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+       {"CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
         "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
         "ncclAllReduce failed: unhandled cuda error (Cuda failure 2 'out of memory')"}) {
     EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
     EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 69) << text;
-    EXPECT_THAT(failure_of(c10::Error(kHere, text)).message, HasSubstr("out of device memory: ")) << text;
+    EXPECT_THAT(failure_of(c10::Error(kHere, text)).message, HasSubstr("out of device memory: "))
+        << text;
   }
 }
 
@@ -49,18 +55,21 @@ std::optional<MissingMemory> missing_for(const auto& exception) {
 
 TEST(MissingMemory, SaysWhatCouldNotBeAllocated) {
   EXPECT_EQ(missing_for(std::bad_alloc()).value().what, "the host's memory is full");
-  const auto host = missing_for(c10::Error(kHere,
-                                           "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
-                                           "1048576 bytes. Error code 12 (Cannot allocate memory)"));
+  const auto host =
+      missing_for(c10::Error(kHere,
+                             "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+                             "1048576 bytes. Error code 12 (Cannot allocate memory)"));
   EXPECT_EQ(host.value().what, "no host memory for a tensor of 1.0 MiB");
   EXPECT_EQ(host->bytes, 1 << 20);
-  const auto device = missing_for(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2.00 GiB."));
+  const auto device =
+      missing_for(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2.00 GiB."));
   EXPECT_THAT(device.value().what, HasSubstr("CUDA out of memory"));
   EXPECT_EQ(device->bytes, 2.0 * (1 << 30));
 }
 
 TEST(MissingMemory, IsNoneInOtherErrors) {
-  EXPECT_EQ(missing_for(c10::Error(kHere, "shape '[2]' is invalid for input of size 3")), std::nullopt);
+  EXPECT_EQ(missing_for(c10::Error(kHere, "shape '[2]' is invalid for input of size 3")),
+            std::nullopt);
   EXPECT_EQ(missing_for(kIllegalAddress), std::nullopt);
   EXPECT_EQ(missing_for(DataError("no such file")), std::nullopt);
   EXPECT_EQ(missing_for(3), std::nullopt);
@@ -69,9 +78,11 @@ TEST(MissingMemory, IsNoneInOtherErrors) {
 TEST(OutOfMemory, IsNothingElse) {
   EXPECT_FALSE(is_out_of_memory(kIllegalAddress));
   EXPECT_TRUE(says_failed(kIllegalAddress));
-  EXPECT_FALSE(says_failed(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
-  for (const char* text : {"shape '[2]' is invalid for input of size 3", "cuDNN error: CUDNN_STATUS_BAD_PARAM",
-                           "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
+  EXPECT_FALSE(
+      says_failed(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
+  for (const char* text :
+       {"shape '[2]' is invalid for input of size 3", "cuDNN error: CUDNN_STATUS_BAD_PARAM",
+        "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
     EXPECT_FALSE(is_out_of_memory(c10::Error(kHere, text))) << text;
     EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 70) << text;
   }
@@ -80,7 +91,8 @@ TEST(OutOfMemory, IsNothingElse) {
 TEST(Failure, OfTheGpuIsADeviceErrorInOneLine) {
   const Failure failure = failure_of(kIllegalAddress);
   EXPECT_EQ(failure.exit_code, 69);
-  EXPECT_EQ(failure.message, "the GPU has failed: CUDA error: an illegal memory access was encountered");
+  EXPECT_EQ(failure.message,
+            "the GPU has failed: CUDA error: an illegal memory access was encountered");
 }
 
 TEST(Failure, OfAPathThatCannotBeUsedNamesItAndTheReason) {
@@ -109,7 +121,8 @@ TEST(TerminateDeathTest, SaysWhatADestructorThrewAndLeavesWithItsExitCode) {
         report_when_terminated();
         const UsesTheGpuWhenDestroyed broken;
       },
-      ::testing::ExitedWithCode(69), "error: the GPU has failed: CUDA error: an illegal memory access was encountered");
+      ::testing::ExitedWithCode(69),
+      "error: the GPU has failed: CUDA error: an illegal memory access was encountered");
 }
 
 TEST(TerminateDeathTest, SaysWhatAThreadThrew) {

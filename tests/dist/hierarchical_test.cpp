@@ -1,4 +1,5 @@
-// Ranks of several hosts, as threads: hosts of equal and of different sizes, with ranks in any order.
+// Ranks of several hosts, as threads: hosts of equal and of different sizes, with ranks in
+// any order.
 
 #include "dist/hierarchical_communicator.h"
 
@@ -20,8 +21,14 @@ namespace {
 using Hosts = std::vector<int>;  // of each rank
 
 const std::vector<Hosts>& placements() {
-  static const std::vector<Hosts> all = {
-      {0}, {4, 4}, {0, 1}, {0, 0, 1}, {1, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 1, 0, 2}, {0, 0, 0, 0, 1, 1, 1}};
+  static const std::vector<Hosts> all = {{0},
+                                         {4, 4},
+                                         {0, 1},
+                                         {0, 0, 1},
+                                         {1, 0, 0, 0},
+                                         {0, 1, 1, 0},
+                                         {0, 1, 2, 1, 0, 2},
+                                         {0, 0, 0, 0, 1, 1, 1}};
   return all;
 }
 
@@ -31,9 +38,11 @@ std::string text_of(const Hosts& hosts) {
   return text;
 }
 
-void run_on_hosts(const Hosts& hosts, WithinHost within, const std::function<void(Communicator&)>& body) {
-  run_thread_world(static_cast<int>(hosts.size()),
-                   [&](Communicator& world) { body(*make_hierarchical_of_threads(world, hosts, within)); });
+void run_on_hosts(const Hosts& hosts, WithinHost within,
+                  const std::function<void(Communicator&)>& body) {
+  run_thread_world(static_cast<int>(hosts.size()), [&](Communicator& world) {
+    body(*make_hierarchical_of_threads(world, hosts, within));
+  });
 }
 
 TEST(PlacesOf, CountsHostsByTheirLowestRankAndRanksWithinEach) {
@@ -55,20 +64,24 @@ TEST(Hierarchical, HoldsTheContractWhereverTheRanksAre) {
   }
 }
 
-// Within each host by rank, then over the hosts: for tensors of one chunk and of many, in shared memory or not.
+// Within each host by rank, then over the hosts: for tensors of one chunk and of many, in shared
+// memory or not.
 TEST(Hierarchical, AddsInAnOrderThatFollowsFromThePlacementAlone) {
   const Hosts hosts = {0, 1, 1, 0, 0};
   for (const WithinHost within : {WithinHost::kThreads, WithinHost::kSharedMemory}) {
     run_on_hosts(hosts, within, [](Communicator& comm) {
       for (const int64_t n : {int64_t{3}, int64_t{700}, int64_t{40'003}}) {
         const auto of_rank = [n](int rank) { return contract::rough_numbers(rank, n, at::kFloat); };
-        const at::Tensor wanted = (of_rank(0) + of_rank(3) + of_rank(4)) + (of_rank(1) + of_rank(2));
+        const at::Tensor wanted =
+            (of_rank(0) + of_rank(3) + of_rank(4)) + (of_rank(1) + of_rank(2));
         for (const bool allocated : {false, true}) {
-          const at::Tensor sum = allocated ? comm.allocate({n}, at::kFloat) : at::empty({n}, at::kFloat);
+          const at::Tensor sum =
+              allocated ? comm.allocate({n}, at::kFloat) : at::empty({n}, at::kFloat);
           for (int run = 0; run < 20; ++run) {
             sum.copy_(of_rank(comm.rank()));
             comm.all_reduce(sum, ReduceOp::kSum).wait();
-            EXPECT_TRUE(at::equal(contract::bytes_of(sum), contract::bytes_of(wanted))) << n << " elements";
+            EXPECT_TRUE(at::equal(contract::bytes_of(sum), contract::bytes_of(wanted)))
+                << n << " elements";
           }
         }
       }
@@ -78,9 +91,12 @@ TEST(Hierarchical, AddsInAnOrderThatFollowsFromThePlacementAlone) {
 
 TEST(Hierarchical, CountsWhatItCarriesOnce) {
   run_on_hosts({0, 0, 1}, WithinHost::kSharedMemory, [](Communicator& comm) {
-    const auto carried = [&](Collective kind) { return comm.traffic()[static_cast<size_t>(kind)].bytes; };
+    const auto carried = [&](Collective kind) {
+      return comm.traffic()[static_cast<size_t>(kind)].bytes;
+    };
     const at::Tensor sum = comm.allocate({100'000}, at::kFloat).fill_(1);
-    for (const Carried& none : comm.traffic()) EXPECT_EQ(none.bytes, 0) << "the exchanges of allocate()";
+    for (const Carried& none : comm.traffic())
+      EXPECT_EQ(none.bytes, 0) << "the exchanges of allocate()";
     comm.all_reduce(sum, ReduceOp::kSum).wait();
     comm.broadcast(sum, 2).wait();
     EXPECT_EQ(carried(Collective::kAllReduce), 400'000);
@@ -90,8 +106,9 @@ TEST(Hierarchical, CountsWhatItCarriesOnce) {
 }
 
 // What `body` throws on each rank.
-std::vector<std::string> errors(const Hosts& hosts, WithinHost within,
-                                const std::function<void(Communicator& world, Communicator&)>& body) {
+std::vector<std::string> errors(
+    const Hosts& hosts, WithinHost within,
+    const std::function<void(Communicator& world, Communicator&)>& body) {
   std::mutex mutex;
   std::vector<std::string> messages;
   run_thread_world(static_cast<int>(hosts.size()), [&](Communicator& world) {
@@ -110,15 +127,16 @@ TEST(Hierarchical, AnAbortEndsTheWaitsOfEveryRankOfEveryHost) {
   for (const WithinHost within : {WithinHost::kThreads, WithinHost::kSharedMemory}) {
     for (const int64_t n : {int64_t{10}, int64_t{100'000}}) {
       for (const int culprit : {0, 1, 4}) {
-        const auto messages = errors({0, 0, 0, 1, 1}, within, [&](Communicator&, Communicator& comm) {
-          const at::Tensor tensor = comm.allocate({n}, at::kFloat).fill_(1);
-          comm.all_reduce(tensor, ReduceOp::kMax).wait();
-          if (comm.rank() == culprit) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            comm.abort("the disk is full");
-          }
-          comm.all_reduce(tensor, ReduceOp::kMax).wait();
-        });
+        const auto messages =
+            errors({0, 0, 0, 1, 1}, within, [&](Communicator&, Communicator& comm) {
+              const at::Tensor tensor = comm.allocate({n}, at::kFloat).fill_(1);
+              comm.all_reduce(tensor, ReduceOp::kMax).wait();
+              if (comm.rank() == culprit) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                comm.abort("the disk is full");
+              }
+              comm.all_reduce(tensor, ReduceOp::kMax).wait();
+            });
         ASSERT_EQ(messages.size(), 5u);
         for (const std::string& message : messages) {
           EXPECT_NE(message.find("the disk is full"), std::string::npos) << message;
@@ -145,9 +163,13 @@ class NoMemory final : public Communicator {
  public:
   explicit NoMemory(std::unique_ptr<Communicator> inner)
       : Communicator(inner->rank(), inner->size()), inner_(std::move(inner)) {}
-  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override { throw DeviceError("no room"); }
+  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override {
+    throw DeviceError("no room");
+  }
   Work all_reduce(at::Tensor inout, ReduceOp op) override { return inner_->all_reduce(inout, op); }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return inner_->reduce_scatter(out, in); }
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
+    return inner_->reduce_scatter(out, in);
+  }
   Work all_gather(at::Tensor out, at::Tensor in) override { return inner_->all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return inner_->broadcast(inout, root); }
   void barrier() override { inner_->barrier(); }
@@ -162,8 +184,8 @@ TEST(Hierarchical, MemoryThatOneHostLacksIsADeviceErrorOnAllAndTheCommunicatorSt
   run_thread_world(2, [](Communicator& world) {
     std::unique_ptr<Communicator> within = make_lone_communicator();
     if (world.rank() == 1) within = std::make_unique<NoMemory>(std::move(within));
-    const auto comm = make_hierarchical_communicator(world.rank(), places_of(Hosts{0, 1}), std::move(within),
-                                                     split_thread_world(world, 0));
+    const auto comm = make_hierarchical_communicator(
+        world.rank(), places_of(Hosts{0, 1}), std::move(within), split_thread_world(world, 0));
     try {
       comm->allocate({10}, at::kFloat);
       ADD_FAILURE() << "rank " << world.rank();
@@ -179,7 +201,8 @@ TEST(Hierarchical, MemoryThatOneHostLacksIsADeviceErrorOnAllAndTheCommunicatorSt
 TEST(Hierarchical, RefusesWhatItCannotReduceBeforeItIsIssued) {
   run_on_hosts({0, 0, 1, 1}, WithinHost::kThreads, [](Communicator& comm) {
     EXPECT_THROW(static_cast<void>(comm.all_reduce(at::ones({4, 6}).t(), ReduceOp::kSum)), Error);
-    EXPECT_THROW(static_cast<void>(comm.all_reduce(at::ones({4}, at::kByte), ReduceOp::kSum)), Error);
+    EXPECT_THROW(static_cast<void>(comm.all_reduce(at::ones({4}, at::kByte), ReduceOp::kSum)),
+                 Error);
     EXPECT_THROW(static_cast<void>(comm.reduce_scatter(at::ones({4}), at::ones({15}))), Error);
     EXPECT_THROW(static_cast<void>(comm.all_gather(at::ones({15}), at::ones({4}))), Error);
     EXPECT_THROW(static_cast<void>(comm.broadcast(at::ones({4}), 4)), Error);

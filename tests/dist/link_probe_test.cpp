@@ -45,25 +45,32 @@ TEST(LinkProbe, NoHostMeasuresTwoLinksAtOnce) {
 
 TEST(SlowLinks, LinksThatDifferLittleAreNotNamed) {
   EXPECT_EQ(describe_slow_links({}, kNodes), "");
-  EXPECT_EQ(describe_slow_links(ring(4, [](int from, int) { return 1e9 - 2e8 * from; }), kNodes), "");
+  EXPECT_EQ(describe_slow_links(ring(4, [](int from, int) { return 1e9 - 2e8 * from; }), kNodes),
+            "");
   EXPECT_EQ(describe_slow_links(ring(2, [](int, int) { return 1e5; }), kNodes), "")
       << "there is nothing to compare with";
 }
 
 TEST(SlowLinks, AHostIsNamedByDirection) {
   for (const int hosts : {3, 4}) {
-    const auto both = ring(hosts, [](int from, int to) { return from == 2 || to == 2 ? 1 << 20 : 1 << 30; });
-    EXPECT_THAT(describe_slow_links(both, kNodes),
-                AllOf(HasSubstr("from c 1.0 MiB/s, to c 1.0 MiB/s; most links between hosts carry 1.0 GiB/s"),
-                      Not(HasSubstr("from c to"))));
+    const auto both =
+        ring(hosts, [](int from, int to) { return from == 2 || to == 2 ? 1 << 20 : 1 << 30; });
+    EXPECT_THAT(
+        describe_slow_links(both, kNodes),
+        AllOf(
+            HasSubstr("from c 1.0 MiB/s, to c 1.0 MiB/s; most links between hosts carry 1.0 GiB/s"),
+            Not(HasSubstr("from c to"))));
   }
   const auto one = ring(4, [](int from, int) { return from == 2 ? 1 << 20 : 1 << 30; });
-  EXPECT_THAT(describe_slow_links(one, kNodes), AllOf(HasSubstr("from c 1.0 MiB/s; most"), Not(HasSubstr("to c"))));
+  EXPECT_THAT(describe_slow_links(one, kNodes),
+              AllOf(HasSubstr("from c 1.0 MiB/s; most"), Not(HasSubstr("to c"))));
 }
 
 TEST(SlowLinks, ALinkIsNamedWhereItsHostsAreNotSlow) {
-  const auto links = ring(4, [](int from, int to) { return from == 1 && to == 2 ? 1 << 20 : 1 << 30; });
-  EXPECT_THAT(describe_slow_links(links, kNodes), HasSubstr("slow network: from b to c 1.0 MiB/s; most"));
+  const auto links =
+      ring(4, [](int from, int to) { return from == 1 && to == 2 ? 1 << 20 : 1 << 30; });
+  EXPECT_THAT(describe_slow_links(links, kNodes),
+              HasSubstr("slow network: from b to c 1.0 MiB/s; most"));
   const auto two = ring(2, [](int from, int) { return from == 0 ? 1 << 20 : 1 << 30; });
   EXPECT_THAT(describe_slow_links(two, kNodes), HasSubstr("from a to b 1.0 MiB/s; most"));
 }
@@ -71,7 +78,8 @@ TEST(SlowLinks, ALinkIsNamedWhereItsHostsAreNotSlow) {
 TEST(SlowLinks, AtMostEightAreNamed) {
   std::vector<std::string> nodes(200);
   for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = "n" + std::to_string(i / 2);
-  const auto links = ring(100, [](int from, int to) { return from % 9 == 0 && to == from + 1 ? 1 << 20 : 1 << 30; });
+  const auto links = ring(
+      100, [](int from, int to) { return from % 9 == 0 && to == from + 1 ? 1 << 20 : 1 << 30; });
   EXPECT_THAT(describe_slow_links(links, nodes), HasSubstr("and 3 more"));
 }
 

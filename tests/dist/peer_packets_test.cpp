@@ -23,7 +23,8 @@ TEST(PeerPackets, AConnectionThatIsAcknowledgedSaysNothing) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 8);  // 127.0.0.9
   socklen_t size = sizeof address;
   EXPECT_EQ(address_text(*as_address(address)), "127.0.0.9");
-  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0)), client(::socket(AF_INET, SOCK_STREAM, 0));
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0)),
+      client(::socket(AF_INET, SOCK_STREAM, 0));
   ASSERT_EQ(::bind(listener.get(), as_address(address), size), 0);
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   ASSERT_EQ(::getsockname(listener.get(), as_address(address), &size), 0);
@@ -33,7 +34,9 @@ TEST(PeerPackets, AConnectionThatIsAcknowledgedSaysNothing) {
   EXPECT_EQ(seconds_since_packet({"127.0.0.9", "10.1.2.3"}), std::nullopt);
 }
 
-TEST(NetAddress, ThisMachineHasALoopbackAddress) { EXPECT_TRUE(own_addresses().contains("127.0.0.1")); }
+TEST(NetAddress, ThisMachineHasALoopbackAddress) {
+  EXPECT_TRUE(own_addresses().contains("127.0.0.1"));
+}
 
 }  // namespace
 }  // namespace dtrain::dist

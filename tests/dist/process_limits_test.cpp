@@ -16,7 +16,11 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
 
 MpiRoom plenty() {
-  return {.file_bytes = RLIM_INFINITY, .folder = "/tmp", .folder_bytes = kGiB, .shared_bytes = kGiB, .local_ranks = 8};
+  return {.file_bytes = RLIM_INFINITY,
+          .folder = "/tmp",
+          .folder_bytes = kGiB,
+          .shared_bytes = kGiB,
+          .local_ranks = 8};
 }
 
 TEST(MpiRoom, NothingIsMissingUsually) {
@@ -32,7 +36,8 @@ TEST(MpiRoom, WhatIsMissingIsNamedWithTheAmountsAndTheCure) {
   room = plenty();
   room.folder = "/small";
   room.folder_bytes = 5 * kMiB;
-  EXPECT_THAT(missing_for_mpi(room), AllOf(HasSubstr("/small has 5.0 MiB free"), HasSubstr("set TMPDIR")));
+  EXPECT_THAT(missing_for_mpi(room),
+              AllOf(HasSubstr("/small has 5.0 MiB free"), HasSubstr("set TMPDIR")));
 }
 
 TEST(MpiRoom, SharedMemoryIsForSeveralRanks) {
@@ -41,7 +46,11 @@ TEST(MpiRoom, SharedMemoryIsForSeveralRanks) {
   EXPECT_THAT(no_shared_memory(room), AllOf(HasSubstr("8 ranks need 32.0 MiB"), HasSubstr("TCP")));
   room.local_ranks = 7;
   EXPECT_EQ(no_shared_memory(room), "");
-  room = {.file_bytes = kGiB, .folder = "/tmp", .folder_bytes = kGiB, .shared_bytes = 0, .local_ranks = 1};
+  room = {.file_bytes = kGiB,
+          .folder = "/tmp",
+          .folder_bytes = kGiB,
+          .shared_bytes = 0,
+          .local_ranks = 1};
   EXPECT_EQ(no_shared_memory(room), "");
 }
 
@@ -57,7 +66,8 @@ TEST(OpenFiles, TheSoftLimitIsRaisedAndTooLowAHardOneIsNamed) {
   const auto with_a_low_hard_limit = [] {
     const rlimit lowest{12, 12};
     ::setrlimit(RLIMIT_NOFILE, &lowest);
-    testing::expect_error<UsageError>([] { raise_open_files(); }, {"may open 12 files (ulimit -Hn)", "64"});
+    testing::expect_error<UsageError>([] { raise_open_files(); },
+                                      {"may open 12 files (ulimit -Hn)", "64"});
     std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
   };
   EXPECT_EXIT(with_a_low_hard_limit(), ::testing::ExitedWithCode(0), "");

@@ -45,8 +45,10 @@ TEST(ReduceInRankOrder, TheOutputMayBeAnyInput) {
 
 TEST(ReduceInRankOrder, HalfPrecisionIsRoundedOnce) {
   const auto full = [](double value, at::ScalarType dtype) { return at::full({3}, value, dtype); };
-  for (const auto& [dtype, whole] : {std::pair{at::kHalf, 2048.0}, std::pair{at::kBFloat16, 256.0}}) {
-    const at::Tensor sum = reduce({full(whole, dtype), full(1, dtype), full(1, dtype)}, ReduceOp::kSum);
+  for (const auto& [dtype, whole] :
+       {std::pair{at::kHalf, 2048.0}, std::pair{at::kBFloat16, 256.0}}) {
+    const at::Tensor sum =
+        reduce({full(whole, dtype), full(1, dtype), full(1, dtype)}, ReduceOp::kSum);
     EXPECT_TRUE(at::equal(sum, full(whole + 2, dtype))) << c10::toString(dtype);
   }
 }
@@ -57,8 +59,10 @@ TEST(ReduceInRankOrder, ANanOfAnyRankWins) {
     for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kSum}) {
       for (int place = 0; place < 3; ++place) {
         std::vector<at::Tensor> by_rank;
-        for (int rank = 0; rank < 3; ++rank) by_rank.push_back(at::full({5}, rank == place ? nan : rank, dtype));
-        EXPECT_TRUE(at::isnan(reduce(by_rank, op)).all().item<bool>()) << c10::toString(dtype) << ", rank " << place;
+        for (int rank = 0; rank < 3; ++rank)
+          by_rank.push_back(at::full({5}, rank == place ? nan : rank, dtype));
+        EXPECT_TRUE(at::isnan(reduce(by_rank, op)).all().item<bool>())
+            << c10::toString(dtype) << ", rank " << place;
       }
     }
   }

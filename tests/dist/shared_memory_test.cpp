@@ -1,5 +1,5 @@
-// Shared memory between ranks that are threads of one process; each maps the memory for itself. Processes as ranks, and
-// how they die, are tested in tests/mpi.
+// Shared memory between ranks that are threads of one process; each maps the memory for itself.
+// Processes as ranks, and how they die, are tested in tests/mpi.
 
 #include "dist/shared_memory_communicator.h"
 
@@ -28,8 +28,10 @@ namespace {
 using contract::rough_numbers;
 
 // Runs `body` on `ranks` ranks that share memory.
-void run_shared(int ranks, const std::function<void(Communicator&)>& body, const SharedMemoryOptions& options = {}) {
-  run_thread_world(ranks, [&](Communicator& host) { body(*make_shared_memory_communicator(host, options)); });
+void run_shared(int ranks, const std::function<void(Communicator&)>& body,
+                const SharedMemoryOptions& options = {}) {
+  run_thread_world(
+      ranks, [&](Communicator& host) { body(*make_shared_memory_communicator(host, options)); });
 }
 
 // What `body` throws on each rank.
@@ -50,7 +52,9 @@ std::set<std::string> errors(int ranks, const std::function<void(Communicator&)>
   return {messages.begin(), messages.end()};
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 int64_t mapped_files() {
   std::ifstream maps("/proc/self/maps");
@@ -59,7 +63,8 @@ int64_t mapped_files() {
   return count;
 }
 
-int64_t files_in(const std::filesystem::path& folder) {  // of this process, whose threads are the ranks
+int64_t files_in(
+    const std::filesystem::path& folder) {  // of this process, whose threads are the ranks
   const std::string prefix = str("dtrain-", ::getpid(), "-");
   int64_t count = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -80,11 +85,13 @@ TEST(SharedMemory, HoldsTheContract) {
 }
 
 TEST(SharedMemory, AThousandSumsHaveTheBitsOfAdditionInRankOrder) {
-  for (const int64_t n : {100, 5'000, 70'003}) {  // through slots, where they lie by the caller, and by the thread
+  for (const int64_t n :
+       {100, 5'000, 70'003}) {  // through slots, where they lie by the caller, and by the thread
     run_shared(3, [n](Communicator& comm) {
       at::Tensor wanted = rough_numbers(0, n, at::kFloat);
       for (int rank = 1; rank < comm.size(); ++rank) wanted += rough_numbers(rank, n, at::kFloat);
-      const at::Tensor mine = rough_numbers(comm.rank(), n, at::kFloat), sum = comm.allocate({n}, at::kFloat);
+      const at::Tensor mine = rough_numbers(comm.rank(), n, at::kFloat),
+                       sum = comm.allocate({n}, at::kFloat);
       int64_t other = 0;
       for (int run = 0; run < 1000; ++run) {
         sum.copy_(mine);
@@ -100,7 +107,8 @@ TEST(SharedMemory, ManyOperationsOfAllSizesInFlightRunInTheOrderOfIssue) {
   run_shared(2, [](Communicator& comm) {
     for (const bool in_arena : {false, true}) {
       const at::TensorOptions options(at::kDouble);
-      const at::Tensor sum = in_arena ? comm.allocate({90'000}, options) : at::empty({90'000}, options);
+      const at::Tensor sum =
+          in_arena ? comm.allocate({90'000}, options) : at::empty({90'000}, options);
       sum.fill_(1);
       std::vector<Work> works;
       for (int i = 0; i < 12; ++i) {  // each doubles: the small part, a middle part, and the whole
@@ -108,7 +116,8 @@ TEST(SharedMemory, ManyOperationsOfAllSizesInFlightRunInTheOrderOfIssue) {
         works.push_back(comm.all_reduce(sum.narrow(0, 0, 2000), ReduceOp::kSum));
         if (i % 4 == 3) works.push_back(comm.all_reduce(sum, ReduceOp::kSum));
       }
-      for (int i = 0; i < 30; ++i) works.push_back(comm.all_reduce(sum.narrow(0, 0, 1), ReduceOp::kMax));
+      for (int i = 0; i < 30; ++i)
+        works.push_back(comm.all_reduce(sum.narrow(0, 0, 1), ReduceOp::kMax));
       std::for_each(works.rbegin(), works.rend(), [](Work& work) { work.wait(); });
       EXPECT_EQ(sum[0].item<double>(), 0x1p27);
       EXPECT_EQ(sum[1999].item<double>(), 0x1p15);
@@ -123,28 +132,33 @@ TEST(SharedMemory, FreesWhatATensorHeldAndKeepsATensorThatOutlivesTheCommunicato
   run_shared(2, [&](Communicator& comm) {
     for (int phase = 0; phase < 20; ++phase) comm.allocate({100'000}, at::kFloat).fill_(phase);
     comm.barrier();
-    EXPECT_LE(mapped_files(), before + 2 + 2) << "the boards of both ranks, and at most a tensor that is being freed";
+    EXPECT_LE(mapped_files(), before + 2 + 2)
+        << "the boards of both ranks, and at most a tensor that is being freed";
     comm.barrier();
     kept[static_cast<size_t>(comm.rank())] = comm.allocate({1000}, at::kFloat).fill_(comm.rank());
     comm.barrier();
   });
   EXPECT_EQ(mapped_files(), before + 2);
-  for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(kept[static_cast<size_t>(rank)].eq(rank).all().item<bool>());
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_TRUE(kept[static_cast<size_t>(rank)].eq(rank).all().item<bool>());
   kept.clear();
   EXPECT_EQ(mapped_files(), before);
 }
 
 TEST(SharedMemory, BroadcastsFromWhereATensorLies) {
   run_shared(3, [](Communicator& comm) {
-    for (const int64_t n : {500, 5'000, 300'000}) {  // through slots, in place by the caller, and by the thread
-      const at::Tensor tensor = comm.allocate({n}, at::kDouble), other = at::empty({n}, at::kDouble);
+    for (const int64_t n :
+         {500, 5'000, 300'000}) {  // through slots, in place by the caller, and by the thread
+      const at::Tensor tensor = comm.allocate({n}, at::kDouble),
+                       other = at::empty({n}, at::kDouble);
       for (int root = 0; root < comm.size(); ++root) {
         tensor.copy_(rough_numbers(comm.rank(), n, at::kDouble));
         other.copy_(tensor);
         Work first = comm.broadcast(tensor, root);
         comm.broadcast(other, root).wait();
         first.wait();
-        EXPECT_TRUE(at::equal(tensor, rough_numbers(root, n, at::kDouble))) << n << " elements from rank " << root;
+        EXPECT_TRUE(at::equal(tensor, rough_numbers(root, n, at::kDouble)))
+            << n << " elements from rank " << root;
         EXPECT_TRUE(at::equal(tensor, other));
       }
     }
@@ -195,16 +209,21 @@ TEST(SharedMemory, RemovesTheFilesOfJobsThatWereKilledAndOnlyThose) {
   std::filesystem::create_symlink(folder / "other-1-2", folder / "dtrain-link");
   const FileDescriptor of_a_job_that_lives = make("dtrain-3-4");
   ASSERT_EQ(::flock(of_a_job_that_lives.get(), LOCK_EX), 0);
-  run_shared(2, [](Communicator& comm) { comm.barrier(); }, {.memfd = false, .folder = folder.path()});
+  run_shared(2, [](Communicator& comm) { comm.barrier(); },
+             {.memfd = false, .folder = folder.path()});
   std::set<std::string> left;
-  for (const auto& file : std::filesystem::directory_iterator(folder.path())) left.insert(file.path().filename());
+  for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+    left.insert(file.path().filename());
   EXPECT_EQ(left, (std::set<std::string>{"dtrain-3-4", "dtrain-link", "other-1-2"}));
 }
 
 TEST(SharedMemory, MessagesUseTheNumbersThatTheRanksHaveElsewhere) {
-  const auto messages = errors<CommError>(
-      2, [](Communicator& comm) { comm.all_reduce(at::ones({comm.rank() + 1}), ReduceOp::kSum).wait(); },
-      {.names = {4, 7}});
+  const auto messages =
+      errors<CommError>(2,
+                        [](Communicator& comm) {
+                          comm.all_reduce(at::ones({comm.rank() + 1}), ReduceOp::kSum).wait();
+                        },
+                        {.names = {4, 7}});
   for (const std::string& message : messages) {
     EXPECT_TRUE(contains(message, "rank 4") && contains(message, "rank 7")) << message;
   }
@@ -215,9 +234,11 @@ TEST(SharedMemory, OtherPartsOfTheArenaAreAnErrorNotAnotherSum) {
     const at::Tensor sum = comm.allocate({20'000}, at::kFloat);
     comm.all_reduce(sum.narrow(0, comm.rank(), 10'000), ReduceOp::kSum).wait();
   });
-  for (const std::string& message : shifted) EXPECT_TRUE(contains(message, "not at the same operation")) << message;
+  for (const std::string& message : shifted)
+    EXPECT_TRUE(contains(message, "not at the same operation")) << message;
   errors<CommError>(2, [](Communicator& comm) {  // the arena on one rank, other memory on the other
-    const at::Tensor arena = comm.allocate({200'000}, at::kFloat), other = at::ones({200'000}, at::kFloat);
+    const at::Tensor arena = comm.allocate({200'000}, at::kFloat),
+                     other = at::ones({200'000}, at::kFloat);
     comm.all_reduce(comm.rank() == 0 ? arena : other, ReduceOp::kSum).wait();
   });
 }
@@ -233,18 +254,24 @@ TEST(SharedMemory, EveryDifferenceBetweenRanksIsAnErrorThatSaysWhatEachIsAt) {
       [](Communicator& c) { return c.all_reduce(at::ones({500'000}, at::kFloat), ReduceOp::kSum); },
       [](Communicator& c) { return c.broadcast(at::ones({10}, at::kFloat), 0); },
       [](Communicator& c) { return c.broadcast(at::ones({10}, at::kFloat), 1); },
-      [](Communicator& c) { return c.all_gather(at::ones({20}, at::kFloat), at::ones({10}, at::kFloat)); },
-      [](Communicator& c) { return c.reduce_scatter(at::ones({5}, at::kFloat), at::ones({10}, at::kFloat)); },
+      [](Communicator& c) {
+        return c.all_gather(at::ones({20}, at::kFloat), at::ones({10}, at::kFloat));
+      },
+      [](Communicator& c) {
+        return c.reduce_scatter(at::ones({5}, at::kFloat), at::ones({10}, at::kFloat));
+      },
       [](Communicator& c) {
         c.barrier();
         return Work();
       }};
   for (size_t first = 0; first < calls.size(); ++first) {
     for (size_t second = first + 1; second < calls.size(); ++second) {
-      const auto both = errors<CommError>(
-          2, [&](Communicator& comm) { (comm.rank() == 0 ? calls[first] : calls[second])(comm).wait(); });
+      const auto both = errors<CommError>(2, [&](Communicator& comm) {
+        (comm.rank() == 0 ? calls[first] : calls[second])(comm).wait();
+      });
       for (const std::string& message : both) {
-        EXPECT_TRUE(contains(message, "rank 0") && contains(message, "rank 1") && contains(message, "not at the same"))
+        EXPECT_TRUE(contains(message, "rank 0") && contains(message, "rank 1") &&
+                    contains(message, "not at the same"))
             << message;
       }
     }
@@ -286,10 +313,12 @@ TEST(SharedMemory, AFileWithoutRoomIsADeviceErrorOnEveryRankWithWhatItNeedsAndHo
   const SharedMemoryOptions options{.memfd = false, .root = tree.root()};
   const auto size = static_cast<int64_t>(std::filesystem::space(options.folder).capacity);
   const auto messages = errors<DeviceError>(
-      2, [&](Communicator& comm) { comm.allocate({size / 4}, at::TensorOptions(at::kDouble)); }, options);
+      2, [&](Communicator& comm) { comm.allocate({size / 4}, at::TensorOptions(at::kDouble)); },
+      options);
   for (const std::string& message : messages) {
-    for (const char* part : {"the 2 ranks of this host", "GiB of memory", "cannot take room in a file in /dev/shm",
-                             "--shm-size", "emptyDir", "dist.backend mpi"}) {
+    for (const char* part :
+         {"the 2 ranks of this host", "GiB of memory", "cannot take room in a file in /dev/shm",
+          "--shm-size", "emptyDir", "dist.backend mpi"}) {
       EXPECT_TRUE(contains(message, part)) << message;
     }
   }
@@ -299,8 +328,10 @@ TEST(SharedMemory, AFileWithoutRoomIsADeviceErrorOnEveryRankWithWhatItNeedsAndHo
 
 TEST(SharedMemory, NoWayToShareIsADeviceErrorOnEveryRank) {
   const auto nothing = [](Communicator&) {};
-  for (const std::string& message : errors<DeviceError>(3, nothing, {.memfd = false, .folder = "/nowhere"})) {
-    EXPECT_TRUE(contains(message, "rank 0 cannot create a file in /nowhere: No such file")) << message;
+  for (const std::string& message :
+       errors<DeviceError>(3, nothing, {.memfd = false, .folder = "/nowhere"})) {
+    EXPECT_TRUE(contains(message, "rank 0 cannot create a file in /nowhere: No such file"))
+        << message;
   }
   errors<DeviceError>(2, nothing, {.memfd = false, .folder = ""});
 }

@@ -34,8 +34,8 @@ TEST(Patience, OfAThreadBesideOthersIsShorter) {
   }
 }
 
-// The second sleep of a wait is a long one, which a bell that rings cuts short. The quickest of some tries counts:
-// other programs may keep the sleeper from a core.
+// The second sleep of a wait is a long one, which a bell that rings cuts short. The quickest of
+// some tries counts: other programs may keep the sleeper from a core.
 TEST(Bell, WakesASleeper) {
   std::chrono::steady_clock::duration least = Bell::kInterval;
   for (int i = 0; i < 10; ++i) {

@@ -33,22 +33,29 @@ TEST(DescribeStall, NoAlarmWhileAnyRankMakesProgress) {
 }
 
 TEST(DescribeStall, ASilentRankIsTheCause) {
-  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12}, {1, 0.5, 10.2, "all_reduce", 12}, {2, 10.2, 10.4, "data", 12}}),
-              AllOf(HasSubstr("rank 2 has sent no heartbeat for 10.2 s (last: phase data, step 12)"),
-                    Not(HasSubstr("rank 0")), Not(HasSubstr("rank 1"))));
+  EXPECT_THAT(
+      message({{0, 0, 10.1, "all_reduce", 12},
+               {1, 0.5, 10.2, "all_reduce", 12},
+               {2, 10.2, 10.4, "data", 12}}),
+      AllOf(HasSubstr("rank 2 has sent no heartbeat for 10.2 s (last: phase data, step 12)"),
+            Not(HasSubstr("rank 0")), Not(HasSubstr("rank 1"))));
 }
 
 TEST(DescribeStall, RanksInACollectiveAreNotTheCause) {
-  EXPECT_THAT(message({{0, 0, 12, "all_reduce", 7}, {1, 0.1, 11, "data", 7}, {2, 0.1, 12, "all_reduce", 7}}),
-              AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data, step 7"), Not(HasSubstr("rank 0")),
-                    Not(HasSubstr("rank 2"))));
+  EXPECT_THAT(
+      message(
+          {{0, 0, 12, "all_reduce", 7}, {1, 0.1, 11, "data", 7}, {2, 0.1, 12, "all_reduce", 7}}),
+      AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data, step 7"),
+            Not(HasSubstr("rank 0")), Not(HasSubstr("rank 2"))));
 }
 
 // On a GPU the host runs ahead and blocks in any phase behind the rank that is stuck.
 TEST(DescribeStall, OfRanksStuckInSeveralStepsTheEarliestIsNamed) {
-  EXPECT_THAT(message({{0, 0, 12, "backward", 9}, {1, 0.1, 11, "data_wait", 7}, {2, 0.1, 12, "all_reduce", 7}}),
-              AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data_wait, step 7"),
-                    Not(HasSubstr("rank 0")), Not(HasSubstr("rank 2"))));
+  EXPECT_THAT(
+      message(
+          {{0, 0, 12, "backward", 9}, {1, 0.1, 11, "data_wait", 7}, {2, 0.1, 12, "all_reduce", 7}}),
+      AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data_wait, step 7"),
+            Not(HasSubstr("rank 0")), Not(HasSubstr("rank 2"))));
 }
 
 TEST(DescribeStall, WhenAllAreInCollectivesTheFurthestBehindIsNamed) {
@@ -67,7 +74,8 @@ TEST(DescribeStall, RanksThatLeaveCountAsWaitingAndAreNotNamed) {
 TEST(DescribeStall, AtMostEightRanksAreNamed) {
   std::vector<RankState> ranks;
   for (int rank = 0; rank < 20; ++rank) ranks.push_back({rank, 0, 11, "data", 1});
-  EXPECT_THAT(message(ranks), AllOf(HasSubstr("rank 7 "), Not(HasSubstr("rank 8 ")), HasSubstr("and 12 more")));
+  EXPECT_THAT(message(ranks),
+              AllOf(HasSubstr("rank 7 "), Not(HasSubstr("rank 8 ")), HasSubstr("and 12 more")));
 }
 
 TEST(DescribeStall, SilentRanksOfAHostAreNamedTogetherWithIt) {
@@ -76,7 +84,8 @@ TEST(DescribeStall, SilentRanksOfAHostAreNamedTogetherWithIt) {
                      {2, 10.2, 10.4, "all_reduce", 12},
                      {3, 10.1, 10.4, "all_reduce", 12}},
                     {"a", "a", "b", "b"}),
-            "ranks 2-3 on b have sent no heartbeat for 10.1 s (last: phase all_reduce, step 12). The host is down or "
+            "ranks 2-3 on b have sent no heartbeat for 10.1 s (last: phase all_reduce, step 12). "
+            "The host is down or "
             "unreachable (`ssh b true` tells), its processes are stopped, or it is swapping");
 }
 
@@ -88,7 +97,8 @@ TEST(DescribeStall, HostsThatOthersReachButNotEachOtherAreNamed) {
             {2, 0.5, 10.4, "all_reduce", 12, false, {{2, 1, arrives_at_c}}}};
   };
   EXPECT_EQ(message(ranks(false), nodes),
-            "no rank has made progress for 10.0 s: b and c do not reach each other. A firewall or a broken link is "
+            "no rank has made progress for 10.0 s: b and c do not reach each other. A firewall or "
+            "a broken link is "
             "between them: `launch/ssh/check b c` tries their ports");
   EXPECT_THAT(message(ranks(true), nodes),
               HasSubstr("what b sends arrives at c, but nothing arrives from c to b. A firewall"));
@@ -124,7 +134,8 @@ TEST(DescribeStall, ASingleRankIsNamedToo) {
   EXPECT_THAT(message({{0, 0, 11, "eval", 4}}), HasSubstr("rank 0 has made no progress"));
 }
 
-// Some ranks that send each other heartbeats every second, as the watchdog does, on one clock that the test moves.
+// Some ranks that send each other heartbeats every second, as the watchdog does, on one clock that
+// the test moves.
 class Ranks {
  public:
   explicit Ranks(int count) {
@@ -134,7 +145,8 @@ class Ranks {
   // Each on a host of its own.
   static std::vector<std::string> names(int count) {
     std::vector<std::string> nodes;
-    for (int rank = 0; rank < count; ++rank) nodes.push_back(std::string("host") + std::to_string(rank));
+    for (int rank = 0; rank < count; ++rank)
+      nodes.push_back(std::string("host") + std::to_string(rank));
     return nodes;
   }
   void cut(int a, int b) { cut_ = {a, b}; }
@@ -162,7 +174,8 @@ class Ranks {
       for (size_t from = 0; from < members_.size(); ++from) {
         if (!members_[from].alive) continue;
         for (size_t to = 0; to < members_.size(); ++to) {
-          const std::pair<int, int> link = std::minmax(static_cast<int>(from), static_cast<int>(to));
+          const std::pair<int, int> link =
+              std::minmax(static_cast<int>(from), static_cast<int>(to));
           if (to == from || link == cut_) continue;
           members_[to].detector.receive(static_cast<int>(from), members_[from].detector.own());
         }
@@ -199,9 +212,13 @@ TEST(StallDetector, TheLowestRankReportsAStuckOneAfterTheTimeout) {
     ranks[rank].step = 12;
   }
   EXPECT_THAT(ranks.run(9), Each("")) << "before the timeout";
-  EXPECT_THAT(ranks.run(3),
-              ElementsAre(HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase data, step 12"), "", ""));
-  EXPECT_THAT(ranks.run(3), Each(HasSubstr("rank 1 "))) << "the others report it if rank 0 does not end the job";
+  EXPECT_THAT(
+      ranks.run(3),
+      ElementsAre(
+          HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase data, step 12"), "",
+          ""));
+  EXPECT_THAT(ranks.run(3), Each(HasSubstr("rank 1 ")))
+      << "the others report it if rank 0 does not end the job";
 }
 
 TEST(StallDetector, ASilentRankIsNamedByTheLowestRankThatIsAlive) {
@@ -210,14 +227,17 @@ TEST(StallDetector, ASilentRankIsNamedByTheLowestRankThatIsAlive) {
   ranks[0].alive = false;
   ranks[1].moves = ranks[2].moves = false;
   ranks[1].phase = ranks[2].phase = "all_reduce";
-  EXPECT_THAT(ranks.run(11),
-              ElementsAre("", HasSubstr("rank 0 on host0 has sent no heartbeat for 10.0 s (last: phase data"), ""));
+  EXPECT_THAT(
+      ranks.run(11),
+      ElementsAre(
+          "", HasSubstr("rank 0 on host0 has sent no heartbeat for 10.0 s (last: phase data"), ""));
 }
 
 TEST(StallDetector, AJobThatWasSuspendedRaisesNoAlarm) {
   Ranks ranks(2);
   ranks.run(5);
-  ranks[0].moves = ranks[1].moves = false;  // no thread has run yet when the watchdogs look at the clock
+  ranks[0].moves = ranks[1].moves =
+      false;  // no thread has run yet when the watchdogs look at the clock
   ranks.suspend(100'000);
   EXPECT_THAT(ranks.run(5), Each(""));
   EXPECT_THAT(ranks.run(10), Contains(HasSubstr("has made no progress")))
@@ -234,7 +254,8 @@ TEST(StallDetector, ARankThatLeavesWaitsForTheOthers) {
   EXPECT_THAT(ranks.run(1000), Each("")) << "rank 1 still makes progress";
   ranks[1].moves = false;
   ranks[1].phase = "checkpoint";
-  EXPECT_THAT(ranks.run(11)[1], HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase checkpoint"));
+  EXPECT_THAT(ranks.run(11)[1],
+              HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase checkpoint"));
   ranks[1].detector.leave();
   EXPECT_TRUE(ranks[1].detector.all_left());
 }
@@ -247,7 +268,8 @@ TEST(StallDetector, ARankThatHearsBothNamesTwoHostsThatDoNotReachEachOther) {
     ranks[rank].moves = false;
     ranks[rank].phase = "all_reduce";
   }
-  EXPECT_THAT(ranks.run(11), ElementsAre(HasSubstr("host2 and host3 do not reach each other"), "", "", ""));
+  EXPECT_THAT(ranks.run(11),
+              ElementsAre(HasSubstr("host2 and host3 do not reach each other"), "", "", ""));
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ struct Fault {
 
 // Somebody can type what a fix begins with: a command, a flag or a variable.
 bool begins_with_a_command(const std::string& fix) {
-  static const std::set<std::string> commands = {"cat",    "chronyc", "cpupower", "df",    "docker", "dtrain",
-                                                 "export", "findmnt", "lsof",     "lspci", "mpirun", "nvidia-smi",
-                                                 "scp",    "top",     "ulimit",   "unset", "vmstat"};
+  static const std::set<std::string> commands = {
+      "cat",   "chronyc", "cpupower",   "df",  "docker", "dtrain", "export", "findmnt", "lsof",
+      "lspci", "mpirun",  "nvidia-smi", "scp", "top",    "ulimit", "unset",  "vmstat"};
   std::string rest = fix;
   if (rest.starts_with("sudo ")) rest = rest.substr(5);
   return rest.starts_with("--") || commands.contains(rest.substr(0, rest.find(' ')));
@@ -84,7 +84,8 @@ TEST_P(PlantedFault, IsFoundAndNothingElse) {
   EXPECT_EQ(finding.severity, fault.severity);
   EXPECT_THAT(finding.evidence, HasSubstr(fault.evidence));
   EXPECT_THAT(finding.fix, HasSubstr(fault.fix));
-  for (const Finding& one : diagnosis.findings) EXPECT_TRUE(begins_with_a_command(one.fix)) << one.fix;
+  for (const Finding& one : diagnosis.findings)
+    EXPECT_TRUE(begins_with_a_command(one.fix)) << one.fix;
   EXPECT_EQ(finding.ranks, fault.ranks);
   EXPECT_FALSE(finding.hosts.empty());
   EXPECT_GT(finding.cause.size(), 20u);
@@ -109,7 +110,9 @@ const std::vector<Fault> kStart = {
      kBlocks,
      "train.batch_size is 16, not 32",
      "mpirun -np 4 dtrain ...; the same flags",
-     [](Launch& l) { l.ranks[1].keys = changed(l.ranks[1].keys, "train.batch_size=32", "train.batch_size=16"); },
+     [](Launch& l) {
+       l.ranks[1].keys = changed(l.ranks[1].keys, "train.batch_size=32", "train.batch_size=16");
+     },
      {1}},
     {"same data",
      kBlocks,
@@ -237,7 +240,8 @@ const std::vector<Fault> kDevices = {
      "supports CUDA 12.4",
      "driver 580",
      [](Launch& l) {
-       for (RankFacts& rank : l.ranks) rank.device_problem = "its driver is too old: it supports CUDA 12.4";
+       for (RankFacts& rank : l.ranks)
+         rank.device_problem = "its driver is too old: it supports CUDA 12.4";
      },
      {0, 1},
      false},
@@ -287,7 +291,12 @@ const std::vector<Fault> kDevices = {
      "TEMPERATURE",
      [](Launch& l) { l.ranks[0].gpu->throttled_by = {"hw_thermal"}; },
      {0}},
-    {"throttling", kSlows, "91 degrees", "fans", [](Launch& l) { l.ranks[0].gpu->temperature = 91; }, {0}},
+    {"throttling",
+     kSlows,
+     "91 degrees",
+     "fans",
+     [](Launch& l) { l.ranks[0].gpu->temperature = 91; },
+     {0}},
     {"persistence mode",
      kNote,
      "0000:61:00.0",
@@ -297,17 +306,25 @@ const std::vector<Fault> kDevices = {
     {"PCIe link",
      kSlows,
      "x4 of x16",
-     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows card and slot; move the card to a slot with more lanes",
+     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows card and slot; move the card to a slot with "
+     "more lanes",
      [](Launch& l) { l.ranks[0].gpu->link.width = l.ranks[0].gpu->link.slot_width = 4; },
      {0}},
-    {"PCIe link", kNote, "x8 of x16", "seat the card", [](Launch& l) { l.ranks[0].gpu->link.width = 8; }, {0}},
+    {"PCIe link",
+     kNote,
+     "x8 of x16",
+     "seat the card",
+     [](Launch& l) { l.ranks[0].gpu->link.width = 8; },
+     {0}},
     {"PCIe link",
      kNote,
      "PCIe 1 of 4; copies from the host: 24.0 GB/s",
-     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows it; set the slot's PCIe generation to auto in the BIOS",
+     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows it; set the slot's PCIe generation to auto "
+     "in the BIOS",
      [](Launch& l) { l.ranks[0].gpu->link.generation = 1; },
      {0}},
-    {"IOMMU", kNote, "40 IOMMU groups", "cat /proc/cmdline", [](Launch& l) { l.ranks[0].machine.iommu_groups = 40; }},
+    {"IOMMU", kNote, "40 IOMMU groups", "cat /proc/cmdline",
+     [](Launch& l) { l.ranks[0].machine.iommu_groups = 40; }},
     {"GPU memory",
      kSlows,
      "12.0 GiB of 24.0 GiB in use",
@@ -418,7 +435,13 @@ const std::vector<Fault> kHost = {
      },
      {},
      false},
-    {"other load", kSlows, "4.0 of 8 cores busy", "top", [](Launch& l) { l.ranks[0].other_cpu = 4; }, {}, false},
+    {"other load",
+     kSlows,
+     "4.0 of 8 cores busy",
+     "top",
+     [](Launch& l) { l.ranks[0].other_cpu = 4; },
+     {},
+     false},
     {"other load",
      kSlows,
      "1.5 of 8 cores stolen",
@@ -569,12 +592,19 @@ const std::vector<Fault> kHost = {
        }
      },
      {0, 1, 2, 3}},
-    {"HDF5 locks", kNote, "data/d.h5", "lsof data/d.h5", [](Launch& l) { l.ranks[0].data_lock = "held"; }, {0}},
+    {"HDF5 locks",
+     kNote,
+     "data/d.h5",
+     "lsof data/d.h5",
+     [](Launch& l) { l.ranks[0].data_lock = "held"; },
+     {0}},
 };
 
 std::string named(const ::testing::TestParamInfo<Fault>& info) {
   std::string name = info.param.check;
-  std::erase_if(name, [](char c) { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9'); });
+  std::erase_if(name, [](char c) {
+    return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9');
+  });
   return str(name, "_", info.index);
 }
 INSTANTIATE_TEST_SUITE_P(Start, PlantedFault, ::testing::ValuesIn(kStart), named);
@@ -598,9 +628,9 @@ TEST(Doctor, WhatIsUnknownIsNotCalledRight) {
   launch.ranks[0].network_problem = "the data cannot be used";
   const Diagnosis diagnosis = examine(launch);
   EXPECT_EQ(all_of(diagnosis), "");
-  for (const char* check :
-       {"core binding", "CPU time limit", "governor", "other load", "memory per rank", "/dev/shm", "open files",
-        "threads allowed", "file size", "address space", "disk space", "peer copies", "IOMMU"}) {
+  for (const char* check : {"core binding", "CPU time limit", "governor", "other load",
+                            "memory per rank", "/dev/shm", "open files", "threads allowed",
+                            "file size", "address space", "disk space", "peer copies", "IOMMU"}) {
     EXPECT_THAT(names_of(diagnosis.unchecked), Contains(check));
     EXPECT_THAT(diagnosis.right, Not(Contains(check)));
   }
@@ -617,7 +647,8 @@ TEST(Doctor, AFaultOfAllRanksIsOneFinding) {
 
 TEST(Doctor, TheClockOfRank0MayBeTheWrongOne) {
   Launch launch = on_gpus();
-  for (size_t i = 0; i < launch.ranks.size(); ++i) {  // a host for each; what is measured has small errors
+  for (size_t i = 0; i < launch.ranks.size();
+       ++i) {  // a host for each; what is measured has small errors
     launch.ranks[i].host = static_cast<int>(i);
     launch.ranks[i].clock_offset = i == 0 ? 0 : -300 + 0.01 * static_cast<double>(i);
   }
@@ -626,7 +657,8 @@ TEST(Doctor, TheClockOfRank0MayBeTheWrongOne) {
   ASSERT_NE(found, diagnosis.findings.end());
   EXPECT_EQ(found->ranks, std::vector<int>({0}));
   EXPECT_EQ(std::ranges::count(diagnosis.findings, "clock skew", &Finding::check), 1);
-  EXPECT_NE(found->evidence.find("ahead of that of most hosts"), std::string::npos) << found->evidence;
+  EXPECT_NE(found->evidence.find("ahead of that of most hosts"), std::string::npos)
+      << found->evidence;
 }
 
 TEST(Doctor, TheSeverestComesFirst) {

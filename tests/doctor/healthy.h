@@ -80,8 +80,10 @@ inline RankFacts healthy_rank(int rank, int ranks_of_host, const config::Config&
   facts.run_system = facts.data_system;
   facts.run_system->folder = "/runs";
   facts.run_lock = "works";
-  facts.network = NetworkFacts{
-      .parameters = 25000000, .model_bytes = 100 * kMiB, .optimizer_bytes = 200 * kMiB, .batch_bytes = 20 * kMiB};
+  facts.network = NetworkFacts{.parameters = 25000000,
+                               .model_bytes = 100 * kMiB,
+                               .optimizer_bytes = 200 * kMiB,
+                               .batch_bytes = 20 * kMiB};
   return facts;
 }
 

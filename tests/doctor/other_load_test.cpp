@@ -20,7 +20,8 @@ TEST(OtherLoad, IsWhatTheRanksDoNotUse) {
   const Reading before = reading(10, 100, 3, 7), after = reading(12, 106, 4, 8);
   EXPECT_DOUBLE_EQ(own_cpu(before, after).value(), 0.5);
   EXPECT_DOUBLE_EQ(other_cpu(before, after, std::vector<double>{0.5, 0.25}).value(), 2.25);
-  EXPECT_DOUBLE_EQ(other_cpu(before, after, std::vector<double>{9}).value(), 0) << "never below none";
+  EXPECT_DOUBLE_EQ(other_cpu(before, after, std::vector<double>{9}).value(), 0)
+      << "never below none";
   EXPECT_DOUBLE_EQ(stolen_cpu(before, after).value(), 0.5);
 }
 

@@ -47,8 +47,8 @@ TEST(RankFacts, EveryFieldTravels) {
 
 TEST(RankFacts, UnknownValuesStayUnknown) {
   const RankFacts back = rank_facts_from_json(to_json(RankFacts{}));
-  EXPECT_FALSE(back.gpu || back.network || back.run_system || back.other_cpu || back.machine.cpu_quota ||
-               back.machine.open_files);
+  EXPECT_FALSE(back.gpu || back.network || back.run_system || back.other_cpu ||
+               back.machine.cpu_quota || back.machine.open_files);
 }
 
 TEST(RankFacts, AnotherTextIsAnError) {

@@ -31,7 +31,9 @@ TEST(Report, TextNamesWhatIsWrongRightAndUnknown) {
   EXPECT_THAT(text, HasSubstr("\nslows: power cap, rank 1 on node0\n"));
   EXPECT_THAT(text, HasSubstr("    fix       sudo nvidia-smi -i 0000:61:00.0 -pl 350\n"));
   EXPECT_THAT(text, HasSubstr("\nright: same configuration, "));
-  EXPECT_THAT(text, HasSubstr("not checked: governor (not visible on node0); governor (not visible on node1)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("not checked: governor (not visible on node0); governor (not visible on node1)"));
 }
 
 TEST(Report, NamesOfOthersAreEscaped) {
@@ -62,7 +64,8 @@ TEST(Report, JsonHasFindingsAndFacts) {
 
 TEST(Report, AThousandRanksFitOnAScreen) {
   Launch launch = testing::on_cpus();
-  for (int rank = 2; rank < 1000; ++rank) launch.ranks.push_back(testing::healthy_rank(rank, 2, launch.config));
+  for (int rank = 2; rank < 1000; ++rank)
+    launch.ranks.push_back(testing::healthy_rank(rank, 2, launch.config));
   const std::string text = to_text(launch, examine(launch));
   EXPECT_THAT(text, HasSubstr("1000 ranks on 500 hosts"));
   EXPECT_THAT(text, HasSubstr("and 984 more"));

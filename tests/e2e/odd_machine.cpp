@@ -1,5 +1,6 @@
-// Faults of a machine that a test cannot make otherwise, for a program that is started with LD_PRELOAD: a clock that is
-// ODD_CLOCK seconds ahead, and, with ODD_LOCKS=none, a file system without locks.
+// Faults of a machine that a test cannot make otherwise, for a program that is started with
+// LD_PRELOAD: a clock that is ODD_CLOCK seconds ahead, and, with ODD_LOCKS=none, a file system
+// without locks.
 
 #include <dlfcn.h>
 #include <sys/file.h>

@@ -1,5 +1,6 @@
-// Delays MPI_Abort by a second for a rank that ends the job with an error of its data (65), for a program that is
-// started with LD_PRELOAD: as if another program had the core at this moment. Ranks that miss this one are not delayed.
+// Delays MPI_Abort by a second for a rank that ends the job with an error of its data (65), for a
+// program that is started with LD_PRELOAD: as if another program had the core at this moment. Ranks
+// that miss this one are not delayed.
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Simulates a disk on which each fsync takes a second, for a program that is started with LD_PRELOAD.
+// Simulates a disk on which each fsync takes a second, for a program that is started
+// with LD_PRELOAD.
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -9,16 +9,22 @@ namespace dtrain::exporting {
 namespace {
 
 using testing::expect_error;
-const Metadata kHeadpose = {{"task", "headpose"}, {"network", "headpose_cnn"}, {"image_size", "32"}};
+const Metadata kHeadpose = {
+    {"task", "headpose"}, {"network", "headpose_cnn"}, {"image_size", "32"}};
 
 TEST(Networks, AreChosenByTheMetadata) {
   const Weights nothing({}, "model.safetensors");
-  expect_error<CheckpointError>([&] { build_graph(nothing, {{"task", "headpose"}}); }, {"'network'"});
+  expect_error<CheckpointError>(
+      [&] {
+        build_graph(nothing, {{"task", "headpose"}});
+      },
+      {"'network'"});
   expect_error<CheckpointError>([&] { build_graph(nothing, kHeadpose); },
                                 {"model.safetensors", "'features.0.0.weight'"});
   Metadata no_size = kHeadpose;
   no_size["image_size"] = "32x32";
-  expect_error<CheckpointError>([&] { build_graph(nothing, no_size); }, {"'32x32'", "'image_size'"});
+  expect_error<CheckpointError>([&] { build_graph(nothing, no_size); },
+                                {"'32x32'", "'image_size'"});
 }
 
 TEST(Networks, WithoutAGraphSayWhatToDoInstead) {

@@ -28,14 +28,17 @@ TEST(OnnxFile, HoldsWhatTheGraphHolds) {
 TEST(OnnxFile, RejectsAnInvalidGraph) {
   Builder dangling("dangling");
   dangling.input("x", Element::kFloat, {"batch", int64_t{2}});
-  dangling.output(dangling.add("Add", {"x", "nobody"}), "y", Element::kFloat, {"batch", int64_t{2}});
+  dangling.output(dangling.add("Add", {"x", "nobody"}), "y", Element::kFloat,
+                  {"batch", int64_t{2}});
   expect_error<Error>([&] { to_onnx(dangling.finish({})); }, {"ONNX rejects", "nobody"});
 
   Builder misshapen("misshapen");
   misshapen.input("x", Element::kFloat, {"batch", int64_t{2}});
-  const std::string w = misshapen.floats("w", {3, 1}, {1, 2, 3}), b = misshapen.floats("b", {1}, {0});
+  const std::string w = misshapen.floats("w", {3, 1}, {1, 2, 3}),
+                    b = misshapen.floats("b", {1}, {0});
   misshapen.output(misshapen.add("Gemm", {"x", w, b}), "y", Element::kFloat, {"batch", int64_t{5}});
-  expect_error<Error>([&] { to_onnx(misshapen.finish({})); }, {"ONNX rejects the graph of misshapen"});
+  expect_error<Error>([&] { to_onnx(misshapen.finish({})); },
+                      {"ONNX rejects the graph of misshapen"});
 }
 
 }  // namespace

@@ -14,16 +14,21 @@ Graph residual() {
   graph.input("images", Element::kFloat, {"batch", int64_t{1}, int64_t{4}, int64_t{4}});
   const auto conv = [&](const std::string& x, const std::string& name, float w, float b) {
     return graph.add("Conv",
-                     {x, graph.floats(name + ".weight", {1, 1, 1, 1}, {w}), graph.floats(name + ".bias", {1}, {b})},
+                     {x, graph.floats(name + ".weight", {1, 1, 1, 1}, {w}),
+                      graph.floats(name + ".bias", {1}, {b})},
                      {{"kernel_shape", std::vector<int64_t>{1, 1}}}, name);
   };
   graph.add("Relu", {conv("images", "conv", 0.5f, 0.1f)}, {}, "relu");
   graph.add("MaxPool", {"relu"},
-            {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}}, "pool");
+            {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}},
+            "pool");
   graph.add("Add", {conv("pool", "conv2", -1, 0), "pool"}, {}, "sum");
-  graph.add("Flatten", {graph.add("GlobalAveragePool", {"sum"}, {}, "average")}, {{"axis", int64_t{1}}}, "flat");
-  graph.add("Gemm", {"flat", graph.floats("fc.weight", {1, 2}, {1, -2}), graph.floats("fc.bias", {2}, {0, 1})}, {},
-            "fc");
+  graph.add("Flatten", {graph.add("GlobalAveragePool", {"sum"}, {}, "average")},
+            {{"axis", int64_t{1}}}, "flat");
+  graph.add(
+      "Gemm",
+      {"flat", graph.floats("fc.weight", {1, 2}, {1, -2}), graph.floats("fc.bias", {2}, {0, 1})},
+      {}, "fc");
   graph.output("fc", "logits", Element::kFloat, {"batch", int64_t{2}});
   return graph.finish({});
 }
@@ -68,25 +73,33 @@ TEST(LeastErrorRange, KeepsAnEvenDistributionAndClipsAnOutlier) {
 }
 
 TEST(Quantize, InsertsNothingBetweenAConvolutionAndItsRelu) {
-  // "conv" is read by the ReLU only; "pool" and "flat" have the scales of their inputs; "logits" is the output.
+  // "conv" is read by the ReLU only; "pool" and "flat" have the scales of their inputs; "logits" is
+  // the output.
   EXPECT_EQ(activations_to_quantize(residual()),
             (std::vector<std::string>{"images", "relu", "conv2", "sum", "average"}));
 }
 
-const std::map<std::string, Range> kRanges = {
-    {"images", {-1, 1}}, {"relu", {0, 2}}, {"conv2", {-2, 0}}, {"sum", {-2, 2}}, {"average", {-1, 1}}};
+const std::map<std::string, Range> kRanges = {{"images", {-1, 1}},
+                                              {"relu", {0, 2}},
+                                              {"conv2", {-2, 0}},
+                                              {"sum", {-2, 2}},
+                                              {"average", {-1, 1}}};
 
 TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
   const Graph graph = quantize(residual(), kRanges);
-  EXPECT_EQ(of_op(graph, "QuantizeLinear").size(), 7u);            // images, relu, pool, conv2, sum, average, flat
-  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(), 7u + 3 * 2);  // plus those of three weights and biases
+  EXPECT_EQ(of_op(graph, "QuantizeLinear").size(),
+            7u);  // images, relu, pool, conv2, sum, average, flat
+  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(),
+            7u + 3 * 2);  // plus those of three weights and biases
   for (const char* op : {"Conv", "Gemm"}) {
     for (const Node* node : of_op(graph, op)) {
-      for (const std::string& input : node->inputs) EXPECT_NE(input.find(".dequantised"), std::string::npos) << input;
+      for (const std::string& input : node->inputs)
+        EXPECT_NE(input.find(".dequantised"), std::string::npos) << input;
     }
   }
   EXPECT_EQ(of_op(graph, "Relu")[0]->inputs, std::vector<std::string>{"conv"});
-  EXPECT_EQ(of_op(graph, "Add")[0]->inputs, (std::vector<std::string>{"conv2.dequantised", "pool.dequantised"}));
+  EXPECT_EQ(of_op(graph, "Add")[0]->inputs,
+            (std::vector<std::string>{"conv2.dequantised", "pool.dequantised"}));
   for (const Node* node : of_op(graph, "QuantizeLinear")) {
     if (node->inputs[0] == "pool") {
       EXPECT_EQ(node->inputs[1], "relu.scale");
@@ -97,7 +110,8 @@ TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
   }
   EXPECT_EQ(graph.outputs[0].name, "logits");
   for (const Constant& constant : graph.constants) {
-    EXPECT_FALSE(constant.element == Element::kFloat && constant.name.ends_with(".weight")) << constant.name;
+    EXPECT_FALSE(constant.element == Element::kFloat && constant.name.ends_with(".weight"))
+        << constant.name;
   }
 }
 
@@ -117,7 +131,8 @@ TEST(Quantize, KeepsTheBiasOfAChannelWithoutWeights) {
   Graph graph = residual();
   for (Constant& constant : graph.constants) {
     if (constant.name == "conv.weight") constant.bytes.assign(4, std::byte{0});
-    if (constant.name == "conv.bias") constant.bytes = bytes_of(std::span<const float>(std::vector<float>{3.5f}));
+    if (constant.name == "conv.bias")
+      constant.bytes = bytes_of(std::span<const float>(std::vector<float>{3.5f}));
   }
   const Graph quantized = quantize(graph, kRanges);
   const double scale = values_of<float>(quantized, "conv.bias.scale")[0];

@@ -15,16 +15,19 @@ Graph network() {
   Builder graph("small");
   const auto tensor = [&](const std::string& name, const std::vector<int64_t>& shape) {
     const at::Tensor values = at::randn(shape) * 0.4;
-    return graph.floats(name, shape, {values.data_ptr<float>(), values.data_ptr<float>() + values.numel()});
+    return graph.floats(name, shape,
+                        {values.data_ptr<float>(), values.data_ptr<float>() + values.numel()});
   };
   graph.input("images", Element::kFloat, {"batch", int64_t{3}, int64_t{8}, int64_t{8}});
   graph.add("Conv", {"images", tensor("a.weight", {4, 3, 3, 3}), tensor("a.bias", {4})},
-            {{"strides", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "a");
+            {{"strides", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}},
+            "a");
   graph.add("Relu", {"a"}, {}, "relu");
   graph.add("Conv", {"relu", tensor("b.weight", {4, 1, 3, 3}), tensor("b.bias", {4})},
             {{"pads", std::vector<int64_t>{1, 1, 1, 1}}, {"group", int64_t{4}}}, "b");
   graph.add("Add", {"b", "relu"}, {}, "sum");
-  graph.add("Flatten", {graph.add("GlobalAveragePool", {"sum"}, {}, "average")}, {{"axis", int64_t{1}}}, "flat");
+  graph.add("Flatten", {graph.add("GlobalAveragePool", {"sum"}, {}, "average")},
+            {{"axis", int64_t{1}}}, "flat");
   graph.add("Gemm", {"flat", tensor("fc.weight", {4, 5}), tensor("fc.bias", {5})}, {}, "fc");
   graph.output("fc", "logits", Element::kFloat, {"batch", int64_t{5}});
   return graph.finish({});
@@ -32,7 +35,8 @@ Graph network() {
 
 at::Tensor constant(const Graph& graph, const std::string& name) {
   const Constant* found = graph.constant(name);
-  return at::from_blob(const_cast<std::byte*>(found->bytes.data()), found->shape, at::kFloat).clone();
+  return at::from_blob(const_cast<std::byte*>(found->bytes.data()), found->shape, at::kFloat)
+      .clone();
 }
 
 TEST(GraphRunner, ComputesTheOperators) {
@@ -43,10 +47,11 @@ TEST(GraphRunner, ComputesTheOperators) {
   const at::Tensor b = at::conv2d(a, c("b.weight"), c("b.bias"), 1, 1, 1, 4) + a;
   const at::Tensor expected = b.mean({2, 3}).matmul(c("fc.weight")) + c("fc.bias");
   std::vector<std::string> seen;
-  const at::Tensor actual =
-      GraphRunner(graph).run(x, [&](const std::string& name, const at::Tensor&) { seen.push_back(name); });
+  const at::Tensor actual = GraphRunner(graph).run(
+      x, [&](const std::string& name, const at::Tensor&) { seen.push_back(name); });
   EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-6));
-  EXPECT_EQ(seen, (std::vector<std::string>{"images", "a", "relu", "b", "sum", "average", "flat", "logits"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"images", "a", "relu", "b", "sum", "average", "flat",
+                                            "logits"}));
 }
 
 TEST(GraphRunner, RejectsUnknownOperators) {

@@ -16,11 +16,14 @@ namespace {
 
 using testing::expect_error;
 using testing::TempDir;
-Weight weight(std::vector<int64_t> shape, std::vector<float> values) { return {std::move(shape), std::move(values)}; }
+Weight weight(std::vector<int64_t> shape, std::vector<float> values) {
+  return {std::move(shape), std::move(values)};
+}
 
 TEST(FoldBatchNorm, EqualsTheNormOfTheConvolution) {
   const Weight kernel = weight({2, 1, 1, 1}, {2, -3}), bias = weight({2}, {1, 4});
-  const Weight gamma = weight({2}, {0.5f, 2}), beta = weight({2}, {0.25f, -1}), mean = weight({2}, {3, -2});
+  const Weight gamma = weight({2}, {0.5f, 2}), beta = weight({2}, {0.25f, -1}),
+               mean = weight({2}, {3, -2});
   const Weight variance = weight({2}, {4, 0.25f});
   const Folded folded = fold_batch_norm(kernel, bias, {gamma, beta, mean, variance, 0}, "conv");
   // (w·x + b - mean) / sqrt(variance) · gamma + beta
@@ -32,7 +35,8 @@ TEST(FoldBatchNorm, EqualsTheNormOfTheConvolution) {
 }
 
 TEST(FoldBatchNorm, UsesEpsilonAndTreatsAMissingBiasAsZero) {
-  const Weight kernel = weight({1, 1, 1}, {1}), none, one = weight({1}, {1}), zero = weight({1}, {0});
+  const Weight kernel = weight({1, 1, 1}, {1}), none, one = weight({1}, {1}),
+               zero = weight({1}, {0});
   const Folded folded = fold_batch_norm(kernel, none, {one, zero, one, zero, 1e-2}, "conv");
   EXPECT_FLOAT_EQ(folded.weight.values[0], 10);
   EXPECT_FLOAT_EQ(folded.bias.values[0], -10);
@@ -48,18 +52,23 @@ TEST(FoldBatchNorm, RejectsOtherChannels) {
 }
 
 TEST(Weights, NameMissingMisshapenAndUnusedTensors) {
-  const Weights weights({{"fc.weight", weight({1, 1}, {1})}, {"other.bias", weight({1}, {1})}}, "a.safetensors");
+  const Weights weights({{"fc.weight", weight({1, 1}, {1})}, {"other.bias", weight({1}, {1})}},
+                        "a.safetensors");
   expect_error<CheckpointError>([&] { weights.at("fc.bias"); }, {"a.safetensors", "'fc.bias'"});
-  expect_error<CheckpointError>([&] { weights.at("fc.weight", 4); }, {"'fc.weight'", "2 dimensions", "has 4"});
+  expect_error<CheckpointError>([&] { weights.at("fc.weight", 4); },
+                                {"'fc.weight'", "2 dimensions", "has 4"});
   weights.at("fc.weight", 2);
-  expect_error<CheckpointError>([&] { weights.check_all_used(); }, {"a.safetensors", "'other.bias'"});
+  expect_error<CheckpointError>([&] { weights.check_all_used(); },
+                                {"a.safetensors", "'other.bias'"});
   weights.check_all_used({"other."});
 }
 
 TEST(ReadWeights, ReadsEveryFloatingTypeAndSkipsCounters) {
   const TempDir folder;
   std::string data;
-  const auto append = [&](auto value) { data.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto append = [&](auto value) {
+    data.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
   append(1.5);               // a: F64
   append(-2.25f);            // b: F32
   append(uint16_t{0x3E00});  // c: F16 1.5

@@ -1,4 +1,5 @@
-// Writes the graph of a model.safetensors as ONNX, for onnx_test.py. Usage: write_onnx IN.safetensors OUT.onnx
+// Writes the graph of a model.safetensors as ONNX, for onnx_test.py. Usage: write_onnx
+// IN.safetensors OUT.onnx
 
 #include <cstdio>
 #include <exception>

@@ -30,7 +30,8 @@ Image gradient(int width, int height) {
 
 int largest_difference(const Image& a, const Image& b) {
   int largest = 0;
-  for (size_t i = 0; i < a.rgb.size(); ++i) largest = std::max(largest, std::abs(a.rgb[i] - b.rgb[i]));
+  for (size_t i = 0; i < a.rgb.size(); ++i)
+    largest = std::max(largest, std::abs(a.rgb[i] - b.rgb[i]));
   return largest;
 }
 
@@ -70,16 +71,20 @@ TEST(Image, ColorManagementOfAPngDoesNotChangePixels) {
   }
 }
 
-// 3 x 3 pixels; the red value of column x is 257 * 100 x, the green value of row y is 257 * 100 y + 100.
+// 3 x 3 pixels; the red value of column x is 257 * 100 x, the green value of row y is 257 * 100 y
+// + 100.
 TEST(Image, ReadsAnInterlacedPngOf16Bits) {
-  const Image image = decode_image(from_hex(
-      "89504e470d0a1a0a0000000d4948445200000003000000031002000001feddce3d0000002e4944415478da1dca411100300c02c1"
-      "13542bb840ecd5559b7c968101a009ba01f7243ad2eed66efb3f9376d4f101166814022d9d0eb60000000049454e44ae426082"));
+  const Image image =
+      decode_image(from_hex("89504e470d0a1a0a0000000d4948445200000003000000031002000001feddce3d0000"
+                            "002e4944415478da1dca411100300c02c1"
+                            "13542bb840ecd5559b7c968101a009ba01f7243ad2eed66efb3f9376d4f10116681402"
+                            "2d9d0eb60000000049454e44ae426082"));
   ASSERT_EQ(image.rgb.size(), 27u);
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 3; ++x) {
       const uint8_t* pixel = image.at(x, y);
-      EXPECT_EQ(std::vector<int>(pixel, pixel + 3), (std::vector<int>{100 * x, 100 * y, 77})) << x << ' ' << y;
+      EXPECT_EQ(std::vector<int>(pixel, pixel + 3), (std::vector<int>{100 * x, 100 * y, 77}))
+          << x << ' ' << y;
     }
   }
 }
@@ -88,8 +93,10 @@ TEST(Image, APngCutAnywhereIsDamaged) {
   const std::vector<std::byte> whole = encode_png(gradient(64, 48));
   constexpr size_t kSignature = 8, kEnd = 12;  // the last chunk, IEND, has no pixels
   for (size_t bytes = kSignature; bytes + kEnd + 4 < whole.size(); bytes += 7) {
-    const std::vector<std::byte> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
-    testing::expect_error<DataError>([&] { decode_image(part); }, {"damaged PNG: premature end of the file"});
+    const std::vector<std::byte> part(whole.begin(),
+                                      whole.begin() + static_cast<std::ptrdiff_t>(bytes));
+    testing::expect_error<DataError>([&] { decode_image(part); },
+                                     {"damaged PNG: premature end of the file"});
   }
 }
 
@@ -108,26 +115,34 @@ TEST(Image, DamageIsNamed) {
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
   testing::expect_error<DataError>([&] { decode_image(png); }, {"damaged PNG"});
   testing::expect_error<DataError>([&] { decode_image({}); }, {"empty"});
-  testing::expect_error<DataError>([&] { decode_image(std::vector<std::byte>(100)); }, {"not a JPEG, PNG or WebP"});
+  testing::expect_error<DataError>([&] { decode_image(std::vector<std::byte>(100)); },
+                                   {"not a JPEG, PNG or WebP"});
   testing::expect_error<DataError>([&] { read_image("/no/such/picture.jpg"); }, {"No such file"});
   jpeg.resize(3);
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged"});
 }
 
 std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) {
-  jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
+  jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at),
+              {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
   return jpeg;
 }
 
 // 16 x 16 gray pixels in six scans.
 std::vector<std::byte> progressive_jpeg() {
   constexpr std::string_view kHex =
-      "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a7190735b5d85"
-      "b586909ea3abadab6780bcc9baa6c799a8aba4ffc2000b080010001001011100ffc4001500010100000000000000000000000000"
-      "000100ffda000801010000000124ffc40017100003010000000000000000000000000000011041ffda0008010100010502534fff"
-      "c40017100003010000000000000000000000000000011011ffda0008010100063f02b8cfffc4001e100000060301010000000000"
-      "00000000000001112141f03151617181ffda0008010100013f2129708a4b17e86448f2a8833aee0211b1ccdba1ffda0008010100"
-      "000010dfffc4001d100101010002020300000000000000000001112100413151617191ffda0008010100013f10ce40e4211844a6"
+      "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a"
+      "7190735b5d85"
+      "b586909ea3abadab6780bcc9baa6c799a8aba4ffc2000b080010001001011100ffc4001500010100000000000000"
+      "000000000000"
+      "000100ffda000801010000000124ffc40017100003010000000000000000000000000000011041ffda0008010100"
+      "010502534fff"
+      "c40017100003010000000000000000000000000000011011ffda0008010100063f02b8cfffc4001e100000060301"
+      "010000000000"
+      "00000000000001112141f03151617181ffda0008010100013f2129708a4b17e86448f2a8833aee0211b1ccdba1ff"
+      "da0008010100"
+      "000010dfffc4001d100101010002020300000000000000000001112100413151617191ffda0008010100013f10ce"
+      "40e4211844a6"
       "3475db9c548c4010c29d4915ac839cb089394a4c2b69f6b773c608a7e0e69aae1ec8e7e5673fffd9";
   return from_hex(kHex);
 }
@@ -173,29 +188,41 @@ size_t scan_parameters_of(const std::vector<std::byte>& jpeg) {
 // Files that libjpeg wrote: 8 x 8 gray pixels with arithmetic coding; 40 x 8 gray pixels with a
 // restart marker after each of the five blocks; 8 x 8 pixels of YCCK with Adobe's marker.
 constexpr std::string_view kArithmeticJpeg =
-    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffff"
-    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc9000b080008000801011100ffcc000600101005"
+    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5"
+    "afb991c8ffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc9000b080008000801011100"
+    "ffcc000600101005"
     "ffda0008010100003f00fdc8ffd9";
 constexpr std::string_view kJpegWithRestarts =
-    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffff"
-    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc0000b080008002801011100ffc4001600010101"
-    "00000000000000000000000000020403ffc40014100100000000000000000000000000000000ffdd00040001ffda0008010100003f008d"
+    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5"
+    "afb991c8ffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc0000b080008002801011100"
+    "ffc4001600010101"
+    "00000000000000000000000000020403ffc40014100100000000000000000000000000000000ffdd00040001ffda00"
+    "08010100003f008d"
     "ffd099ffd1c9ffd22fffd34fffd9";
 constexpr std::string_view kYcckJpeg =
-    "ffd8ffee000e41646f626500640000000002ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffffffff"
-    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffdb004301555a5a786978eb8282ebffffffffffffffff"
-    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc000140800080008"
-    "04012200021101031101042200ffc4001500010100000000000000000000000000000004ffc40014100100000000000000000000000000"
-    "000000ffc40014010100000000000000000000000000000002ffc40014110100000000000000000000000000000000ffda000e04010002"
+    "ffd8ffee000e41646f626500640000000002ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb9"
+    "91c8ffffffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffdb004301555a5a786978eb8282eb"
+    "ffffffffffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+    "c000140800080008"
+    "04012200021101031101042200ffc4001500010100000000000000000000000000000004ffc4001410010000000000"
+    "0000000000000000"
+    "000000ffc40014010100000000000000000000000000000002ffc40014110100000000000000000000000000000000"
+    "ffda000e04010002"
     "1103110400003f00a4002007ffd9";
 
 // JWRN_NOT_SEQUENTIAL, JWRN_JFIF_MAJOR and JWRN_ADOBE_XFORM; JWRN_EXTRANEOUS_DATA is tested above.
 // Pillow and OpenCV decode these files to the same pixels as the unchanged ones, too.
 TEST(Image, WarningsOfLibjpegThatLoseNoPixelAreAccepted) {
-  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)), arithmetic = from_hex(kArithmeticJpeg);
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)),
+                               arithmetic = from_hex(kArithmeticJpeg);
   const Image image = decode_image(jpeg);
   // First and last coefficient, bit positions. The parameters of a sequential scan are 0, 63, 0.
-  for (const Values& parameters : {Values{0, 0, 0}, {1, 63, 0}, {0, 5, 0}, {0, 63, 1}, {0, 63, 0x10}}) {
+  for (const Values& parameters :
+       {Values{0, 0, 0}, {1, 63, 0}, {0, 5, 0}, {0, 63, 1}, {0, 63, 0x10}}) {
     EXPECT_EQ(decode_image(with(jpeg, scan_parameters_of(jpeg), parameters)).rgb, image.rgb);
     EXPECT_EQ(decode_image(with(arithmetic, scan_parameters_of(arithmetic), parameters)).rgb,
               decode_image(arithmetic).rgb);
@@ -204,7 +231,8 @@ TEST(Image, WarningsOfLibjpegThatLoseNoPixelAreAccepted) {
   for (const Values& version : {Values{0, 2}, {2, 1}, {255, 255}}) {
     EXPECT_EQ(decode_image(with(jpeg, kJfifVersion, version)).rgb, image.rgb);
   }
-  const std::vector<std::byte> adobe = from_hex("ffd8ffee000e41646f626500640000000001"), ycck = from_hex(kYcckJpeg);
+  const std::vector<std::byte> adobe = from_hex("ffd8ffee000e41646f626500640000000001"),
+                               ycck = from_hex(kYcckJpeg);
   constexpr size_t kTransform = 17, kAfterJfif = 20;
   std::vector<std::byte> ycc = adobe;
   ycc.insert(ycc.end(), jpeg.begin() + kAfterJfif, jpeg.end());
@@ -216,24 +244,28 @@ TEST(Image, WarningsOfLibjpegThatLoseNoPixelAreAccepted) {
   }
 }
 
-// All other warnings, with which Pillow and OpenCV give wrong pixels or refuse the file. No file causes
-// JWRN_TOO_MUCH_DATA and JWRN_BOGUS_ICC, which are about calls that decode_jpeg() does not make.
+// All other warnings, with which Pillow and OpenCV give wrong pixels or refuse the file. No file
+// causes JWRN_TOO_MUCH_DATA and JWRN_BOGUS_ICC, which are about calls that decode_jpeg() does
+// not make.
 TEST(Image, WarningsOfLibjpegThatLosePixelsAreDamage) {
   const auto refused = [](std::vector<std::byte> jpeg, const char* part) {
     testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG: ", part});
   };
-  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)), arithmetic = from_hex(kArithmeticJpeg);
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)),
+                               arithmetic = from_hex(kArithmeticJpeg);
   const size_t data = scan_parameters_of(jpeg) + 3;
-  refused(with(jpeg, data, {0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0}), "bad Huffman code");  // JWRN_HUFF_BAD_CODE
+  refused(with(jpeg, data, {0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0}),
+          "bad Huffman code");  // JWRN_HUFF_BAD_CODE
   std::vector<std::byte> changed = arithmetic;
   const std::vector<std::byte> ones = from_hex("ff00ff00ff00ff00");
   changed.insert(changed.end() - 4, ones.begin(), ones.end());
-  refused(changed, "bad arithmetic code");                                        // JWRN_ARITH_BAD_CODE
+  refused(changed, "bad arithmetic code");  // JWRN_ARITH_BAD_CODE
   refused(with(jpeg, data + 40, {0xff, 0xd9}), "premature end of data segment");  // JWRN_HIT_MARKER
   refused({jpeg.begin(), jpeg.end() - 2}, "Premature end of JPEG file");          // JWRN_JPEG_EOF
   const std::vector<std::byte> restarts = from_hex(kJpegWithRestarts);
   for (const int other : {0xd1, 0xd2, 0xd4, 0xd7}) {
-    refused(with(restarts, marker_at(restarts, 0xd0), {0xff, other}), "instead of RST0");  // JWRN_MUST_RESYNC
+    refused(with(restarts, marker_at(restarts, 0xd0), {0xff, other}),
+            "instead of RST0");  // JWRN_MUST_RESYNC
   }
   std::vector<std::byte> scans = progressive_jpeg();
   const auto first = static_cast<std::ptrdiff_t>(marker_at(scans, 0xc4));
@@ -243,19 +275,29 @@ TEST(Image, WarningsOfLibjpegThatLosePixelsAreDamage) {
 
 // Files that Pillow wrote of the 6 x 4 pixels of webp_pixels().
 constexpr std::string_view kLosslessWebp =
-    "524946462e000000574542505650384c220000002f05c00000b98ce87fec0a11d1ff8042b611a0033b7fb11f61502efe1f1300919203";
+    "524946462e000000574542505650384c220000002f05c00000b98ce87fec0a11d1ff8042b611a0033b7fb11f61502e"
+    "fe1f1300919203";
 constexpr std::string_view kLossyWebp =
-    "524946465e0000005745425056503820520000003003009d012a0600040001402625b002746f805c807ea07b007e80658002cdacbc2c00"
-    "feed219c8d8910ae697ffb5f900289e2cccd6a4c86a7deb6244bfffb5e984e5c0dbfd775b2e53151f4ff3337cc0000";
-constexpr std::string_view kWebpWithAlphaAndExif =  // alpha is 11 times the index of the pixel, the orientation is 6
-    "524946466a00000057454250565038580a000000180000000500000300005650384c290000002f05c00010b98ce87fec0a11d1ff8042b6"
-    "11a0033b7fb11f61502efe2f264d43ecb6951300a1947c0000455849461a0000004d4d002a000000080001011200030000000100060000"
+    "524946465e0000005745425056503820520000003003009d012a0600040001402625b002746f805c807ea07b007e80"
+    "658002cdacbc2c00"
+    "feed219c8d8910ae697ffb5f900289e2cccd6a4c86a7deb6244bfffb5e984e5c0dbfd775b2e53151f4ff3337cc000"
+    "0";
+constexpr std::string_view
+    kWebpWithAlphaAndExif =  // alpha is 11 times the index of the pixel, the orientation is 6
+    "524946466a00000057454250565038580a000000180000000500000300005650384c290000002f05c00010b98ce87f"
+    "ec0a11d1ff8042b6"
+    "11a0033b7fb11f61502efe2f264d43ecb6951300a1947c0000455849461a0000004d4d002a00000008000101120003"
+    "0000000100060000"
     "00000000";
 constexpr std::string_view kAnimatedWebp =
-    "52494646d800000057454250565038580a00000002000000050000030000414e494d06000000000000000000414e4d4652000000000000"
-    "000000050000030000000000025650384c3a0000002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f420e009be700856d"
-    "1ba9a9e37b6688e87f8084320e6aacf392a5b61e7beefb03414e4d4652000000000000000000050000030000000000005650384c3a0000"
-    "002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f420e009be700856d1ba9a9e37b6688e87fb0e7be3f596aeba1c63a2f"
+    "52494646d800000057454250565038580a00000002000000050000030000414e494d06000000000000000000414e4d"
+    "4652000000000000"
+    "000000050000030000000000025650384c3a0000002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f"
+    "420e009be700856d"
+    "1ba9a9e37b6688e87f8084320e6aacf392a5b61e7beefb03414e4d4652000000000000000000050000030000000000"
+    "005650384c3a0000"
+    "002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f420e009be700856d1ba9a9e37b6688e87fb0e7be"
+    "3f596aeba1c63a2f"
     "4828e300";
 
 Image webp_pixels() {
@@ -284,7 +326,9 @@ TEST(Image, PutsTransparentWebpAndPngOverAGrayLevel) {
     for (int i = 0; i < 24; ++i) {
       const double alpha = 11 * i / 255.0;
       for (int c = 0; c < 3; ++c) {
-        EXPECT_NEAR(image.rgb[3 * i + c], alpha * expected.rgb[3 * i + c] + (1 - alpha) * behind, 0.51) << i;
+        EXPECT_NEAR(image.rgb[3 * i + c], alpha * expected.rgb[3 * i + c] + (1 - alpha) * behind,
+                    0.51)
+            << i;
       }
     }
   }
@@ -304,7 +348,8 @@ TEST(Image, DamageOfWebpIsNamed) {
       refused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)},
               bytes < 20 ? "damaged WebP: premature end" : "damaged WebP: ");
     }
-    EXPECT_EQ(exif_orientation(std::span(whole).first(whole.size() - 1)), 1);  // no crash, no orientation
+    EXPECT_EQ(exif_orientation(std::span(whole).first(whole.size() - 1)),
+              1);  // no crash, no orientation
   }
   refused(from_hex(kAnimatedWebp), "an animated WebP; only still pictures can be read");
   std::vector<std::byte> wrong = from_hex(kLosslessWebp);
@@ -377,35 +422,43 @@ TEST(Image, MirroredTwiceIsTheSame) {
 std::string tiff_with(uint32_t type, uint32_t value, int value_bytes, bool big_endian) {
   const auto number = [&](uint32_t of, int bytes) {
     std::string text;
-    for (int i = 0; i < bytes; ++i) text += static_cast<char>(of >> 8 * (big_endian ? bytes - 1 - i : i));
+    for (int i = 0; i < bytes; ++i)
+      text += static_cast<char>(of >> 8 * (big_endian ? bytes - 1 - i : i));
     return text;
   };
   const std::string stored = (number(value, value_bytes) + std::string(4, '\0')).substr(0, 4);
-  return (big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(1, 2) + number(0x0112, 2) +
-         number(type, 2) + number(1, 4) + stored + number(0, 4);
+  return (big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(1, 2) +
+         number(0x0112, 2) + number(type, 2) + number(1, 4) + stored + number(0, 4);
 }
 
 TEST(Exif, OrientationOfEveryIntegerTypeInEveryFormat) {
   using namespace std::string_literals;
-  const auto orientation = [](const std::string& file) { return exif_orientation(std::as_bytes(std::span(file))); };
-  constexpr uint32_t kByte = 1, kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9, kFloat = 11;
-  constexpr std::pair<uint32_t, int> kTypes[] = {{kShort, 2}, {kLong, 4}, {kSignedShort, 2}, {kSignedLong, 4}};
+  const auto orientation = [](const std::string& file) {
+    return exif_orientation(std::as_bytes(std::span(file)));
+  };
+  constexpr uint32_t kByte = 1, kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9,
+                     kFloat = 11;
+  constexpr std::pair<uint32_t, int> kTypes[] = {
+      {kShort, 2}, {kLong, 4}, {kSignedShort, 2}, {kSignedLong, 4}};
   for (const bool big_endian : {false, true}) {
     const auto expect = [&](uint32_t type, int bytes, uint32_t value, int expected) {
       const std::string tiff = tiff_with(type, value, bytes, big_endian);
       const auto size = static_cast<char>(tiff.size());
-      const std::string jpeg = "\xff\xd8\xff\xe1\0"s + static_cast<char>(size + 8) + "Exif\0\0"s + tiff;
+      const std::string jpeg =
+          "\xff\xd8\xff\xe1\0"s + static_cast<char>(size + 8) + "Exif\0\0"s + tiff;
       const std::string png = "\x89PNG\r\n\x1a\n\0\0\0"s + size + "eXIf" + tiff + "\0\0\0\0"s;
       const std::string webp = "RIFF\0\0\0\0WEBPEXIF"s + size + "\0\0\0"s + tiff;
       std::string stray = jpeg;
       stray.insert(2, "\1\xff\0\2\3"s);  // decoding skips stray bytes, too
       for (const std::string& file : {jpeg, stray, png, webp}) {
         EXPECT_EQ(orientation(file), expected)
-            << "type " << type << ", value " << value << (big_endian ? ", big endian " : " ") << file.substr(0, 4);
+            << "type " << type << ", value " << value << (big_endian ? ", big endian " : " ")
+            << file.substr(0, 4);
       }
     };
     for (const auto& [type, bytes] : kTypes) {
-      for (int value = 1; value <= 8; ++value) expect(type, bytes, static_cast<uint32_t>(value), value);
+      for (int value = 1; value <= 8; ++value)
+        expect(type, bytes, static_cast<uint32_t>(value), value);
       expect(type, bytes, 9, 1);
     }
     expect(kLong, 4, 0x10006, 1);
@@ -417,14 +470,15 @@ TEST(Exif, OrientationOfEveryIntegerTypeInEveryFormat) {
 TEST(Exif, UprightUndoesEveryOrientation) {
   Image image(3, 2);  // 1 2 3 / 4 5 6
   for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
-  const std::vector<std::vector<int>> expected{{1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1},
-                                               {4, 5, 6, 1, 2, 3}, {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3},
-                                               {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
+  const std::vector<std::vector<int>> expected{
+      {1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1}, {4, 5, 6, 1, 2, 3},
+      {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3}, {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
   for (int orientation = 1; orientation <= 8; ++orientation) {
     const Image turned = upright(image, orientation);
     EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
     for (size_t i = 0; i < 6; ++i)
-      EXPECT_EQ(turned.rgb[i * 3], expected[static_cast<size_t>(orientation - 1)][i]) << orientation << ' ' << i;
+      EXPECT_EQ(turned.rgb[i * 3], expected[static_cast<size_t>(orientation - 1)][i])
+          << orientation << ' ' << i;
   }
 }
 

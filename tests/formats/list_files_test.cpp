@@ -61,7 +61,8 @@ TEST_F(ListFiles, LeavesOutAndCountsWhatToolsLeave) {
   EXPECT_EQ(left_out_of({at("d")}), "4 files and folders of tools: ._*, .h.jpg, @eaDir, __MACOSX");
   EXPECT_THAT(expand({at("d/*")}), ElementsAre(a, b));
   EXPECT_EQ(left_out_of({at("d/a*")}), "");
-  EXPECT_THAT(expand({at("d/.h*")}), ElementsAre(hidden));  // what is asked for by its name is taken
+  EXPECT_THAT(expand({at("d/.h*")}),
+              ElementsAre(hidden));  // what is asked for by its name is taken
   EXPECT_THAT(expand({hidden}), ElementsAre(hidden));
 }
 
@@ -87,7 +88,8 @@ TEST_F(ListFiles, NoFilesIsAnError) {
   make("d/notes.txt");
   EXPECT_THAT(failure({at("d")}), HasSubstr("has no files that end in .jpg, .png"));
   EXPECT_THAT(failure({at("*.gif")}), HasSubstr("nothing matches"));
-  EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}), ::testing::EndsWith("no such file or folder: none.jpg"));
+  EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}),
+              ::testing::EndsWith("no such file or folder: none.jpg"));
 }
 
 TEST_F(ListFiles, IgnoresLinksToParentFolders) {

@@ -26,15 +26,18 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 }
 
 // A .npy file with any header and any data.
-std::vector<std::byte> file_of(const std::string& header, const std::string& data, int version = 1) {
+std::vector<std::byte> file_of(const std::string& header, const std::string& data,
+                               int version = 1) {
   std::string all = "\x93NUMPY";
   all += static_cast<char>(version);
   all += '\0';
-  for (int i = 0; i < (version == 1 ? 2 : 4); ++i) all += static_cast<char>(header.size() >> (8 * i) & 255);
+  for (int i = 0; i < (version == 1 ? 2 : 4); ++i)
+    all += static_cast<char>(header.size() >> (8 * i) & 255);
   return bytes_of(all + header + data);
 }
 
-std::string dictionary(const std::string& descr, const std::string& shape, const char* fortran = "False") {
+std::string dictionary(const std::string& descr, const std::string& shape,
+                       const char* fortran = "False") {
   return str("{'descr': ", descr, ", 'fortran_order': ", fortran, ", 'shape': ", shape, ", }");
 }
 
@@ -44,7 +47,8 @@ TEST(Npy, ReadsBackWhatWasWritten) {
   EXPECT_EQ(array.header.shape, (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(array.header.data_offset % 64, 0u);
   EXPECT_EQ(array.to_float32(), values);
-  EXPECT_EQ(parse_npy(to_npy(std::vector<int64_t>{7, -8}, {2})).to_int64(), (std::vector<int64_t>{7, -8}));
+  EXPECT_EQ(parse_npy(to_npy(std::vector<int64_t>{7, -8}, {2})).to_int64(),
+            (std::vector<int64_t>{7, -8}));
 }
 
 TEST(Npy, ReadsAllThreeVersions) {
@@ -52,15 +56,16 @@ TEST(Npy, ReadsAllThreeVersions) {
     const NpyArray array = parse_npy(file_of(dictionary("'|u1'", "(2,)"), "\x05\xff", version));
     EXPECT_EQ(array.to_float32(), (std::vector<float>{5, 255})) << version;
   }
-  expect_error<DataError>([] { parse_npy(file_of(dictionary("'|u1'", "(0,)"), "", 4)); }, {"version 4"});
+  expect_error<DataError>([] { parse_npy(file_of(dictionary("'|u1'", "(0,)"), "", 4)); },
+                          {"version 4"});
 }
 
 TEST(Npy, ReadsFortranOrderAndBigEndian) {
-  const NpyArray array =
-      parse_npy(file_of(dictionary("'>i2'", "(2, 3)", "True"), std::string("\0\1\0\2\0\3\0\4\0\5\xff\xfa", 12)));
+  const NpyArray array = parse_npy(file_of(dictionary("'>i2'", "(2, 3)", "True"),
+                                           std::string("\0\1\0\2\0\3\0\4\0\5\xff\xfa", 12)));
   EXPECT_EQ(array.to_int64(), (std::vector<int64_t>{1, 3, 5, 2, 4, -6}));
-  const NpyArray cube =
-      parse_npy(file_of(dictionary("'|u1'", "(2, 2, 2)", "True"), std::string("\0\4\2\6\1\5\3\7", 8)));
+  const NpyArray cube = parse_npy(
+      file_of(dictionary("'|u1'", "(2, 2, 2)", "True"), std::string("\0\4\2\6\1\5\3\7", 8)));
   EXPECT_EQ(cube.to_int64(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
@@ -90,20 +95,25 @@ TEST(Npy, ReadsTypesWithoutByteOrderAndByName) {
       {"d", "float64"},     {"float64", "float64"}, {"double", "float64"}, {"float", "float64"},
       {"=f4", "float32"},   {"<f", "float32"},      {">d", "float64"}};
   for (const auto& [written, type] : kTypes) {
-    const NpyHeader header = parse_npy_header(file_of(dictionary(str("'", written, "'"), "(1,)"), ""));
+    const NpyHeader header =
+        parse_npy_header(file_of(dictionary(str("'", written, "'"), "(1,)"), ""));
     EXPECT_EQ(header.type(), type) << written;
     EXPECT_EQ(header.big_endian, written[0] == '>') << written;
   }
   const float one = 1;
   const std::string bytes(reinterpret_cast<const char*>(&one), sizeof one);
-  EXPECT_EQ(parse_npy(file_of(dictionary("'f4'", "(1,)"), bytes)).to_float32(), std::vector<float>{1});
-  EXPECT_EQ(parse_npy(file_of(dictionary("'float32'", "(1,)"), bytes)).to_float32(), std::vector<float>{1});
-  EXPECT_EQ(parse_npy_text(file_of(dictionary("'S3'", "(1,)"), "abc")), std::vector<std::string>{"abc"});
+  EXPECT_EQ(parse_npy(file_of(dictionary("'f4'", "(1,)"), bytes)).to_float32(),
+            std::vector<float>{1});
+  EXPECT_EQ(parse_npy(file_of(dictionary("'float32'", "(1,)"), bytes)).to_float32(),
+            std::vector<float>{1});
+  EXPECT_EQ(parse_npy_text(file_of(dictionary("'S3'", "(1,)"), "abc")),
+            std::vector<std::string>{"abc"});
 }
 
 TEST(Npy, RefusesOtherElementTypesByName) {
   const auto refused = [](const std::string& descr, const char* part) {
-    expect_error<DataError>([&] { parse_npy(file_of(dictionary(descr, "(1,)"), std::string(64, '\0'))); }, {part});
+    expect_error<DataError>(
+        [&] { parse_npy(file_of(dictionary(descr, "(1,)"), std::string(64, '\0'))); }, {part});
   };
   refused("'|O'", "Python objects");
   refused("'<U5'", "strings");
@@ -114,7 +124,9 @@ TEST(Npy, RefusesOtherElementTypesByName) {
   refused("'<f16'", "float16, 32 or 64, integers of 8 to 64 bits, or bool are expected");
   refused("'<i3'", "unsupported size");
   refused("[('a', '<f4'), ('b', '<i4')]", "structured");
-  refused("'<V2'", "elements of 2 bytes without a type, as NumPy writes bfloat16: save array.astype('float32')");
+  refused(
+      "'<V2'",
+      "elements of 2 bytes without a type, as NumPy writes bfloat16: save array.astype('float32')");
   refused("'bfloat16'", "bfloat16");
   refused("'|V1'", "elements of 1 byte without a type, as NumPy writes float8 and int4");
   refused("'|V8'", "structured or void");
@@ -136,14 +148,17 @@ TEST(Npy, RefusesWrongHeaders) {
   refused(file_of(dictionary("'<f8'", "(99999999999999999999,)"), "x"), "beyond 64 bits");
   refused(file_of(dictionary("'<f4'", "(-1,)"), "x"), "not a number");
   refused(file_of("{'descr': '<f4', 'shape': (1,)}", "xxxx"), "missing");
-  refused(file_of("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "xxxx"), "neither True nor False");
+  refused(file_of("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "xxxx"),
+          "neither True nor False");
   refused(file_of(dictionary("'<f4'", "(1,)") + "; import os", "xxxx"), "follows");
   refused(file_of(std::string(70000, ' '), "", 2), "70000 bytes");
-  const NpyArray nothing = parse_npy(file_of(dictionary("'<f4'", "(4611686018427387904, 0, 4611686018427387904)"), ""));
+  const NpyArray nothing =
+      parse_npy(file_of(dictionary("'<f4'", "(4611686018427387904, 0, 4611686018427387904)"), ""));
   EXPECT_TRUE(nothing.to_float32().empty());
 }
 
-// A changed byte is either detected or changes values only. It never causes a crash or a large allocation.
+// A changed byte is either detected or changes values only. It never causes a crash or a
+// large allocation.
 TEST(Npy, ChangedBytesAreHarmless) {
   const std::vector<std::byte> good = to_npy(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
   int64_t refused = 0;
@@ -166,17 +181,22 @@ TEST(Npy, ChangedBytesAreHarmless) {
 }
 
 TEST(Npy, ToInt64RequiresWholeNumbers) {
-  EXPECT_EQ(parse_npy(to_npy(std::vector<float>{1, -3}, {2})).to_int64(), (std::vector<int64_t>{1, -3}));
-  expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{1.5f}, {1})).to_int64(); }, {"1.5"});
-  expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{NAN}, {1})).to_int64(); }, {"whole numbers"});
-  expect_error<DataError>([] { parse_npy(file_of(dictionary("'<u8'", "(1,)"), std::string(8, '\xff'))).to_int64(); },
-                          {"18446744073709551615"});
+  EXPECT_EQ(parse_npy(to_npy(std::vector<float>{1, -3}, {2})).to_int64(),
+            (std::vector<int64_t>{1, -3}));
+  expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{1.5f}, {1})).to_int64(); },
+                          {"1.5"});
+  expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{NAN}, {1})).to_int64(); },
+                          {"whole numbers"});
+  expect_error<DataError>(
+      [] { parse_npy(file_of(dictionary("'<u8'", "(1,)"), std::string(8, '\xff'))).to_int64(); },
+      {"18446744073709551615"});
 }
 
 TEST(Npy, ReadsRangesInBothOrders) {
   const std::string data("\0\4\2\6\1\5\3\7", 8);
   const NpyArray fortran = parse_npy(file_of(dictionary("'|u1'", "(2, 2, 2)", "True"), data));
-  const NpyArray plain = parse_npy(file_of(dictionary("'|u1'", "(8,)"), std::string("\0\1\2\3\4\5\6\7", 8)));
+  const NpyArray plain =
+      parse_npy(file_of(dictionary("'|u1'", "(8,)"), std::string("\0\1\2\3\4\5\6\7", 8)));
   for (const NpyArray* array : {&fortran, &plain}) {
     EXPECT_EQ(array->to_uint8(3, 4), (std::vector<uint8_t>{3, 4, 5, 6}));
     EXPECT_EQ(array->to_float32(7, 1), std::vector<float>{7});
@@ -186,20 +206,26 @@ TEST(Npy, ReadsRangesInBothOrders) {
 }
 
 TEST(Npy, ReadsStrings) {
-  const auto text = [](const std::string& descr, const std::string& shape, const std::string& data) {
+  const auto text = [](const std::string& descr, const std::string& shape,
+                       const std::string& data) {
     return parse_npy_text(file_of(dictionary("'" + descr + "'", shape), data));
   };
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(text("|S3", "(3,)", std::string("abca\0\0\xc3\xbc\0", 9)), (Texts{"abc", "a", "\xc3\xbc"}));
-  const std::string wide("\xfc\0\0\0z\0\0\0\xac\x20\0\0\x8a\xf9\x01\0", 16);  // U+FC, z, U+20AC, U+1F98A
+  EXPECT_EQ(text("|S3", "(3,)", std::string("abca\0\0\xc3\xbc\0", 9)),
+            (Texts{"abc", "a", "\xc3\xbc"}));
+  const std::string wide("\xfc\0\0\0z\0\0\0\xac\x20\0\0\x8a\xf9\x01\0",
+                         16);  // U+FC, z, U+20AC, U+1F98A
   EXPECT_EQ(text("<U2", "(2,)", wide), (Texts{"\xc3\xbcz", "\xe2\x82\xac\xf0\x9f\xa6\x8a"}));
   EXPECT_EQ(text(">U1", "(1,)", std::string("\0\0\0\xfc", 4)), Texts{"\xc3\xbc"});
   EXPECT_EQ(text("<U5", "(0,)", ""), Texts{});
-  const auto refused = [&](const std::string& descr, const std::string& shape, const std::string& data,
-                           const char* part) { expect_error<DataError>([&] { text(descr, shape, data); }, {part}); };
+  const auto refused = [&](const std::string& descr, const std::string& shape,
+                           const std::string& data, const char* part) {
+    expect_error<DataError>([&] { text(descr, shape, data); }, {part});
+  };
   refused("|S1", "(1,)", "\xff", "element 0 is not UTF-8");
-  refused("<U1", "(1,)", std::string("\0\xd8\0\0", 4), "element 0 is not UTF-8");        // a surrogate
-  refused("<U1", "(1,)", std::string("\xff\xff\xff\xff", 4), "element 0 is not UTF-8");  // no code point
+  refused("<U1", "(1,)", std::string("\0\xd8\0\0", 4), "element 0 is not UTF-8");  // a surrogate
+  refused("<U1", "(1,)", std::string("\xff\xff\xff\xff", 4),
+          "element 0 is not UTF-8");  // no code point
   refused("|S2", "(1, 2)", "abcd", "one dimension");
   refused("|S2", "(2,)", "abc", "truncated");
   refused("<f4", "(1,)", "abcd", "no strings (dtype '<f4'); an array of strings is expected");
@@ -213,12 +239,15 @@ TEST(Npy, ReadsOnlyTheHeaderOfAFile) {
   const testing::TempDir folder;
   const auto write = [&](const std::vector<std::byte>& bytes) {
     std::ofstream out(folder / "a.npy", std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
   };
   write(to_npy(std::vector<float>(5000), {1000, 5}));
   EXPECT_EQ(read_npy_header(folder / "a.npy").shape, (std::vector<int64_t>{1000, 5}));
-  write(file_of(dictionary("'<f4'", "(1000, 5)") + std::string(3000, ' '), std::string(20000, 'x')));  // padded
-  EXPECT_EQ(read_npy_header(folder / "a.npy").data_offset, 10 + dictionary("'<f4'", "(1000, 5)").size() + 3000);
+  write(file_of(dictionary("'<f4'", "(1000, 5)") + std::string(3000, ' '),
+                std::string(20000, 'x')));  // padded
+  EXPECT_EQ(read_npy_header(folder / "a.npy").data_offset,
+            10 + dictionary("'<f4'", "(1000, 5)").size() + 3000);
   expect_error<DataError>([&] { read_npy_header(folder / "absent.npy"); }, {"No such file"});
   expect_error<DataError>([&] { read_file(folder.path()); }, {"not a regular file"});
 }
@@ -230,20 +259,23 @@ TEST(Npy, AllocatesNoMemoryBeyondTheDeclaredSize) {
   expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"damaged .npy header"});
   const std::vector<std::byte> whole = to_npy(std::vector<float>{1, 2}, {2});
   std::ofstream(folder / "a.npy", std::ios::binary)
-      .write(reinterpret_cast<const char*>(whole.data()), static_cast<std::streamsize>(whole.size()));
+      .write(reinterpret_cast<const char*>(whole.data()),
+             static_cast<std::streamsize>(whole.size()));
   std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);
   expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"declares float32 [2] (8 bytes)"});
-  const std::vector<std::byte> long_one = file_of(dictionary("'<f4'", str("(", int64_t{1} << 38, ",)")), "");
+  const std::vector<std::byte> long_one =
+      file_of(dictionary("'<f4'", str("(", int64_t{1} << 38, ",)")), "");
   std::ofstream(folder / "a.npy", std::ios::binary)
-      .write(reinterpret_cast<const char*>(long_one.data()), static_cast<std::streamsize>(long_one.size()));
+      .write(reinterpret_cast<const char*>(long_one.data()),
+             static_cast<std::streamsize>(long_one.size()));
   std::filesystem::resize_file(folder / "a.npy", long_one.size() + (uintmax_t{1} << 40));
   expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"1.0 TiB", "at most"});
 }
 
 TEST(Npz, ReadsBackWhatWasWritten) {
   const testing::TempDir folder;
-  write_npz(folder / "a.npz",
-            {{"x", to_npy(std::vector<float>{1, 2}, {2})}, {"y", to_npy(std::vector<int64_t>{3}, {1})}});
+  write_npz(folder / "a.npz", {{"x", to_npy(std::vector<float>{1, 2}, {2})},
+                               {"y", to_npy(std::vector<int64_t>{3}, {1})}});
   const NpzFile file(folder / "a.npz");
   EXPECT_EQ(file.names(), (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(file.read("x")->to_float32(), (std::vector<float>{1, 2}));
@@ -254,13 +286,14 @@ TEST(Npz, ReadsBackWhatWasWritten) {
 
 TEST(Npz, RefusesAnArrayThatIsInItTwice) {
   const testing::TempDir folder;
-  write_npz(folder / "a.npz",
-            {{"x", to_npy(std::vector<float>{1, 2}, {2})}, {"y", to_npy(std::vector<float>{3}, {1})}});
+  write_npz(folder / "a.npz", {{"x", to_npy(std::vector<float>{1, 2}, {2})},
+                               {"y", to_npy(std::vector<float>{3}, {1})}});
   const std::vector<std::byte> whole = read_file(folder / "a.npz");
   std::string text(reinterpret_cast<const char*>(whole.data()), whole.size());
   for (size_t at = 0; (at = text.find("y.npy", at)) != std::string::npos;) text[at] = 'x';
   std::ofstream(folder / "a.npz", std::ios::binary) << text;
-  expect_error<DataError>([&] { NpzFile(folder / "a.npz"); }, {"the array x is in it twice", "NumPy reads the last"});
+  expect_error<DataError>([&] { NpzFile(folder / "a.npz"); },
+                          {"the array x is in it twice", "NumPy reads the last"});
 }
 
 TEST(Npz, DetectsDamage) {
@@ -270,13 +303,16 @@ TEST(Npz, DetectsDamage) {
   const std::vector<std::byte> good = read_file(folder / "a.npz");
   const auto write = [&](const std::vector<std::byte>& bytes) {
     std::ofstream out(folder / "b.npz", std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
   };
-  expect_error<DataError>([&] { NpzFile(folder / "a.npz").read("y"); }, {"its array y", "not a .npy file"});
+  expect_error<DataError>([&] { NpzFile(folder / "a.npz").read("y"); },
+                          {"its array y", "not a .npy file"});
   std::vector<std::byte> flipped = good;
   flipped[8000] ^= std::byte{1};
   write(flipped);
-  expect_error<DataError>([&] { NpzFile(folder / "b.npz").read("x"); }, {"its array x: damaged", "CRC"});
+  expect_error<DataError>([&] { NpzFile(folder / "b.npz").read("x"); },
+                          {"its array x: damaged", "CRC"});
   write({good.begin(), good.begin() + 9000});
   expect_error<DataError>([&] { NpzFile(folder / "b.npz"); }, {"not a .npz file"});
   write({});

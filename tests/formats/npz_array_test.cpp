@@ -24,7 +24,8 @@ static_assert(kRows * kColumns * 8 > NpzArray::kMostBytes + (1 << 20));
 void write(const fs::path& file) {
   std::vector<int64_t> values(static_cast<size_t>(kRows * kColumns));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i % 1'000'003);
-  write_npz(file, {{"x", to_npy(values, {kRows, kColumns})}, {"small", to_npy(std::vector<float>{1, 2}, {2})}});
+  write_npz(file, {{"x", to_npy(values, {kRows, kColumns})},
+                   {"small", to_npy(std::vector<float>{1, 2}, {2})}});
 }
 
 int64_t value_at(int64_t element) { return element % 1'000'003; }
@@ -39,7 +40,8 @@ void compress(const fs::path& file) {
 void expect_elements(const NpzArray& array, int64_t first, int64_t count) {
   const std::vector<int64_t> values = array.to_int64(first, count);
   ASSERT_EQ(values.size(), static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], value_at(first + i)) << first;
+  for (int64_t i = 0; i < count; ++i)
+    ASSERT_EQ(values[static_cast<size_t>(i)], value_at(first + i)) << first;
 }
 
 TEST(NpzArray, HasTheElementsOfTheWholeArray) {
@@ -58,18 +60,20 @@ TEST(NpzArray, HasTheElementsOfTheWholeArray) {
     std::vector<std::jthread> threads;
     for (int64_t t = 0; t < 3; ++t) {
       threads.emplace_back([&, t] {
-        for (int64_t row = t; row < kRows; row += 3 * 997) expect_elements(*array, row * kColumns, kColumns);
+        for (int64_t row = t; row < kRows; row += 3 * 997)
+          expect_elements(*array, row * kColumns, kColumns);
       });
     }
     threads.clear();
     EXPECT_EQ(array->to_float32(9, 2), (std::vector<float>{9, 10}));
-    EXPECT_EQ(NpzArray::open(folder / "a.npz", "small")->to_float32(0, 2), (std::vector<float>{1, 2}));
+    EXPECT_EQ(NpzArray::open(folder / "a.npz", "small")->to_float32(0, 2),
+              (std::vector<float>{1, 2}));
   }
   EXPECT_EQ(NpzArray::open(folder / "a.npz", "absent"), nullptr);
 }
 
-// Two threads whose samples lie on both sides of a block's end. In a compressed array, each block that is read again
-// may mean to decompress all that comes before it.
+// Two threads whose samples lie on both sides of a block's end. In a compressed array, each block
+// that is read again may mean to decompress all that comes before it.
 TEST(NpzArray, KeepsTheBlocksThatWereUsedLast) {
   const testing::TempDir folder;
   write(folder / "a.npz");
@@ -92,7 +96,8 @@ TEST(NpzArray, FindsDamageBeforeTheFirstElement) {
   file.seekp(15'000'000);
   file << "damage";
   file.close();
-  testing::expect_error<DataError>([&] { NpzArray::open(folder / "a.npz", "x"); }, {"its array x: damaged: CRC"});
+  testing::expect_error<DataError>([&] { NpzArray::open(folder / "a.npz", "x"); },
+                                   {"its array x: damaged: CRC"});
 }
 
 TEST(NpzArray, AFileThatChangesIsAnErrorAndNoDamagedSample) {
@@ -109,8 +114,9 @@ TEST(NpzArray, AFileThatChangesIsAnErrorAndNoDamagedSample) {
     FAIL() << "the sample would be left out as damaged";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 65);
-    EXPECT_NE(std::string(error.what()).find("a.npz cannot be read again: its array x: it was changed"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("a.npz cannot be read again: its array x: it was changed"),
+        std::string::npos)
         << error.what();
   }
 }

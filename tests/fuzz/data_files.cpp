@@ -1,10 +1,14 @@
-// Opens and reads damaged data files as dtrain's commands do, and expects of each that it is refused with a DataError
-// or read. The HDF5 library may crash or loop, but only in the process that ProbeProcess keeps for it.
+// Opens and reads damaged data files as dtrain's commands do, and expects of each that it is
+// refused with a DataError or read. The HDF5 library may crash or loop, but only in the process
+// that ProbeProcess keeps for it.
 //
-// usage: fuzz_data_files [--seed S] [--mutants N] [--flips N] [--minutes M] [--cases FILE] [--failures FOLDER]
-//   --mutants N, --flips N   so many of each kind, over all example files; with --minutes: in each round
+// usage: fuzz_data_files [--seed S] [--mutants N] [--flips N] [--minutes M] [--cases FILE]
+// [--failures FOLDER]
+//   --mutants N, --flips N   this many of each kind, over all example files; with --minutes: in
+//                            each round
 //   --minutes M              rounds with the next seeds until the time is over
-//   --cases FILE             first these: one a line, "FILE.h5 KIND SEED NUMBER", as a failure prints them
+//   --cases FILE             first these: one a line, "FILE.h5 KIND SEED NUMBER", as a failure
+//                            prints them
 //   --failures FOLDER        where the file that failed is kept
 // Exit code: 0, or 1 after a death, a hang or an error of another type.
 
@@ -88,21 +92,30 @@ void run_case(const Case& c, const fs::path& examples, data::ProbeProcess& probe
     ++counts.read;
   } catch (const DataError& e) {
     const std::string_view message = e.what();
-    if (message.find(file.string()) == std::string_view::npos) throw Error(str("no file is named: ", message));
-    ++(message.find("the process in which the HDF5 library") == std::string_view::npos ? counts.refused : counts.died);
+    if (message.find(file.string()) == std::string_view::npos)
+      throw Error(str("no file is named: ", message));
+    ++(message.find("the process in which the HDF5 library") == std::string_view::npos
+           ? counts.refused
+           : counts.died);
   }
 }
 
-// Runs cases in this process. Writes a line before each, so that whoever reads them knows where this process ended.
+// Runs cases in this process. Writes a line before each, so that whoever reads them knows where
+// this process ended.
 class Runner {
  public:
   Runner(const Options& options, fs::path examples, std::vector<fs::path> files, int out)
-      : options_(options), examples_(std::move(examples)), files_(std::move(files)), out_(out), prober_(kLimits) {}
+      : options_(options),
+        examples_(std::move(examples)),
+        files_(std::move(files)),
+        out_(out),
+        prober_(kLimits) {}
 
   void run() {
     for (const fs::path& file : files_) {
       run({file.filename().string(), "whole", 0, 0});
-      if (counts_.read == 0 || counts_.refused + counts_.died > 0) throw Error(str(file.string(), " must be read"));
+      if (counts_.read == 0 || counts_.refused + counts_.died > 0)
+        throw Error(str(file.string(), " must be read"));
     }
     for (const Case& c : listed()) run(c);
     const auto end = Clock::now() + std::chrono::minutes(options_.minutes);
@@ -110,9 +123,11 @@ class Runner {
     do {
       round(seed++);
     } while (Clock::now() < end);
-    std::printf("%lld read, %lld refused, %lld refused after the HDF5 library died of them; no death, no hang\n",
-                static_cast<long long>(counts_.read), static_cast<long long>(counts_.refused),
-                static_cast<long long>(counts_.died));
+    std::printf(
+        "%lld read, %lld refused, %lld refused after the HDF5 library died of them; no death, no "
+        "hang\n",
+        static_cast<long long>(counts_.read), static_cast<long long>(counts_.refused),
+        static_cast<long long>(counts_.died));
   }
 
  private:
@@ -123,7 +138,8 @@ class Runner {
   }
 
   void round(uint64_t seed) {
-    for (const auto& [kind, count] : {std::pair("mutant", options_.mutants), std::pair("flip", options_.flips)}) {
+    for (const auto& [kind, count] :
+         {std::pair("mutant", options_.mutants), std::pair("flip", options_.flips)}) {
       for (int64_t i = 0; i < count; ++i) {
         const fs::path& file = files_[static_cast<size_t>(i) % files_.size()];
         run({file.filename().string(), kind, seed, static_cast<uint64_t>(i)});
@@ -138,7 +154,8 @@ class Runner {
     for (std::string line; std::getline(in, line);) {
       Case c;
       if (line.starts_with('#')) continue;
-      if (!(std::istringstream(line) >> c.file >> c.kind >> c.seed >> c.number)) throw Error("no case: " + line);
+      if (!(std::istringstream(line) >> c.file >> c.kind >> c.seed >> c.number))
+        throw Error("no case: " + line);
       cases.push_back(c);
     }
     return cases;
@@ -152,7 +169,8 @@ class Runner {
   Counts counts_;
 };
 
-// The last line that the runner wrote before it ended; sets `hangs` if it writes none for a long time.
+// The last line that the runner wrote before it ended; sets `hangs` if it writes none for a
+// long time.
 std::string last_line(int in, bool* hangs) {
   std::string text, last;
   char piece[4096];
@@ -165,7 +183,8 @@ std::string last_line(int in, bool* hangs) {
     const size_t end = text.rfind('\n');
     if (end == std::string::npos) continue;
     const size_t begin = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
-    last = text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1));
+    last = text.substr(begin == std::string::npos ? 0 : begin + 1,
+                       end - (begin == std::string::npos ? 0 : begin + 1));
     text.erase(0, end + 1);
   }
 }

@@ -7,8 +7,9 @@
 
 namespace dtrain::testing {
 
-// Writes headpose, classify, sequence and pointer files into `folder`, each as NAME.h5 and as NAME-old.h5: HDF5 1.6's
-// metadata, text of variable length, no attributes_checksum. Returns their paths.
+// Writes headpose, classify, sequence and pointer files into `folder`, each as NAME.h5 and as
+// NAME-old.h5: HDF5 1.6's metadata, text of variable length, no attributes_checksum. Returns
+// their paths.
 std::vector<std::filesystem::path> write_example_files(const std::filesystem::path& folder);
 
 }  // namespace dtrain::testing

@@ -86,7 +86,8 @@ void change(std::string& bytes, size_t at, Draws& draws) {
     }
     case 6: {
       const size_t count = std::min<size_t>(1 + draws.below(32), bytes.size() - at);
-      std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count, draws.below(2) == 0 ? '\0' : '\xff');
+      std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count,
+                  draws.below(2) == 0 ? '\0' : '\xff');
       return;
     }
     default:  // a number one more or less
@@ -102,14 +103,16 @@ void cut_or_extend(std::string& bytes, Draws& draws) {
   }
 }
 
-// ---- HDF5: "HDF5 File Format Specification Version 2.0" -----------------------------------------------------------
-constexpr std::array<std::string_view, 12> kSignatures{"\x89HDF", "OHDR", "OCHK", "TREE", "SNOD", "HEAP",
-                                                       "GCOL",    "FRHP", "FHDB", "FHIB", "BTHD", "BTLF"};
+// ---- HDF5: "HDF5 File Format Specification Version 2.0" -----------------------------------------
+constexpr std::array<std::string_view, 12> kSignatures{"\x89HDF", "OHDR", "OCHK", "TREE",
+                                                       "SNOD",    "HEAP", "GCOL", "FRHP",
+                                                       "FHDB",    "FHIB", "BTHD", "BTLF"};
 
 std::vector<size_t> structures(const std::string& bytes) {
   std::vector<size_t> found;
   for (const std::string_view signature : kSignatures) {
-    for (size_t at = bytes.find(signature); at != std::string::npos; at = bytes.find(signature, at + 1)) {
+    for (size_t at = bytes.find(signature); at != std::string::npos;
+         at = bytes.find(signature, at + 1)) {
       found.push_back(at);
     }
   }
@@ -117,7 +120,8 @@ std::vector<size_t> structures(const std::string& bytes) {
   return found;
 }
 
-// Bob Jenkins' lookup3 (public domain), hashlittle() on a little-endian machine: the checksum of HDF5's metadata.
+// Bob Jenkins' lookup3 (public domain), hashlittle() on a little-endian machine: the checksum of
+// HDF5's metadata.
 uint32_t lookup3(std::string_view bytes) {
   uint32_t a = 0xdeadbeef + static_cast<uint32_t>(bytes.size()), b = a, c = a;
   while (bytes.size() > 12) {
@@ -153,14 +157,16 @@ void seal(std::string& bytes, size_t begin, size_t size) {
 
 // Of the superblock (version 2 and 3) and of all first blocks of object headers (version 2).
 void correct_checksums(std::string& bytes) {
-  if (bytes.size() > 48 && bytes.starts_with("\x89HDF") && (bytes[8] == 2 || bytes[8] == 3)) seal(bytes, 0, 44);
+  if (bytes.size() > 48 && bytes.starts_with("\x89HDF") && (bytes[8] == 2 || bytes[8] == 3))
+    seal(bytes, 0, 44);
   for (size_t at = bytes.find("OHDR"); at != std::string::npos; at = bytes.find("OHDR", at + 1)) {
     if (at + 30 > bytes.size()) return;
     const auto flags = static_cast<unsigned char>(bytes[at + 5]);
     size_t size = 6 + ((flags & 0x20) != 0 ? 16 : 0) + ((flags & 0x10) != 0 ? 4 : 0);
     const size_t width = size_t{1} << (flags & 3);
     uint64_t messages = 0;
-    std::memcpy(&messages, bytes.data() + at + size, std::min<size_t>(width, bytes.size() - at - size));
+    std::memcpy(&messages, bytes.data() + at + size,
+                std::min<size_t>(width, bytes.size() - at - size));
     size += width + messages;
     if (messages < bytes.size()) seal(bytes, at, size);
   }
@@ -198,7 +204,8 @@ std::string mutate_hdf5(std::string bytes, uint64_t seed, uint64_t number) {
     if (draws.below(40) == 0) {
       cut_or_extend(bytes, draws);
     } else if (draws.below(4) == 0 && !known.empty()) {
-      put(bytes, at, uint64_t{known[draws.below(known.size())]});  // an address of another structure
+      put(bytes, at,
+          uint64_t{known[draws.below(known.size())]});  // an address of another structure
     } else {
       change(bytes, at, draws);
     }

@@ -1,7 +1,9 @@
-// Runs a fuzz target without libFuzzer: on its examples, on the inputs that once failed, and on mutants of both.
+// Runs a fuzz target without libFuzzer: on its examples, on the inputs that once failed, and on
+// mutants of both.
 //
 // usage: fuzz_NAME [--seed S] [--mutants N] [--cases FOLDER] [--write-examples FOLDER]
-// The input that ends the process, or takes longer than 20 s, is named on the error output; --seed makes it again.
+// The input that ends the process, or takes longer than 20 s, is named on the error output; --seed
+// makes it again.
 
 #include <unistd.h>
 
@@ -49,7 +51,8 @@ std::vector<std::pair<std::string, std::string>> inputs_of(const fs::path& cases
   if (!fs::is_directory(cases)) return inputs;
   for (const auto& entry : fs::directory_iterator(cases)) {
     std::ifstream in(entry.path(), std::ios::binary);
-    inputs.emplace_back(entry.path().filename().string(), std::string(std::istreambuf_iterator<char>(in), {}));
+    inputs.emplace_back(entry.path().filename().string(),
+                        std::string(std::istreambuf_iterator<char>(in), {}));
   }
   std::sort(inputs.begin(), inputs.end());
   return inputs;
@@ -75,7 +78,8 @@ int main(int count, char** arguments) {
       return 64;
     }
   }
-  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, name_input);
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
+    std::signal(signal, name_input);
   const auto inputs = inputs_of(cases);
   if (!examples.empty()) {
     fs::create_directories(examples);
@@ -90,5 +94,6 @@ int main(int count, char** arguments) {
     run("mutant " + std::to_string(i) + " of seed " + std::to_string(seed) + ", of " + name,
         dtrain::testing::mutate(input, seed, i));
   }
-  std::printf("%zu inputs and %llu mutants\n", inputs.size(), static_cast<unsigned long long>(mutants));
+  std::printf("%zu inputs and %llu mutants\n", inputs.size(),
+              static_cast<unsigned long long>(mutants));
 }

@@ -1,5 +1,5 @@
-// The loader gives the same bits on the GPU as on the CPU: both run the same code without fused multiply-add, and the
-// mean gray value is an integer sum.
+// The loader gives the same bits on the GPU as on the CPU: both run the same code without fused
+// multiply-add, and the mean gray value is an integer sum.
 
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
@@ -46,8 +46,8 @@ void compare(const Case& c, bool augment, const SampleSpec& spec) {
       ASSERT_EQ(a.ids, b.ids);
       ASSERT_TRUE(b.inputs.is_cuda() && b.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
       const at::Tensor inputs = b.inputs.cpu();
-      ASSERT_TRUE(a.inputs.equal(inputs))
-          << "step " << a.step << ", largest difference " << (a.inputs - inputs).abs().max().item<float>();
+      ASSERT_TRUE(a.inputs.equal(inputs)) << "step " << a.step << ", largest difference "
+                                          << (a.inputs - inputs).abs().max().item<float>();
       ASSERT_TRUE(a.targets.equal(b.targets.cpu()));
     }
     EXPECT_TRUE(gpu.done());
@@ -75,8 +75,8 @@ TEST_F(AugmentGpu, EqualsTheCpuToTheBit) {
   }
 }
 
-// The loader uses its own stream and the host never waits for the device: blocks and buffers must not be overwritten
-// before the device has read them.
+// The loader uses its own stream and the host never waits for the device: blocks and buffers must
+// not be overwritten before the device has read them.
 TEST_F(AugmentGpu, IsCorrectWhenTheHostDoesNotWait) {
   const MemoryStore store(64, 32, 32);
   std::vector<int64_t> ids(64);
@@ -84,7 +84,8 @@ TEST_F(AugmentGpu, IsCorrectWhenTheHostDoesNotWait) {
   SampleSpec spec = spec_of(32);
   spec.hflip = true, spec.crop_scale = 0.7f, spec.contrast = 0.5f;
   LoaderOptions options;
-  options.batch_size = options.global_batch = 8, options.steps = 200, options.threads = 3, options.prefetch = 2;
+  options.batch_size = options.global_batch = 8, options.steps = 200, options.threads = 3,
+  options.prefetch = 2;
   Loader cpu(store, ids, spec, options, {0, 1});
   options.device = at::kCUDA;
   Loader gpu(store, ids, spec, options, {0, 1});
@@ -111,7 +112,8 @@ TEST_F(AugmentGpu, RowsEqualTheCpusWhileTheHostRunsAhead) {
     spec.kind = SampleSpec::Kind::kRows;
     spec.length_window = 4;
     LoaderOptions options;
-    options.batch_size = 8, options.global_batch = 16, options.steps = 60, options.threads = 3, options.prefetch = 2;
+    options.batch_size = 8, options.global_batch = 16, options.steps = 60, options.threads = 3,
+    options.prefetch = 2;
     options.skip_bad = true;
     Loader cpu(store, ids, spec, options, {0, 1});
     options.device = at::kCUDA;

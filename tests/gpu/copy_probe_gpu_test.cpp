@@ -36,7 +36,8 @@ TEST_F(CopyProbeOnAGpu, IsHeldBusyForAboutSoLong) {
   ASSERT_TRUE(works(gpu));
   const auto end = std::chrono::steady_clock::now();
   EXPECT_LT(issued - begin, std::chrono::milliseconds(10)) << "it waited";
-  EXPECT_GT(end - begin, std::chrono::milliseconds(20)) << "clocks may be faster than the rate that CUDA names";
+  EXPECT_GT(end - begin, std::chrono::milliseconds(20))
+      << "clocks may be faster than the rate that CUDA names";
   EXPECT_LT(end - begin, std::chrono::milliseconds(200));
 }
 

@@ -1,5 +1,5 @@
-// A kernel that fails, in a child process: nothing works on the GPU of such a process afterwards. What the process says
-// of it, and that it ends with the exit code of a DeviceError.
+// A kernel that fails, in a child process: nothing works on the GPU of such a process afterwards.
+// What the process says of it, and that it ends with the exit code of a DeviceError.
 
 #include <torch/script.h>
 #include <unistd.h>
@@ -82,16 +82,19 @@ class FailedGpuDeathTest : public testing::GpuTest {
 };
 
 TEST_F(FailedGpuDeathTest, EndsATrainingWithStepAndPhase) {
-  EXPECT_EXIT(train_until_a_kernel_fails(), ::testing::ExitedWithCode(69),
-              "cuda:0 has failed in step [0-9]+, phase [a-z_0-9]+: .*CUDA_LAUNCH_BLOCKING=1 shows which");
+  EXPECT_EXIT(
+      train_until_a_kernel_fails(), ::testing::ExitedWithCode(69),
+      "cuda:0 has failed in step [0-9]+, phase [a-z_0-9]+: .*CUDA_LAUNCH_BLOCKING=1 shows which");
 }
 
 TEST_F(FailedGpuDeathTest, IsTheFailureThatEveryCommandReports) {
-  EXPECT_EXIT(multiply_after_a_failed_kernel(), ::testing::ExitedWithCode(69), "the GPU has failed: ");
+  EXPECT_EXIT(multiply_after_a_failed_kernel(), ::testing::ExitedWithCode(69),
+              "the GPU has failed: ");
 }
 
 TEST_F(FailedGpuDeathTest, IsRecognizedBehindTorchScript) {
-  EXPECT_EXIT(run_a_script_after_a_failed_kernel(), ::testing::ExitedWithCode(69), "the GPU has failed: ");
+  EXPECT_EXIT(run_a_script_after_a_failed_kernel(), ::testing::ExitedWithCode(69),
+              "the GPU has failed: ");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The GPU's kernels of batch norm with what follows it, against LibTorch's operators on the GPU, and against the CPU's
-// loops in float64 for each type, class of shapes and epilogue. With DTRAIN_TEST_DEVICE=cpu the same kernels run on the
-// CPU, block by block.
+// The GPU's kernels of batch norm with what follows it, against LibTorch's operators on the GPU,
+// and against the CPU's loops in float64 for each type, class of shapes and epilogue. With
+// DTRAIN_TEST_DEVICE=cpu the same kernels run on the CPU, block by block.
 
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -21,7 +21,8 @@ class FusedNormOnAGpu : public testing::GpuTest {
  protected:
   void SetUp() override {
     testing::GpuTest::SetUp();
-    if (gpu().is_cpu()) batch_norm::gpu::run_on({batch_norm::blocks::run_on_cpu, batch_norm::blocks::run_on_cpu});
+    if (gpu().is_cpu())
+      batch_norm::gpu::run_on({batch_norm::blocks::run_on_cpu, batch_norm::blocks::run_on_cpu});
   }
   void TearDown() override {
     batch_norm::gpu::enable(true);
@@ -36,18 +37,21 @@ struct Shape {
   bool channels_last;
 };
 
-// Channels that are whole groups of 16 bytes and that are not, of one and of several tiles; odd images; a single
-// position; vectors; more rows than a part has; sequences.
+// Channels that are whole groups of 16 bytes and that are not, of one and of several tiles; odd
+// images; a single position; vectors; more rows than a part has; sequences.
 std::vector<Shape> shapes() {
-  return {{{4, 16, 40, 26}, true}, {{3, 10, 7, 9}, true},    {{3, 72, 19, 17}, true}, {{2, 520, 5, 4}, true},
-          {{5, 6, 8, 16}, false},  {{5, 6, 7, 9}, false},    {{33, 24, 1, 1}, true},  {{64, 20}, false},
-          {{6, 12, 33}, false},    {{2, 32, 130, 90}, true}, {{2, 3, 64, 300}, false}};
+  return {{{4, 16, 40, 26}, true},  {{3, 10, 7, 9}, true},   {{3, 72, 19, 17}, true},
+          {{2, 520, 5, 4}, true},   {{5, 6, 8, 16}, false},  {{5, 6, 7, 9}, false},
+          {{33, 24, 1, 1}, true},   {{64, 20}, false},       {{6, 12, 33}, false},
+          {{2, 32, 130, 90}, true}, {{2, 3, 64, 300}, false}};
 }
 
 struct Result {
-  at::Tensor y, x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean, running_var;
+  at::Tensor y, x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean,
+      running_var;
   std::vector<at::Tensor> all() const {
-    return {y, x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean, running_var};
+    return {y,          x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean,
+            running_var};
   }
 };
 
@@ -74,7 +78,8 @@ Result step(const Input& input, at::ScalarType number) {
   norm->train(input.training);
   const at::Tensor x = input.x.detach().clone().requires_grad_();
   Epilogue epilogue = input.epilogue;
-  if (input.residual.defined()) epilogue.residual = input.residual.detach().clone().requires_grad_();
+  if (input.residual.defined())
+    epilogue.residual = input.residual.detach().clone().requires_grad_();
   const at::Tensor y = norm->forward_with(x, epilogue);
   at::manual_seed(7);
   // Values that each type has.
@@ -91,7 +96,8 @@ Result step(const Input& input, at::ScalarType number) {
 at::Tensor random(const Shape& shape, uint64_t seed) {
   at::manual_seed(seed);
   const at::Tensor x = (at::randn(shape.sizes) * 3 + 0.7).to(at::kBFloat16).to(at::kFloat);
-  return x.contiguous(shape.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  return x.contiguous(shape.channels_last ? at::MemoryFormat::ChannelsLast
+                                          : at::MemoryFormat::Contiguous);
 }
 
 // Calls body(input in float32 on the CPU, text).
@@ -104,10 +110,14 @@ void for_each_input(const Body& body) {
         for (const bool add : {false, true}) {
           for (const bool training : {true, false}) {
             const at::Tensor residual = add ? random(shape, 2) : at::Tensor();
-            body(Input{random(shape, 1), residual, {.activation = activation, .max_pool = pool}, training},
-                 dtrain::str(at::IntArrayRef(shape.sizes), shape.channels_last ? " channels last" : "", ", activation ",
-                             static_cast<int>(activation), pool ? ", pooled" : "", add ? ", added" : "",
-                             training ? "" : ", running statistics"));
+            body(Input{random(shape, 1),
+                       residual,
+                       {.activation = activation, .max_pool = pool},
+                       training},
+                 dtrain::str(at::IntArrayRef(shape.sizes),
+                             shape.channels_last ? " channels last" : "", ", activation ",
+                             static_cast<int>(activation), pool ? ", pooled" : "",
+                             add ? ", added" : "", training ? "" : ", running statistics"));
           }
         }
       }
@@ -122,8 +132,8 @@ Input on(const Input& input, at::Device device, at::ScalarType dtype) {
   return moved;
 }
 
-// Half precision is compared where an output is rounded once, at the end. Otherwise rounding decides which of four
-// values is the largest, and what is below 6, and so where the gradient goes.
+// Half precision is compared where an output is rounded once, at the end. Otherwise rounding
+// decides which of four values is the largest, and what is below 6, and so where the gradient goes.
 bool is_comparable(const Input& input, at::ScalarType dtype) {
   if (dtype == at::kFloat) return true;
   const bool one_pass = !input.residual.defined() && !input.x.is_contiguous();
@@ -131,11 +141,14 @@ bool is_comparable(const Input& input, at::ScalarType dtype) {
          !(input.residual.defined() && input.epilogue.activation == Activation::kReLU6);
 }
 
-double bound(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-5 : dtype == at::kHalf ? 4e-3 : 3e-2; }
+double bound(at::ScalarType dtype) {
+  return dtype == at::kFloat ? 1e-5 : dtype == at::kHalf ? 4e-3 : 3e-2;
+}
 
 TEST_F(FusedNormOnAGpu, PassesItsOwnComparison) {
   for (const at::ScalarType dtype : kTypes) {
-    EXPECT_EQ(batch_norm::gpu::disagreement(gpu(), dtype).value_or("nothing"), "nothing") << c10::toString(dtype);
+    EXPECT_EQ(batch_norm::gpu::disagreement(gpu(), dtype).value_or("nothing"), "nothing")
+        << c10::toString(dtype);
     EXPECT_TRUE(batch_norm::gpu::covers(at::ones({2, 2}, at::TensorOptions(gpu()).dtype(dtype))));
   }
 }
@@ -143,7 +156,8 @@ TEST_F(FusedNormOnAGpu, PassesItsOwnComparison) {
 TEST_F(FusedNormOnAGpu, IsWhatTheCpuComputesInFloat64) {
   for_each_input([](const Input& input, const std::string& what) {
     batch_norm::gpu::enable(false);
-    const std::vector<at::Tensor> expected = step(on(input, at::kCPU, at::kDouble), at::kDouble).all();
+    const std::vector<at::Tensor> expected =
+        step(on(input, at::kCPU, at::kDouble), at::kDouble).all();
     batch_norm::gpu::enable(true);
     for (const at::ScalarType dtype : kTypes) {
       if (!is_comparable(input, dtype)) continue;
@@ -151,14 +165,16 @@ TEST_F(FusedNormOnAGpu, IsWhatTheCpuComputesInFloat64) {
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_EQ(found[i].defined(), expected[i].defined()) << what;
         if (!expected[i].defined()) continue;
-        EXPECT_LE(difference(found[i], expected[i]), bound(dtype)) << c10::toString(dtype) << ", " << i << ", " << what;
+        EXPECT_LE(difference(found[i], expected[i]), bound(dtype))
+            << c10::toString(dtype) << ", " << i << ", " << what;
       }
     }
   });
 }
 
 TEST_F(FusedNormOnAGpu, GivesTheSameBitsEachTime) {
-  const Input input = {random({{8, 64, 56, 56}, true}, 1), {}, {.activation = Activation::kReLU}, true};
+  const Input input = {
+      random({{8, 64, 56, 56}, true}, 1), {}, {.activation = Activation::kReLU}, true};
   const Input here = on(input, gpu(), at::kFloat);
   const std::vector<at::Tensor> first = step(here, at::kFloat).all();
   for (int time = 0; time < 5; ++time) {
@@ -171,7 +187,8 @@ TEST_F(FusedNormOnAGpu, GivesTheSameBitsEachTime) {
 
 TEST_F(FusedNormOnAGpu, RunsOnTheCurrentStream) {
   if (gpu().is_cpu()) return;
-  const Input input = {random({{8, 64, 56, 56}, true}, 1), {}, {.activation = Activation::kReLU}, true};
+  const Input input = {
+      random({{8, 64, 56, 56}, true}, 1), {}, {.activation = Activation::kReLU}, true};
   const Input here = on(input, gpu(), at::kFloat);
   const at::Tensor expected = step(here, at::kFloat).y;
   const c10::impl::VirtualGuardImpl device(at::kCUDA);
@@ -180,14 +197,16 @@ TEST_F(FusedNormOnAGpu, RunsOnTheCurrentStream) {
   torch::cuda::synchronize();
   const c10::StreamGuard guard(other);
   at::Tensor x = here.x;
-  for (int i = 0; i < 30; ++i) x = x + 0 * at::mm(square, square).sum();  // what the kernels have to wait for
+  for (int i = 0; i < 30; ++i)
+    x = x + 0 * at::mm(square, square).sum();  // what the kernels have to wait for
   EXPECT_TRUE(at::equal(step({x, {}, input.epilogue, true}, at::kFloat).y, expected));
 }
 
 // Padded sequences, whose invalid positions hold what must not matter.
 TEST_F(FusedNormOnAGpu, CountsTheValidPositionsOfSequences) {
   at::manual_seed(9);
-  const at::Tensor x = at::randn({7, 12, 300}) * 2 + 5, lengths = at::tensor({300, 0, 1, 299, 77, 400, 12}, at::kLong);
+  const at::Tensor x = at::randn({7, 12, 300}) * 2 + 5,
+                   lengths = at::tensor({300, 0, 1, 299, 77, 400, 12}, at::kLong);
   const auto run = [&](const at::Tensor& input, at::ScalarType number) {
     BatchNorm norm(12);
     norm->to(input.device(), number);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The same computation on the CPU and on a GPU. Without a GPU these tests are skipped; with DTRAIN_TEST_DEVICE=cpu the
-// CPU takes the GPU's place, which tests the tests.
+// The same computation on the CPU and on a GPU. Without a GPU these tests are skipped; with
+// DTRAIN_TEST_DEVICE=cpu the CPU takes the GPU's place, which tests the tests.
 
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
@@ -15,7 +15,8 @@ namespace dtrain::testing {
 
 inline at::Device gpu() {
   const char* named = std::getenv("DTRAIN_TEST_DEVICE");
-  return named != nullptr && std::string_view(named) == "cpu" ? at::Device(at::kCPU) : at::Device(at::kCUDA, 0);
+  return named != nullptr && std::string_view(named) == "cpu" ? at::Device(at::kCPU)
+                                                              : at::Device(at::kCUDA, 0);
 }
 
 class GpuTest : public ::testing::Test {
@@ -31,13 +32,17 @@ class GpuTest : public ::testing::Test {
 // The largest difference, as a share of the largest value.
 inline double difference(const at::Tensor& on_gpu, const at::Tensor& on_cpu) {
   if (on_cpu.numel() == 0) return 0;
-  const at::Tensor a = on_gpu.detach().cpu().to(at::kDouble), b = on_cpu.detach().cpu().to(at::kDouble);
+  const at::Tensor a = on_gpu.detach().cpu().to(at::kDouble),
+                   b = on_cpu.detach().cpu().to(at::kDouble);
   return (a - b).abs().max().item<double>() / std::max(1.0, b.abs().max().item<double>());
 }
 
 // The bound for sums of some thousand numbers in this type.
 inline double bound(at::ScalarType dtype) {
-  return dtype == at::kDouble ? 1e-12 : dtype == at::kFloat ? 2e-5 : dtype == at::kHalf ? 4e-3 : 3e-2;
+  return dtype == at::kDouble  ? 1e-12
+         : dtype == at::kFloat ? 2e-5
+         : dtype == at::kHalf  ? 4e-3
+                               : 3e-2;
 }
 
 }  // namespace dtrain::testing

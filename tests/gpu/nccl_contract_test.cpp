@@ -1,6 +1,6 @@
-// The communicator contract on GPUs. Rank r uses GPU r modulo the number of GPUs. Gradients travel over NCCL if every
-// rank has its own GPU, else over the staged communicator; a lone rank needs neither, so there NCCL is named. Without a
-// GPU all tests are skipped.
+// The communicator contract on GPUs. Rank r uses GPU r modulo the number of GPUs. Gradients travel
+// over NCCL if every rank has its own GPU, else over the staged communicator; a lone rank needs
+// neither, so there NCCL is named. Without a GPU all tests are skipped.
 
 #include <torch/cuda.h>
 
@@ -25,20 +25,26 @@ at::Device device_of_rank() {
   return {at::kCUDA, static_cast<at::DeviceIndex>(world_of_test().rank % gpus)};
 }
 
-bool each_has_its_own() { return world_of_test().size <= static_cast<int>(torch::cuda::device_count()); }
+bool each_has_its_own() {
+  return world_of_test().size <= static_cast<int>(torch::cuda::device_count());
+}
 
 // "nccl" where the ranks share a GPU, which it refuses: what auto takes instead.
 std::unique_ptr<Communicator> make(const std::string& backend) {
   config::Dist dist;
-  dist.backend = value_named<config::Backend>(backend == "nccl" && !each_has_its_own() ? "auto" : backend).value();
-  return make_gradient_communicator(*make_host_communicator(world_of_test()), dist, world_of_test(), device_of_rank());
+  dist.backend =
+      value_named<config::Backend>(backend == "nccl" && !each_has_its_own() ? "auto" : backend)
+          .value();
+  return make_gradient_communicator(*make_host_communicator(world_of_test()), dist, world_of_test(),
+                                    device_of_rank());
 }
 
 // NCCL reads its variables once, at the first communicator of the process.
 class OrderedNccl : public ::testing::Environment {
   void SetUp() override { order_nccl_communicators(); }
 };
-[[maybe_unused]] const ::testing::Environment* const kOrdered = ::testing::AddGlobalTestEnvironment(new OrderedNccl);
+[[maybe_unused]] const ::testing::Environment* const kOrdered =
+    ::testing::AddGlobalTestEnvironment(new OrderedNccl);
 
 class GpuContract : public ::testing::TestWithParam<std::tuple<std::string, contract::Case>> {};
 
@@ -53,27 +59,35 @@ TEST_P(GpuContract, Holds) {
 INSTANTIATE_TEST_SUITE_P(Each, GpuContract,
                          ::testing::Combine(::testing::Values("auto", "nccl", "staged"),
                                             ::testing::ValuesIn(contract::cases())),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param).name;
+                         });
 
 TEST(GpuCommunicator, IsNcclWhereEveryRankHasItsOwnGpu) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
-  EXPECT_EQ(make("auto")->name(), world_of_test().size == 1 ? "none" : each_has_its_own() ? "nccl" : "staged");
+  EXPECT_EQ(make("auto")->name(), world_of_test().size == 1 ? "none"
+                                  : each_has_its_own()      ? "nccl"
+                                                            : "staged");
   if (!each_has_its_own()) {
     config::Dist dist;
     dist.backend = config::Backend::kNccl;
     const std::unique_ptr<Communicator> host = make_host_communicator(world_of_test());
-    EXPECT_THROW(make_gradient_communicator(*host, dist, world_of_test(), device_of_rank()), ConfigError);
+    EXPECT_THROW(make_gradient_communicator(*host, dist, world_of_test(), device_of_rank()),
+                 ConfigError);
   }
   EXPECT_THROW(make("mpi"), ConfigError);
 }
 
-// The buckets and batch norm's sums: both in flight on a busy GPU, issued in one order on all ranks.
+// The buckets and batch norm's sums: both in flight on a busy GPU, issued in one order on
+// all ranks.
 TEST(GpuCommunicator, TwoInFlightOnABusyGpuDoNotWaitForEachOther) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
   const auto gradients = make("nccl"), statistics = make("nccl");
   const c10::DeviceGuard guard(device_of_rank());
-  const at::Tensor busy = at::ones({1024, 1024}, at::TensorOptions(at::kFloat).device(device_of_rank()));
-  const at::Tensor bucket = at::ones({1 << 20}, busy.options()), sums = at::ones({65}, busy.options());
+  const at::Tensor busy =
+      at::ones({1024, 1024}, at::TensorOptions(at::kFloat).device(device_of_rank()));
+  const at::Tensor bucket = at::ones({1 << 20}, busy.options()),
+                   sums = at::ones({65}, busy.options());
   for (int round = 0; round < 200; ++round) {
     at::matmul(busy, busy);
     Work large = gradients->all_reduce(bucket, ReduceOp::kMax);
@@ -88,7 +102,8 @@ TEST(GpuCommunicator, CountsWhatTheDeviceHasCarried) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
   const auto comm = make("nccl");
   const c10::DeviceGuard guard(device_of_rank());
-  const at::Tensor tensor = at::ones({1 << 22}, at::TensorOptions(at::kFloat).device(device_of_rank()));
+  const at::Tensor tensor =
+      at::ones({1 << 22}, at::TensorOptions(at::kFloat).device(device_of_rank()));
   for (int i = 0; i < 3; ++i) comm->all_reduce(tensor, ReduceOp::kMax).wait();
   torch::cuda::synchronize();
   const Carried sum = comm->traffic()[static_cast<size_t>(Collective::kAllReduce)];
@@ -109,7 +124,8 @@ TEST(GpuCommunicator, WaitDoesNotBlockTheHost) {
   if (!each_has_its_own()) return;  // through the host it does wait
   const auto comm = make("nccl");
   const c10::DeviceGuard guard(device_of_rank());
-  const at::Tensor busy = at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device_of_rank()));
+  const at::Tensor busy =
+      at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device_of_rank()));
   const at::Tensor tensor = at::ones({1 << 20}, busy.options());
   comm->all_reduce(tensor, ReduceOp::kSum).wait();
   torch::cuda::synchronize();

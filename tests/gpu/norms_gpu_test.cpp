@@ -1,4 +1,5 @@
-// The arithmetic of batch norm with shared statistics, and recomputed activations, on a GPU as on the CPU.
+// The arithmetic of batch norm with shared statistics, and recomputed activations, on a GPU as on
+// the CPU.
 
 #include "gpu/gpu_pair.h"
 #include "layers/autocast.h"
@@ -31,11 +32,12 @@ struct Shape {
   bool lengths = false;
 };
 
-const Shape kShapes[] = {{"NCHW", {7, 12, 9, 5}},
-                         {"NHWC", {7, 12, 9, 5}, at::MemoryFormat::ChannelsLast},
-                         {"[B, C]", {33, 12}},
-                         {"[B, C, T]", {6, 12, 17}},
-                         {"[B, C, T] with lengths", {6, 12, 17}, at::MemoryFormat::Contiguous, true}};
+const Shape kShapes[] = {
+    {"NCHW", {7, 12, 9, 5}},
+    {"NHWC", {7, 12, 9, 5}, at::MemoryFormat::ChannelsLast},
+    {"[B, C]", {33, 12}},
+    {"[B, C, T]", {6, 12, 17}},
+    {"[B, C, T] with lengths", {6, 12, 17}, at::MemoryFormat::Contiguous, true}};
 
 TEST_P(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
   for (const Shape& shape : kShapes) {
@@ -46,16 +48,25 @@ TEST_P(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
       const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
       // What the CPU computes with has been rounded to the GPU's type.
       const auto made = [&](double shift) {
-        return (at::randn(shape.sizes, at::kDouble) * 2 + shift).to(dtype).to(wide).contiguous(shape.format);
+        return (at::randn(shape.sizes, at::kDouble) * 2 + shift)
+            .to(dtype)
+            .to(wide)
+            .contiguous(shape.format);
       };
       const at::Tensor x = made(0.7), dy = made(0);
       const int64_t channels = shape.sizes[1];
-      const at::Tensor weight = at::linspace(0.5, 1.5, channels, wide), bias = at::linspace(-0.3, 0.4, channels, wide);
-      const at::Tensor lengths = shape.lengths ? at::tensor({17, 3, 1, 9, 16, 17}, at::kLong) : at::Tensor();
+      const at::Tensor weight = at::linspace(0.5, 1.5, channels, wide),
+                       bias = at::linspace(-0.3, 0.4, channels, wide);
+      const at::Tensor lengths =
+          shape.lengths ? at::tensor({17, 3, 1, 9, 16, 17}, at::kLong) : at::Tensor();
 
-      const auto on_gpu = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(gpu()) : tensor; };
-      const at::Tensor x_gpu = on_gpu(x.to(dtype)), dy_gpu = on_gpu(dy.to(dtype)), lengths_gpu = on_gpu(lengths);
-      const at::Tensor sums = batch_norm::sums(x, lengths), sums_gpu = batch_norm::sums(x_gpu, lengths_gpu);
+      const auto on_gpu = [&](const at::Tensor& tensor) {
+        return tensor.defined() ? tensor.to(gpu()) : tensor;
+      };
+      const at::Tensor x_gpu = on_gpu(x.to(dtype)), dy_gpu = on_gpu(dy.to(dtype)),
+                       lengths_gpu = on_gpu(lengths);
+      const at::Tensor sums = batch_norm::sums(x, lengths),
+                       sums_gpu = batch_norm::sums(x_gpu, lengths_gpu);
       EXPECT_EQ(sums_gpu.scalar_type(), at::kDouble);
       EXPECT_LE(difference(sums_gpu, sums), bound(wide));
 
@@ -70,8 +81,10 @@ TEST_P(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
                 bound(dtype));
       at::Tensor gradient = dy, gradient_gpu = dy_gpu;
       const at::Tensor slopes = batch_norm::gradient_sums(saved, gradient);
-      EXPECT_LE(difference(batch_norm::gradient_sums(saved_gpu, gradient_gpu), slopes), bound(wide));
-      EXPECT_LE(difference(batch_norm::input_gradient(saved_gpu, gradient_gpu, on_gpu(slopes), on_gpu(count)),
+      EXPECT_LE(difference(batch_norm::gradient_sums(saved_gpu, gradient_gpu), slopes),
+                bound(wide));
+      EXPECT_LE(difference(batch_norm::input_gradient(saved_gpu, gradient_gpu, on_gpu(slopes),
+                                                      on_gpu(count)),
                            batch_norm::input_gradient(saved, gradient, slopes, count)),
                 bound(dtype));
     }
@@ -88,9 +101,10 @@ struct Trained {
   std::vector<at::Tensor> gradients;
 };
 
-Trained trained(const std::string& name, at::Device device, at::ScalarType autocast, bool checkpointing) {
-  const auto network =
-      models::make_network(name, {.outputs = 4, .dropout = 0.3, .image_size = 64, .checkpointing = checkpointing});
+Trained trained(const std::string& name, at::Device device, at::ScalarType autocast,
+                bool checkpointing) {
+  const auto network = models::make_network(
+      name, {.outputs = 4, .dropout = 0.3, .image_size = 64, .checkpointing = checkpointing});
   network->to(device);
   network->train();
   at::manual_seed(1);
@@ -104,8 +118,12 @@ Trained trained(const std::string& name, at::Device device, at::ScalarType autoc
     const AutocastGuard guard(state);
     result.output = network->forward(input);
   }
-  result.output.to(at::kFloat).square().sum().backward();  // outside of the scopes, as a training step does it
-  for (const at::Tensor& parameter : network->parameters()) result.gradients.push_back(parameter.grad());
+  result.output.to(at::kFloat)
+      .square()
+      .sum()
+      .backward();  // outside of the scopes, as a training step does it
+  for (const at::Tensor& parameter : network->parameters())
+    result.gradients.push_back(parameter.grad());
   return result;
 }
 

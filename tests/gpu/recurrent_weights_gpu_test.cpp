@@ -9,7 +9,8 @@ namespace {
 
 TEST(RecurrentWeightsOnAGpu, LieInOnePieceAndGiveTheSame) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  at::globalContext().setAllowTF32CuDNN(false);  // on by default in LibTorch; differs from the CPU in the fourth digit
+  at::globalContext().setAllowTF32CuDNN(
+      false);  // on by default in LibTorch; differs from the CPU in the fourth digit
   at::globalContext().setAllowTF32CuBLAS(false);
   const at::Tensor x = at::randn({4, 6, 5});
   for (const testing::RecurrentNetwork& network : testing::recurrent_networks()) {
@@ -20,7 +21,8 @@ TEST(RecurrentWeightsOnAGpu, LieInOnePieceAndGiveTheSame) {
     root.to(at::kCUDA);
     flatten_recurrent_weights(root);
     const auto found = recurrent_weights(*network.module);
-    for (const at::Tensor& weight : found->weights) EXPECT_TRUE(weight.is_alias_of(found->weights.front()));
+    for (const at::Tensor& weight : found->weights)
+      EXPECT_TRUE(weight.is_alias_of(found->weights.front()));
     EXPECT_LE((network.output(x.cuda()).cpu() - expected).abs().max().item<double>(), 1e-5);
   }
 }

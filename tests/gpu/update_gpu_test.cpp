@@ -1,5 +1,6 @@
-// The parts of an update on a GPU as on the CPU: the reducer while the device is busy, loss scaling, clipping, the
-// optimizers, averaged weights, the record of losses that are not finite, and the numbers of a step.
+// The parts of an update on a GPU as on the CPU: the reducer while the device is busy, loss
+// scaling, clipping, the optimizers, averaged weights, the record of losses that are not finite,
+// and the numbers of a step.
 
 #include <limits>
 
@@ -30,15 +31,18 @@ class UpdateOnAGpu : public testing::GpuTest {};
 
 at::Tensor keyed_tensor(at::IntArrayRef sizes, uint64_t key, at::ScalarType dtype) {
   const at::Tensor made = at::empty(sizes, at::kDouble);
-  for (int64_t i = 0; i < made.numel(); ++i) made.data_ptr<double>()[i] = 2.0 * uniform01(keyed(key, i)) - 1;
+  for (int64_t i = 0; i < made.numel(); ++i)
+    made.data_ptr<double>()[i] = 2.0 * uniform01(keyed(key, i)) - 1;
   return made.to(dtype);
 }
 
-// A convolution in channels_last, a norm, and a matrix, whose gradients are views of a flat bucket as the reducer's.
+// A convolution in channels_last, a norm, and a matrix, whose gradients are views of a flat bucket
+// as the reducer's.
 struct Network {
   Network(at::Device device, at::ScalarType dtype) {
     const auto add = [&](const char* name, at::IntArrayRef sizes, at::MemoryFormat format) {
-      const at::Tensor tensor = keyed_tensor(sizes, parameters.size() + 1, dtype).to(device).contiguous(format);
+      const at::Tensor tensor =
+          keyed_tensor(sizes, parameters.size() + 1, dtype).to(device).contiguous(format);
       parameters.push_back({name, tensor.set_requires_grad(true)});
     };
     add("conv.weight", {8, 3, 3, 3}, at::MemoryFormat::ChannelsLast);
@@ -57,7 +61,8 @@ struct Network {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor& tensor = parameters[i].tensor;
-      tensor.mutable_grad().copy_(keyed_tensor(tensor.sizes(), keyed(step, i), tensor.scalar_type()));
+      tensor.mutable_grad().copy_(
+          keyed_tensor(tensor.sizes(), keyed(step, i), tensor.scalar_type()));
     }
     if (spoil != 0) flat[7] = spoil;
   }
@@ -66,13 +71,15 @@ struct Network {
 };
 
 at::Tensor rate_on(at::Device device) {
-  return at::full({}, 0.05, at::TensorOptions(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
+  return at::full({}, 0.05,
+                  at::TensorOptions(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
 std::vector<config::Optimizer> optimizers() {
   std::vector<config::Optimizer> list;
   for (const bool all : {false, true}) {
-    for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam, config::OptimizerName::kSgd}) {
+    for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam,
+                            config::OptimizerName::kSgd}) {
       for (const double momentum : {0.9, 0.0}) {
         if (name != config::OptimizerName::kSgd && momentum == 0) continue;
         config::Optimizer o;
@@ -102,8 +109,10 @@ TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
         at::Device device;
       };
       const config::Amp amp{.init_scale = 1024, .growth_interval = 2};
-      Side sides[] = {{here, Optimizer(options, here.parameters), GradScaler(amp, true, at::kCPU, dtype), at::kCPU},
-                      {there, Optimizer(options, there.parameters), GradScaler(amp, true, gpu(), dtype), gpu()}};
+      Side sides[] = {{here, Optimizer(options, here.parameters),
+                       GradScaler(amp, true, at::kCPU, dtype), at::kCPU},
+                      {there, Optimizer(options, there.parameters),
+                       GradScaler(amp, true, gpu(), dtype), gpu()}};
       for (uint64_t step = 0; step < 6; ++step) {
         for (Side& side : sides) {
           side.network.set_gradients(step, step == 3 ? kInf : 0);
@@ -119,10 +128,12 @@ TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
         EXPECT_EQ(on_gpu.skipped, step < 3 ? 0 : 1) << step;
         EXPECT_EQ(sides[1].scaler.found_inf().item<float>(), step == 3 ? 1 : 0) << step;
         if (step != 3) {
-          EXPECT_LE(difference(sides[1].scaler.norm(), sides[0].scaler.norm()), bound(dtype)) << step;
+          EXPECT_LE(difference(sides[1].scaler.norm(), sides[0].scaler.norm()), bound(dtype))
+              << step;
         }
         for (size_t i = 0; i < here.parameters.size(); ++i) {
-          EXPECT_LE(difference(there.parameters[i].tensor, here.parameters[i].tensor), bound(at::kFloat))
+          EXPECT_LE(difference(there.parameters[i].tensor, here.parameters[i].tensor),
+                    bound(at::kFloat))
               << here.parameters[i].name << " at step " << step;
         }
       }
@@ -130,7 +141,8 @@ TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
       ASSERT_EQ(saved.size(), of_gpu.size());
       for (size_t i = 0; i < saved.size(); ++i) {
         EXPECT_EQ(of_gpu[i].first, saved[i].first);
-        EXPECT_LE(difference(of_gpu[i].second, saved[i].second), bound(at::kFloat)) << saved[i].first;
+        EXPECT_LE(difference(of_gpu[i].second, saved[i].second), bound(at::kFloat))
+            << saved[i].first;
       }
     }
   }
@@ -171,48 +183,58 @@ TEST_F(UpdateOnAGpu, RecordsLossesThatAreNotFinite) {
   EXPECT_EQ(found.ids, std::vector<int64_t>{21});
 }
 
-// The device is far behind the host when the buckets leave: whatever is not ordered by events reads old gradients.
+// The device is far behind the host when the buckets leave: whatever is not ordered by events reads
+// old gradients.
 TEST_F(UpdateOnAGpu, TheReducerWaitsForABusyDevice) {
   const at::Device device = gpu();
   const auto host = dist::make_lone_communicator();
   const auto gradients = dist::make_staged_communicator(dist::make_lone_communicator(), device);
   const Network network(device, at::kFloat);
   for (const auto& parameter : network.parameters) parameter.tensor.mutable_grad() = at::Tensor();
-  dist::GradientReducer reducer(network.parameters, *gradients, *host, {.cap_bytes = 512, .first_bytes = 128});
+  dist::GradientReducer reducer(network.parameters, *gradients, *host,
+                                {.cap_bytes = 512, .first_bytes = 128});
   const int64_t size = device.is_cuda() ? 2048 : 32;
   const at::Tensor ballast = at::ones({size, size}, at::TensorOptions(device));
   for (int step = 0; step < 4; ++step) {
     at::Tensor product = ballast;
-    for (int i = 0; i < 200; ++i) product = at::matmul(product, ballast).mul_(1.0 / static_cast<double>(size));
+    for (int i = 0; i < 200; ++i)
+      product = at::matmul(product, ballast).mul_(1.0 / static_cast<double>(size));
     const at::Tensor factor = product[0][0] + step;  // known only after the ballast: 1 + step
     at::Tensor loss = at::zeros({}, at::TensorOptions(device));
-    for (const auto& parameter : network.parameters) loss = loss + (parameter.tensor * factor).sum();
+    for (const auto& parameter : network.parameters)
+      loss = loss + (parameter.tensor * factor).sum();
     reducer.arm(true);
     reducer.add_loss(loss, at::ones({}, at::TensorOptions(device)));
     loss.backward();
     reducer.finish();
     EXPECT_NEAR(reducer.weight_sum().item<double>(), 1, 0);
     for (const auto& parameter : network.parameters) {
-      EXPECT_LE(difference(parameter.tensor.grad(), at::full(parameter.tensor.sizes(), 1.0 + step)), 1e-3)
+      EXPECT_LE(difference(parameter.tensor.grad(), at::full(parameter.tensor.sizes(), 1.0 + step)),
+                1e-3)
           << parameter.name << " in step " << step;
     }
     reducer.zero();
   }
 }
 
-// The host runs ahead: each operator sees the numbers that were written last before it was queued, at one address.
+// The host runs ahead: each operator sees the numbers that were written last before it was queued,
+// at one address.
 TEST_F(UpdateOnAGpu, AStepSeesItsOwnNumbers) {
   constexpr int64_t kSteps = 50;
   StepState state(gpu());
   const void* place = state.learning_rate().const_data_ptr();
-  const at::Tensor ids = at::arange(3).to(gpu()), ones = at::ones({3, 40}, at::TensorOptions(gpu()));
+  const at::Tensor ids = at::arange(3).to(gpu()),
+                   ones = at::ones({3, 40}, at::TensorOptions(gpu()));
   const auto masked = [&](const layers::RandomContext& context) {
     const layers::RandomScope scope(context);
     return layers::keyed_dropout(ones, 0.4, 1);
   };
   std::vector<at::Tensor> numbers, rates, masks;
   for (int64_t step = 0; step < kSteps; ++step) {
-    state.write({.seed = ~uint64_t{0}, .step = step, .epoch = 100 + step, .learning_rate = 1.0 / double(3 + step)});
+    state.write({.seed = ~uint64_t{0},
+                 .step = step,
+                 .epoch = 100 + step,
+                 .learning_rate = 1.0 / double(3 + step)});
     const layers::RandomContext context = state.randomness(ids);
     numbers.push_back(at::stack({context.seed, context.step, context.epoch}));
     rates.push_back(state.learning_rate().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true));
@@ -220,9 +242,12 @@ TEST_F(UpdateOnAGpu, AStepSeesItsOwnNumbers) {
   }
   for (int64_t step = 0; step < kSteps; ++step) {
     const auto i = static_cast<size_t>(step);
-    EXPECT_TRUE(at::equal(numbers[i].cpu(), at::tensor({int64_t{-1}, step, 100 + step}, at::kLong))) << step;
-    EXPECT_FLOAT_EQ(static_cast<float>(rates[i].item<double>()), 1.0f / static_cast<float>(3 + step));
-    EXPECT_TRUE(at::equal(masks[i], masked(layers::random_context(~uint64_t{0}, step, ids)))) << step;
+    EXPECT_TRUE(at::equal(numbers[i].cpu(), at::tensor({int64_t{-1}, step, 100 + step}, at::kLong)))
+        << step;
+    EXPECT_FLOAT_EQ(static_cast<float>(rates[i].item<double>()),
+                    1.0f / static_cast<float>(3 + step));
+    EXPECT_TRUE(at::equal(masks[i], masked(layers::random_context(~uint64_t{0}, step, ids))))
+        << step;
   }
   EXPECT_EQ(state.learning_rate().const_data_ptr(), place);
 }

@@ -1,4 +1,5 @@
-// The pure parts of `dtrain bench`: which sizes, threads and batches it measures, and how it searches.
+// The pure parts of `dtrain bench`: which sizes, threads and batches it measures, and how
+// it searches.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,8 @@ TEST(ThreadsToCompare, ArePowersOfTwoAllCoresAndThoseOfTheRun) {
 TEST(BatchSizesAround, AreQuarterToFourTimesEachOnce) {
   EXPECT_THAT(batch_sizes_around(32, 1000), ElementsAre(8, 16, 32, 64, 128));
   EXPECT_THAT(batch_sizes_around(2, 1000), ElementsAre(1, 2, 4, 8));
-  EXPECT_THAT(batch_sizes_around(32, 50), ElementsAre(8, 16, 32, 50)) << "no more samples than there are";
+  EXPECT_THAT(batch_sizes_around(32, 50), ElementsAre(8, 16, 32, 50))
+      << "no more samples than there are";
   EXPECT_THAT(batch_sizes_around(1, 1), ElementsAre(1));
 }
 
@@ -152,7 +154,8 @@ TEST(Thinned, KeepsTheEnds) {
 
 TEST(BestRate, IsTheFastestWarmLoader) {
   const auto rate = [](int threads, bool cold, double samples) {
-    return LoadingRate{.threads = threads, .cold = cold, .samples_per_second = spread_of({samples})};
+    return LoadingRate{
+        .threads = threads, .cold = cold, .samples_per_second = spread_of({samples})};
   };
   DataBench bench;
   bench.rates = {rate(0, false, 900), rate(1, true, 500), rate(1, false, 100), rate(2, false, 180),
@@ -167,7 +170,8 @@ TEST(BestRate, IsTheFastestWarmLoader) {
 
 TEST(WrongValues, AreFoundInAnyOperation) {
   CommunicatorCost cost{.name = "gradients", .implementation = "nccl", .device = "cuda:0"};
-  cost.operations.push_back({.operation = dist::Collective::kAllReduce, .sizes = {{.bytes = 4}, {.bytes = 16}}});
+  cost.operations.push_back(
+      {.operation = dist::Collective::kAllReduce, .sizes = {{.bytes = 4}, {.bytes = 16}}});
   EXPECT_FALSE(has_wrong_values({cost}));
   cost.operations[0].sizes[1].wrong = 1;
   EXPECT_TRUE(has_wrong_values({cost}));

@@ -20,7 +20,8 @@ using testing::expect_error;
 
 class FindCheckpoint : public ::testing::Test {
  protected:
-  fs::path save(int64_t step, int64_t best_step, const std::vector<std::pair<std::string, double>>& evaluation = {}) {
+  fs::path save(int64_t step, int64_t best_step,
+                const std::vector<std::pair<std::string, double>>& evaluation = {}) {
     checkpoint::Snapshot snapshot = testing::snapshot_of(step);
     train::TrainingState state;
     state.step = step;
@@ -31,7 +32,9 @@ class FindCheckpoint : public ::testing::Test {
     snapshot.state_json = train::to_json(state);
     return checkpoint::Store(folder / "checkpoints", real_file_system(), 9).save(snapshot);
   }
-  FoundCheckpoint find(const std::string& choice) const { return find_checkpoint({folder.path().string(), choice}); }
+  FoundCheckpoint find(const std::string& choice) const {
+    return find_checkpoint({folder.path().string(), choice});
+  }
   testing::TempDir folder;
 };
 
@@ -60,8 +63,13 @@ TEST_F(FindCheckpoint, RefusesWhatIsNotThere) {
   fails("best", {"has no best checkpoint", "step_00000008", "--checkpoint newest"});
   fails("5", {"has no checkpoint of step 5; it has those of the steps 8"});
   save(12, 10);
-  fails("best", {"the best checkpoint of", "of step 10 (mae 2.5000), is not there", "those of the steps 12, 8"});
-  expect_error<CheckpointError>([&] { find_checkpoint({(only / "state.json").string(), ""}); }, {"is a file"});
+  fails("best", {"the best checkpoint of", "of step 10 (mae 2.5000), is not there",
+                 "those of the steps 12, 8"});
+  expect_error<CheckpointError>(
+      [&] {
+        find_checkpoint({(only / "state.json").string(), ""});
+      },
+      {"is a file"});
   expect_error<CheckpointError>(
       [&] {
         find_checkpoint({(folder / "none").string(), ""});
@@ -84,13 +92,16 @@ TEST_F(FindCheckpoint, InspectMarksTheBestAndNamesWhatWasMeasured) {
   save(8, 4, {{"loss", 0.6}, {"mae", 2.75}});
   save(1200, 4);
   const RunReport report = inspect_run(folder.path(), true);
-  EXPECT_THAT(report.text, ::testing::EndsWith(
-                               "\nstep 1200   mae –, newest\nstep 8      mae 2.7500\nstep 4      mae 2.5000, best\n"));
+  EXPECT_THAT(
+      report.text,
+      ::testing::EndsWith(
+          "\nstep 1200   mae –, newest\nstep 8      mae 2.7500\nstep 4      mae 2.5000, best\n"));
   EXPECT_EQ(report.damaged, 0);
   std::ofstream(folder / "checkpoints/step_00000008/rank_1.safetensors", std::ios::app) << "x";
   EXPECT_EQ(inspect_run(folder.path(), false).damaged, 0);
   EXPECT_EQ(inspect_run(folder.path(), true).damaged, 1);
-  EXPECT_THAT(inspect_run(folder.path(), true).text, ::testing::HasSubstr("rank_1.safetensors has "));
+  EXPECT_THAT(inspect_run(folder.path(), true).text,
+              ::testing::HasSubstr("rank_1.safetensors has "));
   fs::remove_all(folder / "checkpoints/step_00000004");
   EXPECT_THAT(inspect_run(folder.path(), false).text,
               ::testing::HasSubstr("the best, step 4 (mae 2.5000), is not there"));

@@ -27,7 +27,8 @@ TEST(PageHistory, AResumedRunShowsItsEarlierStepsAndEvaluations) {
     for (s.step = 10; s.step <= 30; s.step += 10) sink->record(s);
     sink->record(sample_eval());
   }
-  std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"kind\": \"step\", \"st";  // a crash cut it short
+  std::ofstream(folder / "metrics.jsonl", std::ios::app)
+      << "{\"kind\": \"step\", \"st";  // a crash cut it short
   std::ofstream(folder / "environment.json")
       << R"({"metrics": [{"name": "mae", "unit": "degrees", "higher_is_better": false}]})";
   monitoring::LivePage page("r", {});

@@ -24,7 +24,9 @@ config::Loaded loaded(std::vector<std::string> arguments) {
   return config::load(arguments, "/nonexistent", {.other_flags = {}, .check_dataset = false});
 }
 
-std::map<std::string, std::string> keys(const Preset& preset) { return {preset.keys.begin(), preset.keys.end()}; }
+std::map<std::string, std::string> keys(const Preset& preset) {
+  return {preset.keys.begin(), preset.keys.end()};
+}
 
 Card card(const char* name) {
   const catalog::Gpu& gpu = *catalog::gpu_named(name);
@@ -52,7 +54,8 @@ TEST(Gpus, AreFoundByTheDriversName) {
 
 TEST(Gpus, SayWhichNoBuildSupports) {
   const std::string why = catalog::unsupported_gpu(*catalog::gpu_named("v100"));
-  EXPECT_THAT(why, HasSubstr("dtrain has no build for CUDA 12: use a GPU of compute capability 7.5"));
+  EXPECT_THAT(why,
+              HasSubstr("dtrain has no build for CUDA 12: use a GPU of compute capability 7.5"));
   EXPECT_THAT(why, Not(HasSubstr("README"))) << "what it says about CUDA does not help a V100";
   EXPECT_THAT(catalog::gpu_names(), Not(::testing::Contains("v100")));
   for (const catalog::Gpu& gpu : catalog::gpus()) {
@@ -90,7 +93,8 @@ TEST(PresetFor, SetsBatchAndPrecision) {
   const auto of_t4 = keys(preset_for(card("t4"), loaded({"--task", "headpose"}), 1, 75));
   EXPECT_EQ(of_t4.at("train.amp"), "fp16") << "it has no bf16";
   const auto batch = [](const char* name, const char* network) {
-    const config::Loaded run = loaded({"--task", "classify", "--model.name", network, "--model.image_size", "320"});
+    const config::Loaded run =
+        loaded({"--task", "classify", "--model.name", network, "--model.image_size", "320"});
     return std::stoll(keys(preset_for(card(name), run, 1, 86)).at("train.batch_size"));
   };
   EXPECT_LT(batch("rtx4060", "resnet50"), batch("rtx3060", "resnet50"));
@@ -103,12 +107,15 @@ TEST(PresetFor, FitsIntoTheMemoryByItsOwnEstimate) {
   for (const std::string& name : catalog::gpu_names()) {
     for (const char* network : {"simple_cnn", "mobilenet_v2", "resnet18", "resnet50"}) {
       for (const char* size : {"64", "224", "512"}) {
-        const config::Loaded run = loaded({"--task", "classify", "--model.name", network, "--model.image_size", size});
+        const config::Loaded run =
+            loaded({"--task", "classify", "--model.name", network, "--model.image_size", size});
         const Card gpu = card(name.c_str());
         const auto set = keys(preset_for(gpu, run, 1, gpu.capability));
         ASSERT_TRUE(set.contains("train.batch_size")) << name << " " << network << " " << size;
-        const BatchMemory need = *batch_memory(run.config, /*half=*/true, set.contains("model.checkpointing"));
-        EXPECT_LE(need.of(std::stod(set.at("train.batch_size"))), 0.8 * static_cast<double>(gpu.memory_bytes));
+        const BatchMemory need =
+            *batch_memory(run.config, /*half=*/true, set.contains("model.checkpointing"));
+        EXPECT_LE(need.of(std::stod(set.at("train.batch_size"))),
+                  0.8 * static_cast<double>(gpu.memory_bytes));
       }
     }
   }
@@ -120,13 +127,15 @@ TEST(PresetFor, LeavesRoomForTheOtherRanksOnTheCard) {
   for (const int64_t ranks : {1, 2, 4}) {
     Card shared = card("rtx3090");
     shared.ranks = ranks;
-    const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
+    const config::Loaded run =
+        loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
     const Preset preset = preset_for(shared, run, ranks, 86);
     const double batch = std::stod(keys(preset).at("train.batch_size"));
     const bool recomputes = keys(preset).contains("model.checkpointing");
     const double need = kContext + batch_memory(run.config, /*half=*/true, recomputes)->of(batch);
     EXPECT_LE(static_cast<double>(ranks) * need, static_cast<double>(shared.memory_bytes)) << ranks;
-    EXPECT_GT(static_cast<double>(ranks) * need, 0.3 * static_cast<double>(shared.memory_bytes)) << ranks;
+    EXPECT_GT(static_cast<double>(ranks) * need, 0.3 * static_cast<double>(shared.memory_bytes))
+        << ranks;
     EXPECT_EQ(preset.text.find("shared by") != std::string::npos, ranks > 1) << preset.text;
   }
 }
@@ -135,7 +144,8 @@ TEST(PresetFor, TakesNoBatchOfAWholeCardForAPartOfIt) {
   Card known = card("rtx4060");
   known.measured = {{.network = "resnet50", .image_size = 224, .half = true, .batch_size = 40}};
   known.ranks = 2;
-  const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "224"});
+  const config::Loaded run =
+      loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "224"});
   const Preset preset = preset_for(known, run, 2, 89);
   Card unknown = known;
   unknown.measured = {};
@@ -144,10 +154,12 @@ TEST(PresetFor, TakesNoBatchOfAWholeCardForAPartOfIt) {
 }
 
 TEST(CardOfRanks, IsTheOneWithTheLeastMemoryForARank) {
-  const device::Properties large{.name = "large", .uuid = "aa", .memory_bytes = 24 * kGiB, .capability = 86},
+  const device::Properties large{
+      .name = "large", .uuid = "aa", .memory_bytes = 24 * kGiB, .capability = 86},
       small{.name = "small", .uuid = "bb", .memory_bytes = 16 * kGiB, .capability = 75},
       cpu{.name = "CPU", .memory_bytes = 8 * kGiB};
-  const auto expect = [](const std::vector<device::Properties>& devices, const char* name, int64_t ranks) {
+  const auto expect = [](const std::vector<device::Properties>& devices, const char* name,
+                         int64_t ranks) {
     const Card found = card_of_ranks(devices);
     EXPECT_EQ(found.name, name);
     EXPECT_EQ(found.ranks, ranks);
@@ -165,8 +177,9 @@ TEST(PresetFor, TakesWhatWasMeasuredOnTheCard) {
   Card known = card("rtx4060");
   known.measured = {{.network = "resnet50", .image_size = 224, .half = true, .batch_size = 40}};
   const auto preset = [&](const char* network, const char* size) {
-    return preset_for(known, loaded({"--task", "classify", "--model.name", network, "--model.image_size", size}), 1,
-                      89);
+    return preset_for(
+        known, loaded({"--task", "classify", "--model.name", network, "--model.image_size", size}),
+        1, 89);
   };
   const Preset measured = preset("resnet50", "224");
   EXPECT_EQ(keys(measured).at("train.batch_size"), "32") << "a power of two";
@@ -179,7 +192,8 @@ TEST(PresetFor, TakesWhatWasMeasuredOnTheCard) {
 
 TEST(PresetFor, RecomputesWhereMemoryIsShort) {
   const Card small{.name = "small", .memory_bytes = 5 * kGiB / 2, .capability = 86};
-  const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
+  const config::Loaded run =
+      loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
   EXPECT_EQ(keys(preset_for(small, run, 1, 86)).at("model.checkpointing"), "true");
   EXPECT_FALSE(keys(preset_for(card("h100"), run, 1, 86)).contains("model.checkpointing"));
   const Card tiny{.name = "tiny", .memory_bytes = kGiB / 2, .capability = 86};
@@ -200,12 +214,14 @@ TEST(PresetFor, SharesTheGlobalBatch) {
   const config::Loaded run = loaded({"--task", "headpose", "--train.global_batch", "96"});
   EXPECT_EQ(keys(preset_for(card("h100"), run, 1, 90)).at("train.batch_size"), "96");
   EXPECT_EQ(keys(preset_for(card("h100"), run, 4, 90)).at("train.batch_size"), "24");
-  const config::Loaded fixed = loaded({"--task", "headpose", "--train.global_batch", "96", "--accumulate", "3"});
+  const config::Loaded fixed =
+      loaded({"--task", "headpose", "--train.global_batch", "96", "--accumulate", "3"});
   EXPECT_FALSE(keys(preset_for(card("h100"), fixed, 1, 90)).contains("train.batch_size"));
 }
 
 TEST(PresetFor, LeavesPrecisionToADeviceThatLacksIt) {
-  EXPECT_FALSE(keys(preset_for(card("h100"), loaded({}), 1, 0)).contains("train.amp")) << "the run is on a CPU";
+  EXPECT_FALSE(keys(preset_for(card("h100"), loaded({}), 1, 0)).contains("train.amp"))
+      << "the run is on a CPU";
   EXPECT_FALSE(keys(preset_for(card("h100"), loaded({}), 1, 75)).contains("train.amp"));
 }
 

@@ -39,7 +39,9 @@ config::Config decaying(bool all) {
 
 TEST(Resume, KeepsWhatWeightDecayActsOn) {
   for (const bool all : {true, false}) {
-    EXPECT_EQ(resolve({}, saved(decaying(all)), /*ranks=*/1).config.optimizer.decay_norms_and_biases, all);
+    EXPECT_EQ(
+        resolve({}, saved(decaying(all)), /*ranks=*/1).config.optimizer.decay_norms_and_biases,
+        all);
     config::Loaded given{.config = decaying(!all), .source = "", .given = {kDecay}};
     try {
       resolve(given, saved(decaying(all)), /*ranks=*/1);
@@ -54,7 +56,8 @@ TEST(Resume, KeepsWhatWeightDecayActsOn) {
 TEST(Resume, ARunThatIsOlderThanTheKeyGoesOnAsBefore) {
   const checkpoint::Snapshot older = saved({}, "decay_norms_and_biases");
   EXPECT_TRUE(resolve({}, older, /*ranks=*/1).config.optimizer.decay_norms_and_biases);
-  EXPECT_FALSE(resolve({}, std::nullopt, /*ranks=*/1).config.optimizer.decay_norms_and_biases) << "a new run";
+  EXPECT_FALSE(resolve({}, std::nullopt, /*ranks=*/1).config.optimizer.decay_norms_and_biases)
+      << "a new run";
 }
 
 TEST(Resume, NeedsFiniteWeightsMomentsAndStatistics) {
@@ -65,7 +68,8 @@ TEST(Resume, NeedsFiniteWeightsMomentsAndStatistics) {
     checkpoint::Snapshot snapshot;
     snapshot.model = {{"weight", at::ones({2})}, {"running_var", at::ones({2})}};
     snapshot.optimizer = {{"exp_avg.weight", at::ones({2})}};
-    snapshot.ranks = {{{"local.running_var", at::ones({2})}}, {{"local.running_var", at::ones({2})}}};
+    snapshot.ranks = {{{"local.running_var", at::ones({2})}},
+                      {{"local.running_var", at::ones({2})}}};
     return snapshot;
   };
   EXPECT_NO_THROW(check_finite(whole(), "c", module));
@@ -81,7 +85,8 @@ TEST(Resume, NeedsFiniteWeightsMomentsAndStatistics) {
   };
   EXPECT_THAT(
       refused(&checkpoint::Snapshot::model),
-      ::testing::HasSubstr("c/model.safetensors: tensor 'running_var' has a value that is not finite (nan at [1])"));
+      ::testing::HasSubstr(
+          "c/model.safetensors: tensor 'running_var' has a value that is not finite (nan at [1])"));
   EXPECT_THAT(refused(&checkpoint::Snapshot::optimizer),
               ::testing::HasSubstr("c/optimizer.safetensors: tensor 'exp_avg.weight' has a value"));
   checkpoint::Snapshot of_rank = whole();
@@ -90,7 +95,8 @@ TEST(Resume, NeedsFiniteWeightsMomentsAndStatistics) {
     check_finite(of_rank, "c", module);
     ADD_FAILURE() << "accepted";
   } catch (const CheckpointError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("c/rank_1.safetensors: tensor 'local.running_var' has a value"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(
+                                  "c/rank_1.safetensors: tensor 'local.running_var' has a value"));
   }
 }
 

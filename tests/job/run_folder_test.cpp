@@ -34,10 +34,11 @@ TEST(PlanRun, ResumeAutoStartsNothingThatNobodyNamed) {
   config.run.resume = "auto";
   EXPECT_EQ(refusal(config, /*may_start=*/true), "");
   const std::string where = (folder / "runs/hp").string();
-  EXPECT_THAT(
-      refusal(config, /*may_start=*/false),
-      AllOf(HasSubstr("--resume auto: " + where + " does not exist"), HasSubstr("dtrain.yaml is not there"),
-            HasSubstr("change to the folder of the run, give --run.folder, or name what to train with --task")));
+  EXPECT_THAT(refusal(config, /*may_start=*/false),
+              AllOf(HasSubstr("--resume auto: " + where + " does not exist"),
+                    HasSubstr("dtrain.yaml is not there"),
+                    HasSubstr("change to the folder of the run, give --run.folder, or name what to "
+                              "train with --task")));
   std::filesystem::create_directories(folder / "runs/hp");
   EXPECT_EQ(refusal(config, /*may_start=*/true), "");
   EXPECT_THAT(refusal(config, /*may_start=*/false), HasSubstr(where + " has no checkpoint yet"));

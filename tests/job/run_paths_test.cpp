@@ -19,8 +19,11 @@ class Paths : public ::testing::Test {
     fs::create_directories(folder / "project/runs/r/checkpoints/step_00000004");
     write(R"({"absolute_paths": {"data": "/old/d.h5", "module_file": "/old/net.pt"}})");
   }
-  void write(const std::string& text) const { std::ofstream(folder / "project/runs/r/environment.json") << text; }
-  RunPaths of(const std::string& runs_folder, const std::string& checkpoint = "step_00000004") const {
+  void write(const std::string& text) const {
+    std::ofstream(folder / "project/runs/r/environment.json") << text;
+  }
+  RunPaths of(const std::string& runs_folder,
+              const std::string& checkpoint = "step_00000004") const {
     return run_paths_of(folder / "project/runs/r/checkpoints" / checkpoint, runs_folder);
   }
   testing::TempDir folder;
@@ -45,13 +48,15 @@ TEST_F(Paths, AreThoseOfTheRun) {
 }
 
 TEST_F(Paths, DoNotNeedAnIntactEnvironment) {
-  for (const char* text : {"", "{", "[]", "{}", R"({"absolute_paths": 3})", R"({"absolute_paths": {"data": [1]}})"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"absolute_paths": 3})", R"({"absolute_paths": {"data": [1]}})"}) {
     write(text);
     EXPECT_EQ(of("runs").data, "") << text;
     EXPECT_EQ(of("runs").origin, folder / "project");
   }
   EXPECT_EQ(run_paths_of(folder / "copied/step_00000004", "runs").run, "");
-  write(R"({"absolute_paths": {"data": "/old/d.h5"}, "more": ")" + std::string(2 << 20, 'x') + "\"}");
+  write(R"({"absolute_paths": {"data": "/old/d.h5"}, "more": ")" + std::string(2 << 20, 'x') +
+        "\"}");
   EXPECT_EQ(of("runs").data, "") << "more than any run writes is not read";
 }
 
@@ -62,9 +67,12 @@ TEST_F(Paths, PlacesAreTriedInOrderAndOnce) {
   EXPECT_THAT(places_of("/old/../old/d.h5", paths, paths.data), ElementsAre("/old/../old/d.h5"));
   EXPECT_THAT(places_of("d.h5", {}, ""), ElementsAre("d.h5"));
   const fs::path here = fs::current_path();
-  const RunPaths own{
-      .run = (here / "runs/r").string(), .origin = here.string(), .data = (here / "d.h5").string(), .module_file = ""};
-  EXPECT_THAT(places_of("d.h5", own, own.data), ElementsAre("d.h5", (here / "runs/r/d.h5").string()));
+  const RunPaths own{.run = (here / "runs/r").string(),
+                     .origin = here.string(),
+                     .data = (here / "d.h5").string(),
+                     .module_file = ""};
+  EXPECT_THAT(places_of("d.h5", own, own.data),
+              ElementsAre("d.h5", (here / "runs/r/d.h5").string()));
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ TEST(SameStart, DifferencesAreNamed) {
   other.optimizer.lr = 0.5;
   ranks[1] = {.node = "m", .program = 3, .keys = config::keys_in_common(other), .data = 4};
   EXPECT_THAT(other_program(ranks, 1), HasSubstr("0000000000000003"));
-  EXPECT_EQ(other_config(ranks, 1),
-            "model.freeze is a=b, not '', train.batch_size is 7, not 32, optimizer.lr is 0.5, not 0.001");
+  EXPECT_EQ(
+      other_config(ranks, 1),
+      "model.freeze is a=b, not '', train.batch_size is 7, not 32, optimizer.lr is 0.5, not 0.001");
   EXPECT_THAT(other_data(ranks, 1), HasSubstr("0000000000000004"));
   ranks[0].program = 0;
   EXPECT_EQ(other_program(ranks, 1), "") << "unknown";
@@ -99,15 +100,17 @@ TEST(SameStart, AllRanksEndWithOneCode) {
     return code_of([&](dist::Communicator& host) {
       config::Config config;
       config.train.max_steps = host.rank() == 1 ? steps_of_rank_1 : 5;
-      check_same_start(host, world, config, host.rank() == 1 && dry_run_of_rank_1, /*reads_init=*/true);
+      check_same_start(host, world, config, host.rank() == 1 && dry_run_of_rank_1,
+                       /*reads_init=*/true);
     });
   };
   EXPECT_EQ(with(5, false), 0);
   EXPECT_EQ(with(6, false), 78);
   EXPECT_EQ(with(5, true), 78);
   const auto data = [&](uint64_t of_rank_2) {
-    return code_of(
-        [&](dist::Communicator& host) { check_same_data(host, world, "d.h5", host.rank() == 2 ? of_rank_2 : 9); });
+    return code_of([&](dist::Communicator& host) {
+      check_same_data(host, world, "d.h5", host.rank() == 2 ? of_rank_2 : 9);
+    });
   };
   EXPECT_EQ(data(9), 0);
   EXPECT_EQ(data(8), 65);

@@ -28,13 +28,16 @@ constexpr const char* kRaises =
     "      assert False, \"Expected more than 1 value per channel when training\"";
 // As torch.jit.trace() writes batch norm: without the check of torch.nn.functional.
 constexpr const char* kTraced =
-    "x = torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-05, False)";
+    "x = torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-05, "
+    "False)";
 constexpr const char* kStandardDeviation = "x = x / (torch.std(x, [0]) + 1)";
 constexpr const char* kMasked =
-    "x = torch.batch_norm(x + torch.exp(self.mask), None, None, self.mean, self.variance, self.training, 0.1, 1e-05, "
+    "x = torch.batch_norm(x + torch.exp(self.mask), None, None, self.mean, self.variance, "
+    "self.training, 0.1, 1e-05, "
     "False)";
 constexpr const char* kAlwaysFails = "assert False, \"out of range\"";
-constexpr const char* kCounts = "self.steps = self.steps + 1\n    self.scale = self.scale + 1\n    x = x * self.scale";
+constexpr const char* kCounts =
+    "self.steps = self.steps + 1\n    self.scale = self.scale + 1\n    x = x * self.scale";
 constexpr const char* kRandom = "x = torch.dropout(x, 0.5, self.training)\n    self.mean.add_(1)";
 
 // Its GPU fails in forward, and afterwards nothing can be copied to a buffer either.
@@ -46,7 +49,8 @@ class OnFailedGpu : public tasks::Task {
   void check(const data::Store&) override {}
   tasks::Loss loss(const data::Batch&) override {
     for (at::Tensor& buffer : model().buffers()) buffer.resize_({0});
-    throw c10::AcceleratorError({"f", "x.cpp", 1}, 700, "CUDA error: an illegal memory access was encountered");
+    throw c10::AcceleratorError({"f", "x.cpp", 1}, 700,
+                                "CUDA error: an illegal memory access was encountered");
   }
   double planned_weight(int64_t) const override { return 1; }
   tasks::Counted count(const data::Batch&) override { return {}; }
@@ -70,15 +74,17 @@ class SingleSamplesTest : public ::testing::Test {
     network.register_buffer("scale", at::ones({}));
     network.register_buffer("mean", at::zeros({5}));
     network.register_buffer("variance", at::ones({5}));
-    network.register_buffer("mask", at::full({5}, -std::numeric_limits<float>::infinity()));  // as of an attention
-    network.define("def forward(self, x):\n    " + code + "\n    return torch.matmul(x, self.weight)\n");
+    network.register_buffer(
+        "mask", at::full({5}, -std::numeric_limits<float>::infinity()));  // as of an attention
+    network.define("def forward(self, x):\n    " + code +
+                   "\n    return torch.matmul(x, self.weight)\n");
     network.save((folder_ / "net.pt").string());
     return (folder_ / "net.pt").string();
   }
 
   void open(data::Field input, data::Field target, int64_t samples) {
-    data_.store =
-        std::make_unique<tasks::ExampleStore>(str(config_.task), std::move(input), std::move(target), samples);
+    data_.store = std::make_unique<tasks::ExampleStore>(str(config_.task), std::move(input),
+                                                        std::move(target), samples);
     data_.splits.train.resize(static_cast<size_t>(samples));
     std::iota(data_.splits.train.begin(), data_.splits.train.end(), 0);
     task_ = tasks::make_task(config_, tasks::facts_of(*data_.store, data_.splits.train));
@@ -94,7 +100,9 @@ class SingleSamplesTest : public ::testing::Test {
 
   SingleSampleTraining training(int64_t ranks = 1) {
     const auto samples = static_cast<int64_t>(data_.splits.train.size());
-    return {.config = config_, .data = data_, .batches = train::batch_arithmetic(config_.train, ranks, samples)};
+    return {.config = config_,
+            .data = data_,
+            .batches = train::batch_arithmetic(config_.train, ranks, samples)};
   }
 
   std::string defect(const std::string& code) {
@@ -114,7 +122,8 @@ TEST_F(SingleSamplesTest, FindsWhatFailsWithOneSampleAlone) {
   EXPECT_EQ(defect(kPlain), "");
   EXPECT_THAT(defect(kRaises), HasSubstr("Expected more than 1 value per channel when training"));
   EXPECT_EQ(defect(kTraced), "its buffer 'variance' is not finite afterwards");
-  EXPECT_EQ(defect(kMasked), "its buffer 'variance' is not finite afterwards") << "whatever the mask is";
+  EXPECT_EQ(defect(kMasked), "its buffer 'variance' is not finite afterwards")
+      << "whatever the mask is";
   EXPECT_EQ(defect(kStandardDeviation), "its loss is not finite");
   EXPECT_EQ(defect(kAlwaysFails), "") << "that is no matter of one sample";
 }
@@ -128,10 +137,12 @@ TEST_F(SingleSamplesTest, TheTrialLeavesNoTrace) {
     if (buffer.key() != "mean") continue;
     EXPECT_TRUE(at::equal(buffer.value(), at::zeros({5})));
   }
-  for (const at::Tensor& parameter : task_->model().parameters()) EXPECT_FALSE(parameter.grad().defined());
+  for (const at::Tensor& parameter : task_->model().parameters())
+    EXPECT_FALSE(parameter.grad().defined());
 }
 
-// An assignment gives the script another value or tensor, which the module's list of buffers does not know.
+// An assignment gives the script another value or tensor, which the module's list of buffers does
+// not know.
 TEST_F(SingleSamplesTest, TheTrialLeavesTheAttributesOfAScript) {
   make_module(kCounts);
   EXPECT_EQ(single_sample_defect(*task_, training()), "");
@@ -145,10 +156,10 @@ TEST_F(SingleSamplesTest, AnErrorNamesTheBatchSizesThatAvoidIt) {
   make_module(kRaises);
   config_.train.batch_size = 17;
   expect_error<ConfigError>(
-      [&] { check(); },
-      {"net.pt cannot train on a micro-batch of one sample: ",
-       "The last step of each epoch has one (global batch 17 = 1 rank × 17 × accumulate 1; 4 steps per epoch of "
-       "52 samples, the last one with 1): use --batch-size 15, 16, 18 or 19"});
+      [&] { check(); }, {"net.pt cannot train on a micro-batch of one sample: ",
+                         "The last step of each epoch has one (global batch 17 = 1 rank × 17 × "
+                         "accumulate 1; 4 steps per epoch of "
+                         "52 samples, the last one with 1): use --batch-size 15, 16, 18 or 19"});
   for (const int64_t size : {15, 16, 18, 19}) {
     config_.train.batch_size = size;
     EXPECT_NO_THROW(check()) << size;
@@ -172,7 +183,8 @@ TEST_F(SingleSamplesTest, PairsThatBadSamplesMayHalveGiveAWarning) {
   EXPECT_EQ(check(), "") << "a bad sample ends the run anyway";
   config_.data.on_bad_sample = config::OnBadSample::kSkip;
   EXPECT_THAT(check(), HasSubstr("net.pt cannot train on one sample: "));
-  EXPECT_THAT(check(), HasSubstr("if data.on_bad_sample skip leaves one of them out, the run ends"));
+  EXPECT_THAT(check(),
+              HasSubstr("if data.on_bad_sample skip leaves one of them out, the run ends"));
   config_.train.batch_size = 4;
   EXPECT_EQ(check(), "");
   make_module(kPlain);
@@ -184,23 +196,28 @@ TEST_F(SingleSamplesTest, TheShortestSampleIsTried) {
   config_.task = catalog::task_named("module");
   config_.module.inputs = config::ModuleInputs::kRows;
   config_.module.loss = config::LossName::kMse;
-  config_.model.file = saved("if x.numel() <= 15:\n      assert False, \"too short\"\n    x = torch.mean(x, [1])");
+  config_.model.file =
+      saved("if x.numel() <= 15:\n      assert False, \"too short\"\n    x = torch.mean(x, [1])");
   open({data::Element::kFloat32, {data::kVariable, 5}}, {data::Element::kFloat32, {2}}, 52);
-  EXPECT_THAT(single_sample_defect(*task_, training()), HasSubstr("too short")) << "three rows of five numbers";
+  EXPECT_THAT(single_sample_defect(*task_, training()), HasSubstr("too short"))
+      << "three rows of five numbers";
 }
 
-// The last batch norms of resnet18 have one value per channel in a picture of 32 pixels. Behind a larger batch they
-// accept it.
+// The last batch norms of resnet18 have one value per channel in a picture of 32 pixels. Behind a
+// larger batch they accept it.
 TEST_F(SingleSamplesTest, NetworksOfOursFailWithTheirFirstBatchAlone) {
   config_.model.name = catalog::network_named("resnet18");
   config_.model.image_size = 32;
   config_.train.batch_size = 1;
-  const auto open_pictures = [&] { open({data::Element::kUint8, {32, 32, 3}}, {data::Element::kFloat32, {3}}, 9); };
+  const auto open_pictures = [&] {
+    open({data::Element::kUint8, {32, 32, 3}}, {data::Element::kFloat32, {3}}, 9);
+  };
   open_pictures();
-  expect_error<ConfigError>([&] { check(); },
-                            {"the network cannot train on a micro-batch of one sample: batch norm cannot train on "
-                             "one value per channel",
-                             "Each step has one", "use --batch-size 3 or 5"});
+  expect_error<ConfigError>(
+      [&] { check(); },
+      {"the network cannot train on a micro-batch of one sample: batch norm cannot train on "
+       "one value per channel",
+       "Each step has one", "use --batch-size 3 or 5"});
   for (const auto& buffer : task_->model().named_buffers()) {
     if (!buffer.key().ends_with("running_mean")) continue;
     EXPECT_TRUE(at::equal(buffer.value(), at::zeros_like(buffer.value()))) << buffer.key();

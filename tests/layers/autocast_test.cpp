@@ -10,7 +10,9 @@ namespace {
 constexpr AutocastState kOn{.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16};
 constexpr AutocastState kOff{.device = at::kCPU, .enabled = false};
 
-at::ScalarType type_of_product() { return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type(); }
+at::ScalarType type_of_product() {
+  return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type();
+}
 
 TEST(AutocastGuard, CastsInsideAndRestoresOutside) {
   {

@@ -1,5 +1,6 @@
-// The GPU kernels of batch norm, run on the CPU block by block, and what guards them. With DTRAIN_TEST_BLOCKS=1 all
-// other tests of batch norm run on these blocks too, in place of the CPU's loops (ctest: layers_test_on_blocks).
+// The GPU kernels of batch norm, run on the CPU block by block, and what guards them. With
+// DTRAIN_TEST_BLOCKS=1 all other tests of batch norm run on these blocks too, in place of the CPU's
+// loops (ctest: layers_test_on_blocks).
 
 #include "layers/batch_norm_blocks.h"
 
@@ -51,11 +52,12 @@ class Blocks : public ::testing::Test {
   void TearDown() override { use_usual_kernels(); }
 };
 
-// ---- how the elements are divided ----------------------------------------------------------------------------------
+// ---- how the elements are divided ---------------------------------------------------------------
 
 template <int width>
 std::vector<int> visits_per_element(const Table& table) {
-  std::vector<int> visits(static_cast<size_t>(table.rows * table.columns * (table.channels_last ? 1 : table.channels)));
+  std::vector<int> visits(
+      static_cast<size_t>(table.rows * table.columns * (table.channels_last ? 1 : table.channels)));
   const blocks::Grid grid = blocks::grid_of(table, width);
   for (int64_t block = 0; block < grid.tiles * grid.parts; ++block) {
     for (int thread = 0; thread < blocks::kThreads; ++thread) {
@@ -64,8 +66,9 @@ std::vector<int> visits_per_element(const Table& table) {
         for (int w = 0; w < width; ++w) {
           ++visits.at(static_cast<size_t>(index + w));
           const int64_t channel = v.channel + w * v.channel_step;
-          const int64_t expected = table.channels_last ? row * table.columns + channel
-                                                       : (row * table.channels + channel) * table.columns + column + w;
+          const int64_t expected =
+              table.channels_last ? row * table.columns + channel
+                                  : (row * table.channels + channel) * table.columns + column + w;
           EXPECT_EQ(index + w, expected);
         }
       });
@@ -78,7 +81,8 @@ TEST(BlocksGrid, VisitsEachElementOnceWithItsChannel) {
   for (const int64_t columns : {1, 2, 4, 12, 24, 40, 72, 144, 320, 1032, 2100}) {
     for (const int64_t rows : {1, 3, 64, 300}) {
       const std::vector<int64_t> lengths(static_cast<size_t>(rows), columns);
-      const Table last = {rows, columns, columns, true, nullptr}, first = {rows, columns, 3, false, nullptr},
+      const Table last = {rows, columns, columns, true, nullptr},
+                  first = {rows, columns, 3, false, nullptr},
                   padded = {rows, columns, 3, false, lengths.data()};
       for (const Table& table : {last, first, padded}) {
         SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(columns) + " columns");
@@ -98,22 +102,25 @@ TEST(BlocksGrid, KeepsAGpuBusyWithFewIdleThreads) {
   const blocks::Grid wide = blocks::grid_of({64 * 56 * 56, 64, 64, true, nullptr}, 8);
   EXPECT_EQ(wide.across, 8);
   EXPECT_GE(wide.tiles * wide.parts, 1500);
-  const blocks::Grid odd = blocks::grid_of({64 * 14 * 14, 576, 576, true, nullptr}, 8);  // 72 groups
+  const blocks::Grid odd =
+      blocks::grid_of({64 * 14 * 14, 576, 576, true, nullptr}, 8);  // 72 groups
   EXPECT_EQ(odd.across * odd.tiles, 96);
   EXPECT_GE(odd.tiles * odd.parts, 200);
-  const blocks::Grid huge = blocks::grid_of({int64_t{1} << 31, 32, 32, true, nullptr}, 4);  // more than 32 bits count
+  const blocks::Grid huge =
+      blocks::grid_of({int64_t{1} << 31, 32, 32, true, nullptr}, 4);  // more than 32 bits count
   EXPECT_LE(huge.rows_per_part / (blocks::kThreads / huge.across), 256);
   EXPECT_LT(huge.tiles * huge.parts, int64_t{1} << 31);
 }
 
-// ---- that no thread depends on another within a phase --------------------------------------------------------------
+// ---- that no thread depends on another within a phase -------------------------------------------
 
 template <typename Kernel>
 void run_backwards(const Kernel& kernel) {
   std::vector<typename Kernel::Memory> memory(Kernel::kMemory);
   for (int64_t block = kernel.blocks() - 1; block >= 0; --block) {
     for (int phase = 0; phase < kernel.phases(); ++phase) {
-      for (int thread = blocks::kThreads - 1; thread >= 0; --thread) kernel.run(phase, block, thread, memory.data());
+      for (int thread = blocks::kThreads - 1; thread >= 0; --thread)
+        kernel.run(phase, block, thread, memory.data());
     }
   }
 }
@@ -135,12 +142,14 @@ Step step(const at::Tensor& given, const Epilogue& epilogue) {
   BatchNorm norm(x.size(1));
   const at::Tensor y = norm->forward_with(x, epilogue);
   (y * y.detach()).sum().backward();
-  return {{y.detach(), x.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var}};
+  return {{y.detach(), x.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean,
+           norm->running_var}};
 }
 
 TEST_F(Blocks, GiveTheSameBitsWhateverTheOrderOfThreadsAndBlocks) {
   at::manual_seed(4);
-  const at::Tensor image = at::randn({3, 24, 37, 30}), last = image.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor image = at::randn({3, 24, 37, 30}),
+                   last = image.contiguous(at::MemoryFormat::ChannelsLast);
   for (const at::Tensor& x : {image, last}) {
     for (const bool pool : {false, true}) {
       const Epilogue epilogue = {.activation = Activation::kReLU, .residual = {}, .max_pool = pool};
@@ -149,7 +158,8 @@ TEST_F(Blocks, GiveTheSameBitsWhateverTheOrderOfThreadsAndBlocks) {
       gpu::run_on({tensor_backwards, channel_backwards});
       const Step backwards = step(x, epilogue);
       for (size_t i = 0; i < forwards.results.size(); ++i) {
-        EXPECT_TRUE(at::equal(forwards.results[i], backwards.results[i])) << i << (pool ? ", pooled" : "");
+        EXPECT_TRUE(at::equal(forwards.results[i], backwards.results[i]))
+            << i << (pool ? ", pooled" : "");
       }
     }
   }
@@ -173,30 +183,34 @@ TEST_F(Blocks, SumsHaveTheOriginOfTheFirstValidValue) {
   const at::Tensor mean = sums.slice(0, 1, 7) / 13, variance = sums.slice(0, 7) / 13 - mean * mean;
   EXPECT_EQ(sums[0].item<double>(), 13);
   EXPECT_TRUE(at::allclose(mean, valid.mean(1), 1e-9));
-  EXPECT_TRUE(at::allclose(variance, valid.var(1, false), 1e-5)) << "the mean is 1000 times the deviation";
+  EXPECT_TRUE(at::allclose(variance, valid.var(1, false), 1e-5))
+      << "the mean is 1000 times the deviation";
   EXPECT_TRUE(at::equal(gpu::sums(x, at::zeros({4}, at::kLong)), at::zeros({13}, at::kDouble)));
 }
 
 TEST_F(Blocks, FixedStatisticsAreCopiesOfTheRunningOnes) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    const at::Tensor mean = at::linspace(-1, 2, 300, dtype), variance = at::linspace(0.5, 3, 300, dtype);
+    const at::Tensor mean = at::linspace(-1, 2, 300, dtype),
+                     variance = at::linspace(0.5, 3, 300, dtype);
     const at::Tensor batches = at::zeros({}, at::kLong);
     const Statistics fixed = gpu::fixed_statistics({mean, variance, batches, 0.1, 1e-5});
     EXPECT_TRUE(at::equal(fixed.mean, mean));
     EXPECT_NE(fixed.mean.data_ptr(), mean.data_ptr()) << "they may change before backward";
-    EXPECT_TRUE(at::allclose(fixed.invstd, (variance + 1e-5).rsqrt(), dtype == at::kDouble ? 1e-15 : 1e-6, 0));
+    EXPECT_TRUE(at::allclose(fixed.invstd, (variance + 1e-5).rsqrt(),
+                             dtype == at::kDouble ? 1e-15 : 1e-6, 0));
     EXPECT_EQ(fixed.count.item<double>(), 1);
     EXPECT_EQ(batches.item<int64_t>(), 0);
   }
 }
 
-// ---- the comparison with LibTorch's operators ----------------------------------------------------------------------
+// ---- the comparison with LibTorch's operators ---------------------------------------------------
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
 
 TEST_F(Blocks, AgreeWithLibTorchInEachType) {
   for (const at::ScalarType dtype : kTypes) {
-    EXPECT_EQ(gpu::disagreement(at::kCPU, dtype).value_or("nothing"), "nothing") << c10::toString(dtype);
+    EXPECT_EQ(gpu::disagreement(at::kCPU, dtype).value_or("nothing"), "nothing")
+        << c10::toString(dtype);
   }
 }
 
@@ -237,15 +251,16 @@ TEST_F(Blocks, AMistakeInAnyPassIsFound) {
   gpu::run_on(kMistaken);
   EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat)) << "without the mistake";
   tensor_is_wrong = true;
-  for (const TensorPass pass :
-       {TensorPass::kSums, TensorPass::kNormalize, TensorPass::kGradientSums, TensorPass::kInputGradient}) {
+  for (const TensorPass pass : {TensorPass::kSums, TensorPass::kNormalize,
+                                TensorPass::kGradientSums, TensorPass::kInputGradient}) {
     wrong_tensor_pass = pass;
     EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
   }
   tensor_is_wrong = false;
   channel_is_wrong = true;
-  for (const ChannelPass pass : {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kFixedStatistics,
-                                 ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
+  for (const ChannelPass pass :
+       {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kFixedStatistics,
+        ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
     wrong_channel_pass = pass;
     EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
   }
@@ -266,11 +281,13 @@ TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
   gpu::run_on({fails_to_launch, blocks::run_on_cpu});
   for (int time = 0; time < 2; ++time) {
     const Step found = step(x, relu);
-    for (size_t i = 0; i < right.results.size(); ++i) EXPECT_TRUE(at::equal(found.results[i], right.results[i])) << i;
+    for (size_t i = 0; i < right.results.size(); ++i)
+      EXPECT_TRUE(at::equal(found.results[i], right.results[i])) << i;
   }
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_THAT(lines[0], ::testing::AllOf(::testing::HasSubstr("CUDA error"), ::testing::HasSubstr("Float"),
-                                         ::testing::HasSubstr("--device.fused_norm false")));
+  EXPECT_THAT(lines[0],
+              ::testing::AllOf(::testing::HasSubstr("CUDA error"), ::testing::HasSubstr("Float"),
+                               ::testing::HasSubstr("--device.fused_norm false")));
 }
 
 // The training reports it, with advice.
@@ -283,14 +300,20 @@ TEST_F(Blocks, FullMemoryIsNoReasonToGiveThemUp) {
 
 TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
   const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
-  const auto prevents = [&](const c10::Error& error, bool works) { return gpu::prevents_comparison(error, works); };
-  EXPECT_TRUE(prevents(c10::AcceleratorError(here, kNoKernelImage, "CUDA error: no kernel image"), true));
+  const auto prevents = [&](const c10::Error& error, bool works) {
+    return gpu::prevents_comparison(error, works);
+  };
+  EXPECT_TRUE(
+      prevents(c10::AcceleratorError(here, kNoKernelImage, "CUDA error: no kernel image"), true));
   EXPECT_TRUE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"), true));
-  EXPECT_FALSE(prevents(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access"), false));
+  EXPECT_FALSE(
+      prevents(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access"), false));
   EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), false));
-  EXPECT_FALSE(prevents(c10::AcceleratorError(here, kOutOfMemory, "CUDA error: out of memory"), true));
+  EXPECT_FALSE(
+      prevents(c10::AcceleratorError(here, kOutOfMemory, "CUDA error: out of memory"), true));
   EXPECT_FALSE(prevents(c10::OutOfMemoryError(here, "CUDA out of memory"), true));
-  EXPECT_FALSE(prevents(c10::Error(here, "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), true));
+  EXPECT_FALSE(prevents(
+      c10::Error(here, "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), true));
   EXPECT_FALSE(prevents(c10::Error(here, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), true));
 }
 
@@ -299,7 +322,8 @@ TEST_F(Blocks, AreComparedWithoutAnOperatorThatChoosesALibrary) {
   const testing::OperatorLog log;
   EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat));
   EXPECT_GT(log.lines().size(), 100u);
-  for (const std::string& line : log.lines()) EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("batch_norm")));
+  for (const std::string& line : log.lines())
+    EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("batch_norm")));
 }
 
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
@@ -316,7 +340,8 @@ TEST_F(Blocks, AreNotUsedWhereTheOtherSideOfTheComparisonCannotBeComputed) {
   const c10::impl::IncludeDispatchKeyGuard guard(kKey);
   EXPECT_THAT(
       gpu::disagreement(at::kCPU, at::kFloat).value_or("none"),
-      ::testing::HasSubstr("cannot be compared with the definition of batch norm (aten::rsqrt is not supported"));
+      ::testing::HasSubstr(
+          "cannot be compared with the definition of batch norm (aten::rsqrt is not supported"));
 }
 
 TEST_F(Blocks, AreNotUsedWhenTurnedOff) {

@@ -1,5 +1,5 @@
-// Batch norm compared with that of torch: over one batch, over ranks (threads with a barrier), and over sequences,
-// which must give the results of their valid positions without padding.
+// Batch norm compared with that of torch: over one batch, over ranks (threads with a barrier), and
+// over sequences, which must give the results of their valid positions without padding.
 
 #include "layers/batch_norm.h"
 
@@ -41,7 +41,8 @@ at::Tensor random(at::IntArrayRef sizes, uint64_t seed, at::ScalarType dtype = a
   return at::randn(sizes, dtype) * 2 + 0.7;
 }
 
-void expect_equal_state(const BatchNormImpl& ours, const nn::BatchNorm2dImpl& torchs, double tolerance) {
+void expect_equal_state(const BatchNormImpl& ours, const nn::BatchNorm2dImpl& torchs,
+                        double tolerance) {
   EXPECT_LE(worst(ours.running_mean, torchs.running_mean), tolerance);
   EXPECT_LE(worst(ours.running_var, torchs.running_var), tolerance);
   EXPECT_EQ(ours.num_batches_tracked.item<int64_t>(), torchs.num_batches_tracked.item<int64_t>());
@@ -91,11 +92,12 @@ TEST(BatchNorm, KeepsItsStatisticsWhenFrozen) {
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
 }
 
-// ---- over ranks -----------------------------------------------------------------------------------------------------
+// ---- over ranks ---------------------------------------------------------------------------------
 
 class ThreadSum {  // a sum over threads as ranks, in the order of the ranks
  public:
-  explicit ThreadSum(int ranks) : ranks_(ranks), given_(static_cast<size_t>(ranks)), barrier_(ranks) {}
+  explicit ThreadSum(int ranks)
+      : ranks_(ranks), given_(static_cast<size_t>(ranks)), barrier_(ranks) {}
   SumOverRanks of(int rank) {
     return [this, rank](at::Tensor& tensor) {
       ++calls_;
@@ -121,11 +123,13 @@ struct RankResult {
   BatchNorm norm{nullptr};
 };
 
-at::Tensor loss_of(const at::Tensor& y, const at::Tensor& factor) { return (y.sigmoid() * factor).sum(); }
+at::Tensor loss_of(const at::Tensor& y, const at::Tensor& factor) {
+  return (y.sigmoid() * factor).sum();
+}
 
 // Each rank has the samples of its share; a rank of no samples runs one sample of zeros.
-std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor, const std::vector<int64_t>& shares,
-                                  ThreadSum& sum) {
+std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor,
+                                  const std::vector<int64_t>& shares, ThreadSum& sum) {
   std::vector<RankResult> results(shares.size());
   std::vector<std::thread> threads;
   int64_t begin = 0;
@@ -136,8 +140,8 @@ std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor,
       result.norm = BatchNorm(x.size(1));
       fill(*result.norm, x.scalar_type());
       const auto part = [&](const at::Tensor& whole) {
-        at::Tensor mine =
-            share > 0 ? whole.slice(0, begin, begin + share).clone() : at::zeros_like(whole.slice(0, 0, 1));
+        at::Tensor mine = share > 0 ? whole.slice(0, begin, begin + share).clone()
+                                    : at::zeros_like(whole.slice(0, 0, 1));
         return mine.contiguous(whole.suggest_memory_format());
       };
       const at::Tensor input = part(x.detach()).set_requires_grad(true);
@@ -159,7 +163,8 @@ std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor,
 }
 
 void expect_one_rank(const at::Tensor& x, const std::vector<int64_t>& shares, double tolerance) {
-  const at::Tensor factor = random(x.sizes(), 99, x.scalar_type()).contiguous(x.suggest_memory_format());
+  const at::Tensor factor =
+      random(x.sizes(), 99, x.scalar_type()).contiguous(x.suggest_memory_format());
   nn::BatchNorm2d torchs(x.size(1));
   fill(*torchs, x.scalar_type());
   const at::Tensor whole = x.clone().set_requires_grad(true);
@@ -169,21 +174,26 @@ void expect_one_rank(const at::Tensor& x, const std::vector<int64_t>& shares, do
   ThreadSum sum(static_cast<int>(shares.size()));
   const std::vector<RankResult> ranks = run_ranks(x, factor, shares, sum);
   EXPECT_EQ(sum.calls(), 2);  // one in forward, one in backward
-  at::Tensor weight_gradient = at::zeros_like(torchs->weight), bias_gradient = at::zeros_like(torchs->bias);
+  at::Tensor weight_gradient = at::zeros_like(torchs->weight),
+             bias_gradient = at::zeros_like(torchs->bias);
   int64_t begin = 0;
   for (size_t rank = 0; rank < shares.size(); ++rank) {
     const int64_t end = begin + shares[rank];
     weight_gradient += ranks[rank].weight_gradient;
     bias_gradient += ranks[rank].bias_gradient;
     expect_equal_state(*ranks[rank].norm, *torchs, tolerance);
-    EXPECT_TRUE(at::equal(ranks[rank].norm->running_var, ranks[0].norm->running_var)) << "ranks differ";
+    EXPECT_TRUE(at::equal(ranks[rank].norm->running_var, ranks[0].norm->running_var))
+        << "ranks differ";
     if (begin == end) {
-      EXPECT_TRUE(at::equal(ranks[rank].input_gradient, at::zeros_like(ranks[rank].input_gradient)));
+      EXPECT_TRUE(
+          at::equal(ranks[rank].input_gradient, at::zeros_like(ranks[rank].input_gradient)));
       EXPECT_TRUE(at::equal(ranks[rank].weight_gradient, at::zeros_like(weight_gradient)));
       continue;
     }
-    EXPECT_LE(worst(ranks[rank].output, expected.slice(0, begin, end)), tolerance) << "rank " << rank;
-    EXPECT_LE(worst(ranks[rank].input_gradient, whole.grad().slice(0, begin, end)), tolerance) << "rank " << rank;
+    EXPECT_LE(worst(ranks[rank].output, expected.slice(0, begin, end)), tolerance)
+        << "rank " << rank;
+    EXPECT_LE(worst(ranks[rank].input_gradient, whole.grad().slice(0, begin, end)), tolerance)
+        << "rank " << rank;
     begin = end;
   }
   EXPECT_LE(worst(weight_gradient, torchs->weight.grad()), tolerance);
@@ -195,7 +205,8 @@ TEST(SyncBatchNorm, TwoRanksAreOne) { expect_one_rank(random({7, 5, 6, 6}, 2), {
 TEST(SyncBatchNorm, InEveryMemoryFormatAndNumberOfChannels) {
   for (const int64_t channels : {1, 31, 32, 70}) {
     expect_one_rank(random({5, channels, 5, 7}, 3), {2, 3}, kExact);
-    expect_one_rank(random({5, channels, 5, 7}, 3).contiguous(at::MemoryFormat::ChannelsLast), {2, 3}, kExact);
+    expect_one_rank(random({5, channels, 5, 7}, 3).contiguous(at::MemoryFormat::ChannelsLast),
+                    {2, 3}, kExact);
   }
 }
 
@@ -204,9 +215,13 @@ TEST(SyncBatchNorm, ARankWithoutSamplesAddsNothing) {
   expect_one_rank(random({5, 4, 3, 3}, 4), {0, 5}, kExact);
 }
 
-TEST(SyncBatchNorm, InSinglePrecision) { expect_one_rank(random({8, 16, 9, 9}, 5, at::kFloat), {4, 4}, 2e-6); }
+TEST(SyncBatchNorm, InSinglePrecision) {
+  expect_one_rank(random({8, 16, 9, 9}, 5, at::kFloat), {4, 4}, 2e-6);
+}
 
-TEST(SyncBatchNorm, WithAMeanFarFromZero) { expect_one_rank(random({6, 4, 8, 8}, 6) + 30, {3, 3}, kExact); }
+TEST(SyncBatchNorm, WithAMeanFarFromZero) {
+  expect_one_rank(random({6, 4, 8, 8}, 6) + 30, {3, 3}, kExact);
+}
 
 TEST(SyncBatchNorm, HalvesWithoutItDiffer) {  // shows that the tests above can fail
   const at::Tensor x = random({4, 3, 5, 5}, 7);
@@ -255,7 +270,7 @@ TEST(SyncScope, NestsAndBelongsToItsThread) {
   std::thread([] { EXPECT_EQ(current_sync_scope(), nullptr); }).join();
 }
 
-// ---- over valid positions -----------------------------------------------------------------------------------------
+// ---- over valid positions -----------------------------------------------------------------------
 
 at::Tensor valid(const at::Tensor& x, const at::Tensor& lengths) {
   return (at::arange(x.size(2)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(1).expand_as(x);
@@ -277,8 +292,10 @@ TEST(BatchNormOfSequences, IsThatOfTheValidPositionsOnly) {
     fill(*torchs);
     ours->train(training);
     torchs->train(training);
-    const at::Tensor padded = x.clone().set_requires_grad(true), dense = x.clone().set_requires_grad(true);
-    const at::Tensor y = ours->forward_valid(padded, lengths), expected = torchs->forward(flat(dense));
+    const at::Tensor padded = x.clone().set_requires_grad(true),
+                     dense = x.clone().set_requires_grad(true);
+    const at::Tensor y = ours->forward_valid(padded, lengths),
+                     expected = torchs->forward(flat(dense));
     EXPECT_TRUE(at::equal(y.masked_select(~mask), at::zeros_like(y.masked_select(~mask))));
     EXPECT_LE(worst(flat(y), expected), kExact);
     loss_of(y, factor * mask).backward();
@@ -310,12 +327,15 @@ TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
     BatchNorm norm(2);
     fill(*norm);
     const SyncScope scope(sum.of(1));
-    EXPECT_LE(worst(norm->forward_valid(x.slice(0, 1), lengths.slice(0, 1)), expected.slice(0, 1)), kExact);
+    EXPECT_LE(worst(norm->forward_valid(x.slice(0, 1), lengths.slice(0, 1)), expected.slice(0, 1)),
+              kExact);
   });
   BatchNorm norm(2);
   fill(*norm);
   const SyncScope scope(sum.of(0));
-  EXPECT_LE(worst(norm->forward_valid(x.slice(0, 0, 1), lengths.slice(0, 0, 1)), expected.slice(0, 0, 1)), kExact);
+  EXPECT_LE(
+      worst(norm->forward_valid(x.slice(0, 0, 1), lengths.slice(0, 0, 1)), expected.slice(0, 0, 1)),
+      kExact);
   other.join();
   EXPECT_LE(worst(norm->running_var, whole->running_var), kExact);
 }

@@ -18,11 +18,13 @@ struct Case {
 };
 
 std::ostream& operator<<(std::ostream& to, const Case& c) {
-  return to << c.samples << " x " << c.in << " to " << c.out << ", " << c.height << " x " << c.width << ", kernel "
-            << c.kernel_height << " x " << c.kernel_width << ", stride " << c.stride << ", padding " << c.padding;
+  return to << c.samples << " x " << c.in << " to " << c.out << ", " << c.height << " x " << c.width
+            << ", kernel " << c.kernel_height << " x " << c.kernel_width << ", stride " << c.stride
+            << ", padding " << c.padding;
 }
 
-// Tails of tiles, of rows of a tile, of blocks; windows over the edge; kernels as large as what they see.
+// Tails of tiles, of rows of a tile, of blocks; windows over the edge; kernels as large as what
+// they see.
 const std::vector<Case> kCases = {
     {2, 3, 5, 9, 11, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 3, 3, 1, 1},    {2, 7, 33, 6, 5, 3, 3, 2, 1},
     {3, 16, 16, 14, 14, 3, 3, 1, 1},  {2, 3, 64, 30, 31, 7, 7, 2, 3}, {2, 4, 40, 8, 8, 1, 1, 1, 0},
@@ -31,17 +33,21 @@ const std::vector<Case> kCases = {
     {1, 130, 70, 40, 33, 3, 3, 1, 1}, {3, 32, 64, 9, 12, 3, 3, 1, 1},
 };
 
-at::Tensor channels_last(at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
+at::Tensor channels_last(at::IntArrayRef sizes) {
+  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+}
 
 torch::nn::Conv2d make_conv(const Case& c) {
-  torch::nn::Conv2d conv(
-      torch::nn::Conv2dOptions(c.in, c.out, {c.kernel_height, c.kernel_width}).stride(c.stride).padding(c.padding));
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(c.in, c.out, {c.kernel_height, c.kernel_width})
+                             .stride(c.stride)
+                             .padding(c.padding));
   conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
   return conv;
 }
 
 // {y, gradients of x, weight and bias} for a gradient of y that depends on its shape only.
-std::vector<at::Tensor> all_of(const at::Tensor& y, const at::Tensor& x, const torch::nn::Conv2d& conv) {
+std::vector<at::Tensor> all_of(const at::Tensor& y, const at::Tensor& x,
+                               const torch::nn::Conv2d& conv) {
   at::manual_seed(5);
   const at::Tensor dy = at::randn(y.sizes()).to(y.scalar_type());
   std::vector<at::Tensor> found = torch::autograd::grad({y}, {x, conv->weight, conv->bias}, {dy});
@@ -49,7 +55,8 @@ std::vector<at::Tensor> all_of(const at::Tensor& y, const at::Tensor& x, const t
   return found;
 }
 
-void expect_near(const at::Tensor& found, const at::Tensor& expected, const Case& c, const char* what) {
+void expect_near(const at::Tensor& found, const at::Tensor& expected, const Case& c,
+                 const char* what) {
   ASSERT_EQ(found.sizes(), expected.sizes()) << c << ": " << what;
   const double error = (found - expected).abs().max().item<double>();
   EXPECT_LE(error, 5e-6 * std::max(1.0, expected.abs().max().item<double>())) << c << ": " << what;
@@ -61,18 +68,20 @@ TEST(Convolution, EqualsLibTorchsWithEachVectorSet) {
     for (const Case& c : kCases) {
       at::manual_seed(4);
       torch::nn::Conv2d conv = make_conv(c), wide = make_conv(c);
-      const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+      const at::Tensor x =
+          channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
       const at::Tensor wide_x = x.detach().to(at::kDouble).set_requires_grad(true);
       wide->weight.set_data(conv->weight.detach().to(at::kDouble));
       wide->bias.set_data(conv->bias.detach().to(at::kDouble));
       const auto expected = all_of(wide->forward(wide_x), wide_x, wide);
       const auto found = all_of(convolve(*conv, x), x, conv);
-      for (size_t i = 0; i < expected.size(); ++i) expect_near(found[i], expected[i], c, "convolve");
+      for (size_t i = 0; i < expected.size(); ++i)
+        expect_near(found[i], expected[i], c, "convolve");
       // Our loops, also where convolve() does not take them.
       at::manual_seed(5);
       const at::Tensor dy = at::randn(found[0].sizes()).contiguous(at::MemoryFormat::ChannelsLast);
-      const auto [of_weight, of_bias] =
-          conv2d_weight_gradient(x.detach(), conv->weight, dy, c.stride, c.padding, /*with_bias=*/true);
+      const auto [of_weight, of_bias] = conv2d_weight_gradient(
+          x.detach(), conv->weight, dy, c.stride, c.padding, /*with_bias=*/true);
       expect_near(of_weight, expected[2], c, "gradient of the weight");
       expect_near(of_bias, expected[3], c, "gradient of the bias");
       EXPECT_TRUE(of_weight.is_contiguous(at::MemoryFormat::ChannelsLast)) << c;
@@ -89,7 +98,8 @@ TEST(Convolution, HasTheSameBitsAtTheSameNumberOfThreads) {
     at::set_num_threads(threads);
     const auto one = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
     const auto other = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-    EXPECT_TRUE(at::equal(one.first, other.first) && at::equal(one.second, other.second)) << threads;
+    EXPECT_TRUE(at::equal(one.first, other.first) && at::equal(one.second, other.second))
+        << threads;
   }
   at::set_num_threads(before);
 }
@@ -102,19 +112,23 @@ TEST(Convolution, SharesRowsBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) 
   const auto expected = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
   at::set_num_threads(5);
   const auto found = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-  EXPECT_TRUE(at::equal(found.first, expected.first)) << "one part has all rows, so that the sums have the same order";
+  EXPECT_TRUE(at::equal(found.first, expected.first))
+      << "one part has all rows, so that the sums have the same order";
   EXPECT_TRUE(at::equal(found.second, expected.second));
   at::set_num_threads(before);
 }
 
-// The first by LibTorch, with a gradient of the weights by our loops; the second by minimal filtering.
-const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1}, {3, 32, 32, 10, 10, 3, 3, 1, 1}};
+// The first by LibTorch, with a gradient of the weights by our loops; the second by
+// minimal filtering.
+const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1},
+                                     {3, 32, 32, 10, 10, 3, 3, 1, 1}};
 
 TEST(Convolution, ComputesOnlyTheGradientsThatAreAskedFor) {
   limit_vectors(VectorSet::kAvx2);
   for (const Case& c : kOurCases) {
     torch::nn::Conv2d conv = make_conv(c);
-    const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+    const at::Tensor x =
+        channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
     conv->weight.set_requires_grad(false);
     conv->bias.set_requires_grad(false);
     convolve(*conv, x).sum().backward();
@@ -133,10 +147,12 @@ TEST(Convolution, WorksWithoutABias) {
   for (const Case& c : kOurCases) {
     at::manual_seed(4);
     torch::nn::Conv2d conv(torch::nn::Conv2dOptions(c.in, c.out, 3).padding(1).bias(false));
-    const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+    const at::Tensor x =
+        channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
     const at::Tensor found = torch::autograd::grad({convolve(*conv, x).sum()}, {conv->weight})[0];
     const at::Tensor expected = torch::autograd::grad({conv->forward(x).sum()}, {conv->weight})[0];
-    EXPECT_LE((found - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
+    EXPECT_LE((found - expected).abs().max().item<double>(),
+              1e-5 * expected.abs().max().item<double>());
   }
   limit_vectors(VectorSet::kAvx512);
 }

@@ -36,8 +36,9 @@ std::vector<at::Tensor> expected_of(const Case& c, int64_t stride) {
   return all_of(wide, at::conv2d(wide.x, wide.weight, {}, stride, 1, 1, c.x.size(1)));
 }
 
-const std::vector<std::vector<int64_t>> kSizes = {{1, 1, 1, 1},  {2, 5, 1, 1},  {3, 8, 2, 2},    {2, 16, 3, 5},
-                                                  {2, 19, 7, 6}, {1, 32, 9, 1}, {4, 40, 14, 14}, {3, 24, 33, 20}};
+const std::vector<std::vector<int64_t>> kSizes = {{1, 1, 1, 1},    {2, 5, 1, 1},   {3, 8, 2, 2},
+                                                  {2, 16, 3, 5},   {2, 19, 7, 6},  {1, 32, 9, 1},
+                                                  {4, 40, 14, 14}, {3, 24, 33, 20}};
 
 TEST(DepthwiseConv, EqualsLibTorchsWithEachVectorSet) {
   for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
@@ -45,7 +46,8 @@ TEST(DepthwiseConv, EqualsLibTorchsWithEachVectorSet) {
     for (const auto& sizes : kSizes) {
       for (const int64_t stride : {1, 2}) {
         const Case c = make_case(sizes);
-        const auto found = all_of(c, depthwise_conv(c.x, c.weight, stride)), expected = expected_of(c, stride);
+        const auto found = all_of(c, depthwise_conv(c.x, c.weight, stride)),
+                   expected = expected_of(c, stride);
         for (size_t i = 0; i < 3; ++i) {
           ASSERT_EQ(found[i].sizes(), expected[i].sizes());
           const double error = (found[i] - expected[i]).abs().max().item<double>();
@@ -75,10 +77,11 @@ TEST(DepthwiseConv, HasTheSameBitsOnAnyNumberOfThreads) {
 
 TEST(DepthwiseConv, LeavesOtherFormatsAndPrecisionsToLibTorch) {
   const Case planes = make_case({2, 6, 8, 8}, at::MemoryFormat::Contiguous);
-  EXPECT_TRUE(
-      at::equal(depthwise_conv(planes.x, planes.weight, 1), at::conv2d(planes.x, planes.weight, {}, 1, 1, 1, 6)));
+  EXPECT_TRUE(at::equal(depthwise_conv(planes.x, planes.weight, 1),
+                        at::conv2d(planes.x, planes.weight, {}, 1, 1, 1, 6)));
   const Case c = make_case({2, 6, 8, 8});
-  EXPECT_EQ(depthwise_conv(c.x.to(at::kDouble), c.weight.to(at::kDouble), 2).scalar_type(), at::kDouble);
+  EXPECT_EQ(depthwise_conv(c.x.to(at::kDouble), c.weight.to(at::kDouble), 2).scalar_type(),
+            at::kDouble);
   const AutocastGuard autocast({.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16});
   EXPECT_EQ(depthwise_conv(c.x, c.weight, 1).scalar_type(), at::kBFloat16);
 }

@@ -11,8 +11,8 @@ namespace {
 
 at::Tensor ids(std::vector<int64_t> values) { return at::tensor(values, at::kLong); }
 
-at::Tensor dropped(const at::Tensor& input, const at::Tensor& sample_ids, double p = 0.3, int64_t step = 5,
-                   int64_t layer = 0, uint64_t seed = 11) {
+at::Tensor dropped(const at::Tensor& input, const at::Tensor& sample_ids, double p = 0.3,
+                   int64_t step = 5, int64_t layer = 0, uint64_t seed = 11) {
   const RandomScope scope(random_context(seed, step, sample_ids));
   return keyed_dropout(input, p, layer);
 }
@@ -46,7 +46,8 @@ TEST(KeyedDropout, DropsTheRightShareAndKeepsTheMean) {
     EXPECT_FLOAT_EQ(y.max().item<float>(), static_cast<float>(1 / (1 - p)));
     // Neither a column nor a row is always dropped or always kept.
     const at::Tensor columns = (y == 0).to(at::kDouble).mean(0);
-    EXPECT_NEAR(columns.max().item<double>(), p, 6 * std::sqrt(p * (1 - p) / static_cast<double>(samples)));
+    EXPECT_NEAR(columns.max().item<double>(), p,
+                6 * std::sqrt(p * (1 - p) / static_cast<double>(samples)));
   }
 }
 
@@ -68,12 +69,14 @@ TEST(KeyedDropout, TheMemoryFormatDoesNotMatter) {
 }
 
 TEST(KeyedDropout, DropsPackedRowsAsPaddedOnes) {
-  const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong), x = at::rand({5, 4, 7});  // time first
+  const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong),
+                   x = at::rand({5, 4, 7});  // time first
   const PackedSteps steps = pack_by_length(lengths.const_data_ptr<int64_t>(), 4);
   const RandomScope scope(random_context(3, 1, ids({8, 6, 9, 7})));
   KeyedDropoutImpl layer(0.4, 2);
   const at::Tensor padded = layer.forward_time_first(x).index_select(1, steps.indices());
-  const at::Tensor packed = layer.forward_packed(pack(x.index_select(1, steps.indices()), steps), steps);
+  const at::Tensor packed =
+      layer.forward_packed(pack(x.index_select(1, steps.indices()), steps), steps);
   EXPECT_TRUE(at::equal(packed, pack(padded, steps)));
   EXPECT_GT(packed.eq(0).sum().item<int64_t>(), 10);
   layer.eval();
@@ -109,7 +112,8 @@ TEST(KeyedDropout, ReadsTheNumbersOfItsKeyInEachStep) {
   context.sample_ids.copy_(ids({9, 5}));
   EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({9, 5}), 0.3, 6)));
   context.seed.fill_(-1);  // an unsigned number of 64 ones
-  EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({9, 5}), 0.3, 6, 0, ~uint64_t{0})));
+  EXPECT_TRUE(
+      at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({9, 5}), 0.3, 6, 0, ~uint64_t{0})));
 }
 
 TEST(KeyedDropout, RefusesAKeyThatItCannotRead) {

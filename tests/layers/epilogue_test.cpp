@@ -1,4 +1,5 @@
-// Batch norm with what follows it in one pass, compared with torch's layers one after the other: outputs, all
+// Batch norm with what follows it in one pass, compared with torch's layers one after the other:
+// outputs, all
 // gradients and running statistics, for each class of shapes.
 
 #include "layers/epilogue.h"
@@ -25,19 +26,21 @@ struct Shape {
   bool channels_last;
 };
 
-// Channels that fill vectors, that do not, more than a period has, and one; odd heights and widths; a single position;
-// enough elements for several parts.
+// Channels that fill vectors, that do not, more than a period has, and one; odd heights and widths;
+// a single position; enough elements for several parts.
 std::vector<Shape> shapes() {
-  return {{{2, 16, 8, 8}, true},   {{3, 24, 7, 5}, true}, {{2, 3, 9, 6}, true},   {{2, 96, 4, 4}, true},
-          {{2, 100, 3, 3}, true},  {{4, 5, 6, 6}, false}, {{2, 16, 7, 9}, false}, {{5, 7, 2, 2}, true},
-          {{9, 40, 1, 1}, true},   {{4, 1, 6, 6}, true},  {{2, 32, 1, 8}, true},  {{2, 32, 64, 64}, true},
-          {{3, 200, 2, 3}, false}, {{2, 8, 3, 2}, true},  {{1, 48, 40, 70}, true}};
+  return {{{2, 16, 8, 8}, true},   {{3, 24, 7, 5}, true},  {{2, 3, 9, 6}, true},
+          {{2, 96, 4, 4}, true},   {{2, 100, 3, 3}, true}, {{4, 5, 6, 6}, false},
+          {{2, 16, 7, 9}, false},  {{5, 7, 2, 2}, true},   {{9, 40, 1, 1}, true},
+          {{4, 1, 6, 6}, true},    {{2, 32, 1, 8}, true},  {{2, 32, 64, 64}, true},
+          {{3, 200, 2, 3}, false}, {{2, 8, 3, 2}, true},   {{1, 48, 40, 70}, true}};
 }
 
 std::vector<Epilogue> epilogues() {
   std::vector<Epilogue> all;
   for (const Activation activation : {Activation::kNone, Activation::kReLU, Activation::kReLU6}) {
-    for (const bool pool : {false, true}) all.push_back({.activation = activation, .residual = {}, .max_pool = pool});
+    for (const bool pool : {false, true})
+      all.push_back({.activation = activation, .residual = {}, .max_pool = pool});
   }
   return all;
 }
@@ -45,7 +48,8 @@ std::vector<Epilogue> epilogues() {
 at::Tensor random(const Shape& shape, uint64_t seed, at::ScalarType dtype) {
   at::manual_seed(seed);
   const at::Tensor x = at::randn(shape.sizes, at::kDouble) * 3 + 0.7;
-  return x.to(dtype).contiguous(shape.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  return x.to(dtype).contiguous(shape.channels_last ? at::MemoryFormat::ChannelsLast
+                                                    : at::MemoryFormat::Contiguous);
 }
 
 template <typename Norm>
@@ -61,12 +65,14 @@ void fill(Norm& norm, at::ScalarType dtype) {
 }
 
 struct Result {
-  at::Tensor y, x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean, running_var;
+  at::Tensor y, x_gradient, residual_gradient, weight_gradient, bias_gradient, running_mean,
+      running_var;
 };
 
 // forward(norm, x, residual), then backward from a fixed gradient.
 template <typename Norm, typename Forward>
-Result run(Norm& norm, const at::Tensor& given, const at::Tensor& given_residual, const Forward& forward) {
+Result run(Norm& norm, const at::Tensor& given, const at::Tensor& given_residual,
+           const Forward& forward) {
   const at::Tensor x = given.clone().set_requires_grad(true);
   at::Tensor residual;
   if (given_residual.defined()) residual = given_residual.clone().set_requires_grad(true);
@@ -92,7 +98,8 @@ Result fused(const at::Tensor& x, const at::Tensor& residual, Epilogue epilogue,
   });
 }
 
-Result separate(const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue, bool training) {
+Result separate(const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue,
+                bool training) {
   nn::BatchNorm2d norm(x.size(1));
   fill(*norm, x.scalar_type());
   norm->train(training);
@@ -106,7 +113,8 @@ Result separate(const at::Tensor& x, const at::Tensor& residual, const Epilogue&
 }
 
 double worst(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined() ? 0 : std::numeric_limits<double>::infinity();
+  if (!a.defined() || !b.defined())
+    return a.defined() == b.defined() ? 0 : std::numeric_limits<double>::infinity();
   if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
   if (a.numel() == 0) return 0;
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
@@ -115,8 +123,9 @@ double worst(const at::Tensor& a, const at::Tensor& b) {
 
 double worst(const Result& a, const Result& b) {
   double most = 0;
-  for (const auto member : {&Result::y, &Result::x_gradient, &Result::residual_gradient, &Result::weight_gradient,
-                            &Result::bias_gradient, &Result::running_mean, &Result::running_var}) {
+  for (const auto member :
+       {&Result::y, &Result::x_gradient, &Result::residual_gradient, &Result::weight_gradient,
+        &Result::bias_gradient, &Result::running_mean, &Result::running_var}) {
     most = std::max(most, worst(a.*member, b.*member));
   }
   return most;
@@ -137,8 +146,9 @@ void for_each_case(at::ScalarType dtype, const Body& body) {
         for (const bool training : {true, false}) {
           body(x, add ? residual : at::Tensor(), epilogue, training,
                dtrain::str(x.sizes(), shape.channels_last ? " channels_last" : "", ", activation ",
-                           static_cast<int>(epilogue.activation), epilogue.max_pool ? ", pooled" : "",
-                           add ? ", added" : "", training ? "" : ", running statistics"));
+                           static_cast<int>(epilogue.activation),
+                           epilogue.max_pool ? ", pooled" : "", add ? ", added" : "",
+                           training ? "" : ", running statistics"));
         }
       }
     }
@@ -146,24 +156,29 @@ void for_each_case(at::ScalarType dtype, const Body& body) {
 }
 
 TEST(FusedBatchNorm, EqualsTheSeparateLayersInFloat64) {
-  for_each_case(at::kDouble, [](const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue,
-                                bool training, const std::string& what) {
-    EXPECT_LE(worst(fused(x, residual, epilogue, training), separate(x, residual, epilogue, training)), 1e-12) << what;
+  for_each_case(at::kDouble, [](const at::Tensor& x, const at::Tensor& residual,
+                                const Epilogue& epilogue, bool training, const std::string& what) {
+    EXPECT_LE(
+        worst(fused(x, residual, epilogue, training), separate(x, residual, epilogue, training)),
+        1e-12)
+        << what;
   });
 }
 
-// Compared with float64, so that the error is that of one side. The sums of a channel with weight 0 are left to the
-// other test: here its gradient could be of another of four equal values.
+// Compared with float64, so that the error is that of one side. The sums of a channel with weight 0
+// are left to the other test: here its gradient could be of another of four equal values.
 TEST(FusedBatchNorm, IsAsExactAsFloat32IsWithEachWidthOfVectors) {
   for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
     limit_vectors(vectors);
-    for_each_case(at::kFloat, [&](const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue,
-                                  bool training, const std::string& what) {
-      const at::Tensor wide = residual.defined() ? residual.to(at::kDouble) : residual;
-      EXPECT_LE(worst(fused(x, residual, epilogue, training), separate(x.to(at::kDouble), wide, epilogue, training)),
-                1e-5)
-          << "vector set " << static_cast<int>(vectors) << ", " << what;
-    });
+    for_each_case(
+        at::kFloat, [&](const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue,
+                        bool training, const std::string& what) {
+          const at::Tensor wide = residual.defined() ? residual.to(at::kDouble) : residual;
+          EXPECT_LE(worst(fused(x, residual, epilogue, training),
+                          separate(x.to(at::kDouble), wide, epilogue, training)),
+                    1e-5)
+              << "vector set " << static_cast<int>(vectors) << ", " << what;
+        });
   }
 }
 
@@ -173,15 +188,16 @@ TEST(FusedBatchNorm, RoundsBfloat16OnceInTheOutput) {
   const Epilogue relu = {.activation = Activation::kReLU};
   const Result half = fused(x, {}, relu, true), wide = separate(x.to(at::kDouble), {}, relu, true);
   EXPECT_EQ(half.y.scalar_type(), at::kBFloat16);
-  EXPECT_LE(((half.y.to(at::kDouble) - wide.y).abs() - wide.y.abs() * 0x1p-8).max().item<double>(), 1e-6);
+  EXPECT_LE(((half.y.to(at::kDouble) - wide.y).abs() - wide.y.abs() * 0x1p-8).max().item<double>(),
+            1e-6);
   EXPECT_LE(worst(half.x_gradient, wide.x_gradient), 0x1p-6);
   EXPECT_LE(worst(half.running_var, wide.running_var), 1e-6);
 }
 
 TEST(FusedBatchNorm, HasTheSameBitsWithAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
-  for_each_case(at::kFloat, [](const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue, bool training,
-                               const std::string& what) {
+  for_each_case(at::kFloat, [](const at::Tensor& x, const at::Tensor& residual,
+                               const Epilogue& epilogue, bool training, const std::string& what) {
     at::set_num_threads(1);
     const Result one = fused(x, residual, epilogue, training);
     at::set_num_threads(3);
@@ -210,7 +226,8 @@ TEST(FusedBatchNorm, WritesLargeResultsPastTheCaches) {  // and they are the sam
   }
 }
 
-// Beside its input and its output it keeps where a maximum was and statistics. The layers keep what is between them.
+// Beside its input and its output it keeps where a maximum was and statistics. The layers keep what
+// is between them.
 TEST(FusedBatchNorm, KeepsLessForBackward) {
   const at::Tensor x = random({{2, 16, 32, 32}, true}, 1, at::kFloat).set_requires_grad(true);
   const auto held = [](const auto& forward) {
@@ -228,7 +245,8 @@ TEST(FusedBatchNorm, KeepsLessForBackward) {
     EXPECT_LE(held([&] { return norm->forward_with(x, epilogue); }), most);
     if (!pool) continue;
     const int64_t of_layers = held([&] { return at::max_pool2d(at::relu(plain->forward(x)), 2); });
-    EXPECT_GE(of_layers, static_cast<int64_t>(x.nbytes())) << "ReLU keeps its output, and the pool int64 places";
+    EXPECT_GE(of_layers, static_cast<int64_t>(x.nbytes()))
+        << "ReLU keeps its output, and the pool int64 places";
   }
 }
 
@@ -236,7 +254,8 @@ TEST(MaxPool, EqualsTheSeparateLayers) {
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const Shape& shape : shapes()) {
       if (shape.sizes[2] < 2 || shape.sizes[3] < 2) continue;
-      for (const Activation activation : {Activation::kNone, Activation::kReLU, Activation::kReLU6}) {
+      for (const Activation activation :
+           {Activation::kNone, Activation::kReLU, Activation::kReLU6}) {
         const at::Tensor x = random(shape, 3, dtype).set_requires_grad(true);
         const at::Tensor other = x.detach().clone().set_requires_grad(true);
         const at::Tensor y = max_pool(x.clone(), activation);
@@ -248,7 +267,8 @@ TEST(MaxPool, EqualsTheSeparateLayers) {
         const at::Tensor gradient = at::arange(y.numel(), at::kDouble).view(y.sizes()).to(dtype);
         y.backward(gradient);
         expected.backward(gradient);
-        EXPECT_TRUE(at::equal(x.grad(), other.grad())) << x.sizes() << ", activation " << static_cast<int>(activation);
+        EXPECT_TRUE(at::equal(x.grad(), other.grad()))
+            << x.sizes() << ", activation " << static_cast<int>(activation);
       }
     }
   }

@@ -20,19 +20,22 @@ struct Sizes {
   bool expands = true;
 };
 
-// Widths that fill the tiles of matrix products in part and several times, images of several bands and chunks, odd
-// ones, and such with a single row or column.
+// Widths that fill the tiles of matrix products in part and several times, images of several bands
+// and chunks, odd ones, and such with a single row or column.
 const std::vector<Sizes> kSizes = {
     {2, 16, 96, 24, 9, 7, 2},       {3, 24, 144, 24, 6, 6, 1},  {2, 32, 32, 16, 8, 5, 1, false},
     {1, 5, 16, 3, 1, 4, 1},         {4, 40, 64, 70, 3, 3, 2},   {1, 3, 16, 2, 5, 1, 2},
     {2, 48, 48, 8, 3, 4, 2, false}, {1, 16, 96, 24, 45, 41, 2}, {1, 24, 96, 16, 39, 40, 1}};
 
 struct Block {
-  explicit Block(const Sizes& s, at::ScalarType type = at::kFloat) : sizes(s), outer(s.hidden), inner(s.hidden) {
+  explicit Block(const Sizes& s, at::ScalarType type = at::kFloat)
+      : sizes(s), outer(s.hidden), inner(s.hidden) {
     const auto random = [&](at::IntArrayRef shape, double factor, double shift) {
       return (at::randn(shape, at::kDouble) * factor + shift).to(type).set_requires_grad(true);
     };
-    x = random({s.samples, s.in, s.height, s.width}, 1, 0.3).detach().contiguous(at::MemoryFormat::ChannelsLast);
+    x = random({s.samples, s.in, s.height, s.width}, 1, 0.3)
+            .detach()
+            .contiguous(at::MemoryFormat::ChannelsLast);
     x.set_requires_grad(true);
     expansion = random({s.hidden, s.in, 1, 1}, 0.5, 0);
     depthwise = random({s.hidden, 1, 3, 3}, 0.5, 0.1);
@@ -46,8 +49,10 @@ struct Block {
   }
 
   LinearBottleneck layers() {
-    LinearBottleneck block = {
-        .depthwise = depthwise, .depthwise_norm = inner.get(), .projection = projection, .stride = sizes.stride};
+    LinearBottleneck block = {.depthwise = depthwise,
+                              .depthwise_norm = inner.get(),
+                              .projection = projection,
+                              .stride = sizes.stride};
     if (sizes.expands) {
       block.expansion = expansion;
       block.expansion_norm = outer.get();
@@ -73,12 +78,14 @@ struct Block {
     return all;
   }
 
-  // {y, gradients of parameters(), running statistics}, for a gradient of y that depends on its shape only.
+  // {y, gradients of parameters(), running statistics}, for a gradient of y that depends on its
+  // shape only.
   Tensors all_of(const at::Tensor& y) {
     at::manual_seed(5);
     const at::Tensor dy = at::randn(y.sizes(), at::kDouble).to(y.scalar_type());
     Tensors all = {y.detach()};
-    for (const at::Tensor& gradient : torch::autograd::grad({y}, parameters(), {dy})) all.push_back(gradient);
+    for (const at::Tensor& gradient : torch::autograd::grad({y}, parameters(), {dy}))
+      all.push_back(gradient);
     all.insert(all.end(), {inner->running_mean, inner->running_var});
     if (sizes.expands) all.insert(all.end(), {outer->running_mean, outer->running_var});
     return all;
@@ -89,7 +96,8 @@ struct Block {
   BatchNorm outer, inner;
 };
 
-// Drawn with the first seed with which no value is so close to a bend of ReLU6 that rounding decides its side.
+// Drawn with the first seed with which no value is so close to a bend of ReLU6 that rounding
+// decides its side.
 uint64_t good_seed(const Sizes& sizes) {
   for (uint64_t seed = 1;; ++seed) {
     at::manual_seed(seed);
@@ -107,12 +115,14 @@ Block drawn(const Sizes& sizes, uint64_t seed, at::ScalarType type = at::kFloat)
   return Block(sizes, type);
 }
 
-void expect_close(const Tensors& found, const Tensors& expected, double bound, const std::string& what) {
+void expect_close(const Tensors& found, const Tensors& expected, double bound,
+                  const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].sizes(), expected[i].sizes());
     const double error = (found[i] - expected[i]).abs().max().item<double>();
-    EXPECT_LE(error, bound * std::max(1.0, expected[i].abs().max().item<double>())) << what << " tensor " << i;
+    EXPECT_LE(error, bound * std::max(1.0, expected[i].abs().max().item<double>()))
+        << what << " tensor " << i;
   }
 }
 
@@ -146,13 +156,17 @@ TEST_F(LinearBottleneckTest, EqualsItsLayersInFloat64WithEachVectorSet) {
 // Rounding decides for a few of so many values on which side of a bend they are.
 TEST_F(LinearBottleneckTest, WritesLargeTensorsPastTheCaches) {
   if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "needs AVX2";
-  for (const Sizes& sizes : {Sizes{4, 16, 96, 24, 112, 111, 2}, Sizes{6, 32, 32, 16, 161, 150, 1, false}}) {
-    ASSERT_GT(sizes.samples * sizes.hidden * sizes.height * sizes.width * 4, static_cast<int64_t>(kStreamedBytes));
+  for (const Sizes& sizes :
+       {Sizes{4, 16, 96, 24, 112, 111, 2}, Sizes{6, 32, 32, 16, 161, 150, 1, false}}) {
+    ASSERT_GT(sizes.samples * sizes.hidden * sizes.height * sizes.width * 4,
+              static_cast<int64_t>(kStreamedBytes));
     Block block = drawn(sizes, 1), layers = drawn(sizes, 1);
-    const Tensors found = block.all_of(run(block.layers(), block.x)), expected = layers.all_of(layers.one_by_one());
+    const Tensors found = block.all_of(run(block.layers(), block.x)),
+                  expected = layers.all_of(layers.one_by_one());
     for (size_t i = 0; i < found.size(); ++i) {
       const double error = (found[i] - expected[i]).norm().item<double>();
-      EXPECT_LE(error, 2e-3 * std::max(1.0, expected[i].norm().item<double>())) << text_of(sizes) << " tensor " << i;
+      EXPECT_LE(error, 2e-3 * std::max(1.0, expected[i].norm().item<double>()))
+          << text_of(sizes) << " tensor " << i;
     }
   }
 }
@@ -162,7 +176,8 @@ TEST_F(LinearBottleneckTest, CopiesPastTheCachesFromAndToAnyAddress) {
   for (const int64_t to_offset : {0, 1, 3}) {
     for (const int64_t count : {0, 1, 2, 5, 16, 39}) {
       const at::Tensor to = at::zeros({64});
-      copy_past_caches(from.const_data_ptr<float>() + 2, count, to.mutable_data_ptr<float>() + to_offset);
+      copy_past_caches(from.const_data_ptr<float>() + 2, count,
+                       to.mutable_data_ptr<float>() + to_offset);
       EXPECT_TRUE(at::equal(to.narrow(0, to_offset, count), from.narrow(0, 2, count)));
       EXPECT_EQ(to.count_nonzero().item<int64_t>(), count);
     }
@@ -193,7 +208,8 @@ TEST_F(LinearBottleneckTest, SharesStatisticsInTheOrderOfItsLayers) {
   const Sizes sizes = {2, 8, 32, 8, 5, 5, 1};
   const uint64_t seed = good_seed(sizes);
   std::vector<int64_t> found, expected;
-  // As if another rank had the same samples with one more of each value; in backward its sums are other ones, too.
+  // As if another rank had the same samples with one more of each value; in backward its sums are
+  // other ones, too.
   const auto reduce = [](std::vector<int64_t>& order) {
     return [&order](at::Tensor& sums) {
       order.push_back(sums.numel());
@@ -247,7 +263,8 @@ TEST_F(LinearBottleneckTest, HasTheSameGradientsOfWeightsWithoutThatOfTheInput) 
     const at::Tensor x = images.x.detach();
     run(images.layers(), x).square().sum().backward();
     const Tensors expected = block.parameters(), found = images.parameters();
-    for (size_t i = 1; i < found.size(); ++i) EXPECT_TRUE(at::equal(found[i].grad(), expected[i].grad())) << i;
+    for (size_t i = 1; i < found.size(); ++i)
+      EXPECT_TRUE(at::equal(found[i].grad(), expected[i].grad())) << i;
     EXPECT_TRUE(block.x.grad().defined());
   }
 }
@@ -268,8 +285,8 @@ TEST_F(LinearBottleneckTest, LeavesBlocksThatAreTrainedInPartToTheLayers) {
 TEST_F(LinearBottleneckTest, LeavesTheRestToTheLayers) {
   if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "needs AVX2";
   const Sizes sizes = {2, 8, 32, 8, 5, 5, 1};
-  Block block = drawn(sizes, 1), wide = drawn(sizes, 1, at::kDouble), odd = drawn({2, 8, 40, 8, 5, 5, 1}, 1),
-        single = drawn({1, 8, 32, 8, 2, 2, 2}, 1);
+  Block block = drawn(sizes, 1), wide = drawn(sizes, 1, at::kDouble),
+        odd = drawn({2, 8, 40, 8, 5, 5, 1}, 1), single = drawn({1, 8, 32, 8, 2, 2, 2}, 1);
   EXPECT_FALSE(is_fused(block.layers(), block.x.contiguous()));  // planes
   EXPECT_FALSE(is_fused(block.layers(), block.x.narrow(0, 0, 0)));
   EXPECT_FALSE(is_fused(wide.layers(), wide.x));

@@ -46,7 +46,8 @@ at::Tensor gradient(at::ScalarType dtype, size_t learns) {
   return learned.grad();
 }
 
-// A frozen decoder passes the gradient on to the encoder's state, and all weights but a bias may be frozen.
+// A frozen decoder passes the gradient on to the encoder's state, and all weights but a bias may
+// be frozen.
 TEST(Lstm, EachInputGetsItsGradientIfOnlyItRequiresOne) {
   for (size_t learns = 0; learns < 7; ++learns) {
     const at::Tensor single = gradient(at::kFloat, learns), exact = gradient(at::kDouble, learns);
@@ -77,39 +78,46 @@ TEST(Lstm, KeepsTheStateOfEachLastRowThroughThePadding) {
     for (int64_t b = 0; b < 4; ++b) {
       const int64_t length = lengths[b].item<int64_t>();
       const at::Tensor none = zeros.slice(0, b, b + 1);
-      const LstmResult alone = run_lstm(parameters.layer(0), rows.slice(0, 0, length).slice(1, b, b + 1), none, none);
+      const LstmResult alone =
+          run_lstm(parameters.layer(0), rows.slice(0, 0, length).slice(1, b, b + 1), none, none);
       // Of bfloat16: eight times its step between 4 and 8, where the states are.
       const double tolerance = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-5 : 0.25;
-      EXPECT_LE((all.h[b] - alone.h[0]).abs().max().item<double>(), tolerance) << type << " h " << b;
-      EXPECT_LE((all.c[b] - alone.c[0]).abs().max().item<double>(), tolerance) << type << " c " << b;
+      EXPECT_LE((all.h[b] - alone.h[0]).abs().max().item<double>(), tolerance)
+          << type << " h " << b;
+      EXPECT_LE((all.c[b] - alone.c[0]).abs().max().item<double>(), tolerance)
+          << type << " c " << b;
     }
   }
 }
 
-// ---- packed rows on the CPU, compared with LibTorch's LSTM in float64 --------------------------------------------
+// ---- packed rows on the CPU, compared with LibTorch's LSTM in float64 ---------------------------
 
 struct Packed {
   std::vector<at::Tensor> inputs;  // rows, h, c and the four weights
   PackedSteps steps;
 
   LstmLayer layer() const { return {inputs[3], inputs[4], inputs[5], inputs[6]}; }
-  LstmResult run() const { return run_packed_lstm(layer(), inputs[0], steps, inputs[1], inputs[2]); }
+  LstmResult run() const {
+    return run_packed_lstm(layer(), inputs[0], steps, inputs[1], inputs[2]);
+  }
   LstmResult expected() const {
     const auto [states, h, c] =
-        at::lstm(inputs[0], at::tensor(steps.counts, at::kLong), {inputs[1].unsqueeze(0), inputs[2].unsqueeze(0)},
+        at::lstm(inputs[0], at::tensor(steps.counts, at::kLong),
+                 {inputs[1].unsqueeze(0), inputs[2].unsqueeze(0)},
                  {inputs[3], inputs[4], inputs[5], inputs[6]}, /*has_biases=*/true,
                  /*num_layers=*/1, /*dropout=*/0, /*train=*/true, /*bidirectional=*/false);
     return {states, h.squeeze(0), c.squeeze(0)};
   }
 };
 
-Packed make_packed(const std::vector<int64_t>& lengths, int64_t inputs, int64_t hidden, at::ScalarType type,
-                   double scale = 1) {
+Packed make_packed(const std::vector<int64_t>& lengths, int64_t inputs, int64_t hidden,
+                   at::ScalarType type, double scale = 1) {
   at::manual_seed(6);
   const auto samples = static_cast<int64_t>(lengths.size());
   Packed made{{}, pack_by_length(lengths.data(), samples)};
   const double bound = scale / std::sqrt(static_cast<double>(hidden));
-  made.inputs = {at::randn({made.steps.rows(), inputs}), at::randn({samples, hidden}), at::randn({samples, hidden})};
+  made.inputs = {at::randn({made.steps.rows(), inputs}), at::randn({samples, hidden}),
+                 at::randn({samples, hidden})};
   const std::vector<std::vector<int64_t>> shapes = {
       {4 * hidden, inputs}, {4 * hidden, hidden}, {4 * hidden}, {4 * hidden}};
   for (const auto& shape : shapes) {
@@ -128,12 +136,14 @@ std::vector<at::Tensor> all_of(const Packed& packed, const LstmResult& result) {
     loss = loss.defined() ? loss + term : term;
   }
   std::vector<at::Tensor> all = {result.states, result.h, result.c};
-  for (const at::Tensor& gradient : torch::autograd::grad({loss}, packed.inputs)) all.push_back(gradient);
+  for (const at::Tensor& gradient : torch::autograd::grad({loss}, packed.inputs))
+    all.push_back(gradient);
   for (at::Tensor& each : all) each = each.detach().to(at::kDouble);
   return all;
 }
 
-const std::vector<std::vector<int64_t>> kLengths = {{1}, {5, 5, 5}, {9, 1, 4, 7, 1, 2, 9, 8}, {3, 30}};
+const std::vector<std::vector<int64_t>> kLengths = {
+    {1}, {5, 5, 5}, {9, 1, 4, 7, 1, 2, 9, 8}, {3, 30}};
 
 double worst(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   double most = 0;
@@ -151,7 +161,8 @@ TEST(PackedLstm, EqualsLibTorchsInFloat64) {
       const std::vector<at::Tensor> expected = all_of(wide, wide.expected());
       EXPECT_LE(worst(all_of(wide, wide.run()), expected), 1e-12) << hidden;
       Packed packed = wide;
-      for (at::Tensor& input : packed.inputs) input = input.detach().to(at::kFloat).set_requires_grad(true);
+      for (at::Tensor& input : packed.inputs)
+        input = input.detach().to(at::kFloat).set_requires_grad(true);
       EXPECT_LE(worst(all_of(packed, packed.run()), expected), 3e-6) << hidden;
     }
   }

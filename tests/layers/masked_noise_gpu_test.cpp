@@ -14,7 +14,8 @@ TEST(MaskedNoiseOnAGpu, HasTheBitsOfTheCpu) {
     const at::Tensor lengths = at::tensor({333, 1, 2, 17, 100, 256, 300, 0, 400}, at::kLong);
     const MaskedNoise m{.noise = 0.2f, .share = 0.4f, .span = 6};
     const NoisedRows cpu = hide_and_noise(rows, lengths, random_context(5, 0, ids, 3), m);
-    const NoisedRows gpu = hide_and_noise(rows.cuda(), lengths.cuda(), random_context(5, 0, ids.cuda(), 3), m);
+    const NoisedRows gpu =
+        hide_and_noise(rows.cuda(), lengths.cuda(), random_context(5, 0, ids.cuda(), 3), m);
     EXPECT_TRUE(at::equal(cpu.rows, gpu.rows.cpu()));
     EXPECT_TRUE(at::equal(cpu.hidden, gpu.hidden.cpu()));
   }

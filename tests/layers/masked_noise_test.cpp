@@ -15,8 +15,9 @@ constexpr uint64_t kSeed = 4;
 constexpr int64_t kEpoch = 2;
 const MaskedNoise kBoth{.noise = 0.5f, .share = 0.3f, .span = 4};
 
-NoisedRows run(const MaskedNoise& m, const std::vector<int64_t>& lengths, const std::vector<int64_t>& ids,
-               int64_t longest, at::ScalarType dtype = at::kFloat, uint64_t seed = kSeed, int64_t epoch = kEpoch) {
+NoisedRows run(const MaskedNoise& m, const std::vector<int64_t>& lengths,
+               const std::vector<int64_t>& ids, int64_t longest, at::ScalarType dtype = at::kFloat,
+               uint64_t seed = kSeed, int64_t epoch = kEpoch) {
   const at::Tensor rows = at::ones({static_cast<int64_t>(ids.size()), longest, kFeatures}, dtype);
   return hide_and_noise(rows, at::tensor(lengths, at::kLong),
                         random_context(seed, /*step=*/0, at::tensor(ids, at::kLong), epoch), m);
@@ -71,8 +72,10 @@ TEST(MaskedNoise, HidesWholeRowsInSpansAndAtLeastOneOfEachSample) {
     const int64_t count = hidden.numel();
     ASSERT_GE(count, 1) << id;
     ASSERT_LE(count, 4) << id;
-    EXPECT_EQ(hidden[count - 1].item<int64_t>() - hidden[0].item<int64_t>(), count - 1) << "one span";
-    const at::Tensor seen = result.hidden[0].slice(0, 0, length).logical_not().to(at::kFloat).unsqueeze(1);
+    EXPECT_EQ(hidden[count - 1].item<int64_t>() - hidden[0].item<int64_t>(), count - 1)
+        << "one span";
+    const at::Tensor seen =
+        result.hidden[0].slice(0, 0, length).logical_not().to(at::kFloat).unsqueeze(1);
     EXPECT_TRUE(at::equal(result.rows[0].slice(0, 0, length), seen.expand({length, kFeatures})));
     starts.insert(hidden[0].item<int64_t>());
   }
@@ -82,7 +85,8 @@ TEST(MaskedNoise, HidesWholeRowsInSpansAndAtLeastOneOfEachSample) {
 TEST(MaskedNoise, HidesTheGivenShare) {
   MaskedNoise m = kBoth;
   double hidden = 0;
-  for (int64_t id = 0; id < 400; ++id) hidden += run(m, {400}, {id}, 400).hidden.sum().item<double>();
+  for (int64_t id = 0; id < 400; ++id)
+    hidden += run(m, {400}, {id}, 400).hidden.sum().item<double>();
   const double blocks = 400.0 / 4 + 0.75;  // the offset is random
   EXPECT_NEAR(hidden / (400 * 400), 0.3 + 0.7 / blocks, 0.01);
 }
@@ -93,13 +97,16 @@ TEST(MaskedNoise, ChangesWithSeedEpochAndSample) {
   };
   const at::Tensor base = rows(1, 0, 0);
   EXPECT_TRUE(at::equal(base, rows(1, 0, 0)));
-  for (const at::Tensor& other : {rows(2, 0, 0), rows(1, 1, 0), rows(1, 0, 1)}) EXPECT_FALSE(at::equal(base, other));
+  for (const at::Tensor& other : {rows(2, 0, 0), rows(1, 1, 0), rows(1, 0, 1)})
+    EXPECT_FALSE(at::equal(base, other));
 }
 
-// What any run has drawn with this key: which of twelve rows are hidden, and the noise of the first one that is not.
+// What any run has drawn with this key: which of twelve rows are hidden, and the noise of the first
+// one that is not.
 TEST(MaskedNoise, DrawsWhatItHasAlwaysDrawn) {
   const NoisedRows result = run(kBoth, {12}, {5}, 12);
-  const at::Tensor bits = result.hidden[0].to(at::kLong).mul_(at::pow(2, at::arange(12, at::kLong))).sum();
+  const at::Tensor bits =
+      result.hidden[0].to(at::kLong).mul_(at::pow(2, at::arange(12, at::kLong))).sum();
   EXPECT_EQ(bits.item<int64_t>(), 1920);
   EXPECT_EQ(result.rows[0][0][0].item<float>(), 1.13197577f);
 }
@@ -126,7 +133,8 @@ TEST(MaskedNoise, KeepsLengthsWithinTheRows) {
   MaskedNoise m = kBoth;
   for (const int32_t span : {1, 4}) {
     m.span = span;
-    const NoisedRows odd = run(m, {0, -3, 25, 20}, {5, 6, 7, 8}, 20), even = run(m, {20, 20}, {7, 8}, 20);
+    const NoisedRows odd = run(m, {0, -3, 25, 20}, {5, 6, 7, 8}, 20),
+                     even = run(m, {20, 20}, {7, 8}, 20);
     EXPECT_FALSE(odd.hidden.slice(0, 0, 2).any().item<bool>());
     EXPECT_EQ(odd.rows.slice(0, 0, 2).abs().sum().item<double>(), 0);
     EXPECT_TRUE(at::equal(odd.rows.slice(0, 2), even.rows));

@@ -29,7 +29,8 @@ TEST(PackedSteps, PackAndUnpackAreEachOthersGradient) {
   // Time first, in the packed order: lengths 4, 2, 1.
   const at::Tensor padded = at::arange(1, 25, at::kDouble).view({4, 3, 2}).set_requires_grad(true);
   const at::Tensor packed = pack(padded, steps);
-  const at::Tensor expected = at::tensor({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 19, 20}, at::kDouble).view({7, 2});
+  const at::Tensor expected =
+      at::tensor({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 19, 20}, at::kDouble).view({7, 2});
   ASSERT_TRUE(at::equal(packed, expected));
   (packed * expected).sum().backward();
   const at::Tensor back = unpack(expected, steps, 4);

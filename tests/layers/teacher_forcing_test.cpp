@@ -38,14 +38,16 @@ TEST(TeacherForcing, DrawsWhatItHasAlwaysDrawn) {
 
 TEST(TeacherForcing, TheTensorHasTheDrawsOfItsKeyInEachEpoch) {
   const TeacherForcing forcing{0.9, 0.1, 4};
-  const RandomContext key = random_context(/*seed=*/7, /*step=*/0, at::arange(50) * 1000003, /*epoch=*/0);
+  const RandomContext key =
+      random_context(/*seed=*/7, /*step=*/0, at::arange(50) * 1000003, /*epoch=*/0);
   for (const int64_t epoch : {0, 1, 3, 8}) {
     key.epoch.fill_(epoch);
     const at::Tensor drawn = forced_samples(key, forcing);
     ASSERT_EQ(drawn.scalar_type(), at::kBool);
     ASSERT_EQ(drawn.sizes(), at::IntArrayRef({50}));
     for (int64_t i = 0; i < 50; ++i) {
-      EXPECT_EQ(drawn[i].item<bool>(), is_forced(7, epoch, i * 1000003, teacher_forcing_ratio(forcing, epoch)));
+      EXPECT_EQ(drawn[i].item<bool>(),
+                is_forced(7, epoch, i * 1000003, teacher_forcing_ratio(forcing, epoch)));
     }
   }
 }

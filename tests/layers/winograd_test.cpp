@@ -16,15 +16,19 @@ struct WinogradCase {
 };
 
 std::ostream& operator<<(std::ostream& to, const WinogradCase& c) {
-  return to << c.samples << " x " << c.in << " to " << c.out << ", " << c.height << " x " << c.width;
+  return to << c.samples << " x " << c.in << " to " << c.out << ", " << c.height << " x "
+            << c.width;
 }
 
-// Tiles that hang over the edge; fewer tiles than a block has, and a rest of them; a rest of a product's rows.
-const std::vector<WinogradCase> kWinogradCases = {{1, 32, 32, 1, 1},   {1, 32, 64, 2, 3},    {2, 64, 32, 5, 4},
-                                                  {3, 32, 32, 7, 7},   {2, 96, 64, 14, 14},  {1, 64, 96, 9, 31},
-                                                  {4, 32, 32, 40, 40}, {2, 256, 128, 12, 11}};
+// Tiles that hang over the edge; fewer tiles than a block has, and a rest of them; a rest of a
+// product's rows.
+const std::vector<WinogradCase> kWinogradCases = {
+    {1, 32, 32, 1, 1},   {1, 32, 64, 2, 3},  {2, 64, 32, 5, 4},   {3, 32, 32, 7, 7},
+    {2, 96, 64, 14, 14}, {1, 64, 96, 9, 31}, {4, 32, 32, 40, 40}, {2, 256, 128, 12, 11}};
 
-at::Tensor random_image(at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
+at::Tensor random_image(at::IntArrayRef sizes) {
+  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+}
 
 double largest(const at::Tensor& t) { return t.abs().max().item<double>(); }
 
@@ -32,17 +36,21 @@ struct Results {
   at::Tensor y, of_x, of_weight, of_bias;
 };
 
-Results by_libtorch(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& dy) {
-  const at::Tensor leaf_x = x.detach().set_requires_grad(true), leaf_weight = weight.detach().set_requires_grad(true);
+Results by_libtorch(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    const at::Tensor& dy) {
+  const at::Tensor leaf_x = x.detach().set_requires_grad(true),
+                   leaf_weight = weight.detach().set_requires_grad(true);
   const at::Tensor leaf_bias = bias.detach().set_requires_grad(true);
   const at::Tensor y = at::conv2d(leaf_x, leaf_weight, leaf_bias, 1, 1);
   const auto found = torch::autograd::grad({y}, {leaf_x, leaf_weight, leaf_bias}, {dy});
   return {y.detach(), found[0], found[1], found[2]};
 }
 
-Results by_winograd(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& dy) {
+Results by_winograd(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    const at::Tensor& dy) {
   const auto [of_weight, of_bias] = winograd_weight_gradient(x, dy, /*with_bias=*/true);
-  return {winograd_conv2d(x, weight, bias), winograd_input_gradient(dy, weight), of_weight, of_bias};
+  return {winograd_conv2d(x, weight, bias), winograd_input_gradient(dy, weight), of_weight,
+          of_bias};
 }
 
 // The largest error as a share of the largest number, of each result.
@@ -64,8 +72,8 @@ TEST(Winograd, IsTheConvolutionWithEachVectorSet) {
       const at::Tensor x = random_image({c.samples, c.in, c.height, c.width});
       const at::Tensor weight = random_image({c.out, c.in, 3, 3}), bias = at::randn({c.out});
       const at::Tensor dy = random_image({c.samples, c.out, c.height, c.width});
-      const Results exact =
-          by_libtorch(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble), dy.to(at::kDouble));
+      const Results exact = by_libtorch(x.to(at::kDouble), weight.to(at::kDouble),
+                                        bias.to(at::kDouble), dy.to(at::kDouble));
       const Results found = by_winograd(x, weight, bias, dy);
       for (const double error : errors(found, exact)) EXPECT_LE(error, 2e-6) << c;
       for (const at::Tensor& image : {found.y, found.of_x, found.of_weight}) {
@@ -81,16 +89,19 @@ TEST(Winograd, IsTheConvolutionWithEachVectorSet) {
   limit_vectors(VectorSet::kAvx512);
 }
 
-// A sum in float32 of positive numbers, which do not cancel: the transforms' differences must not cost digits.
+// A sum in float32 of positive numbers, which do not cancel: the transforms' differences must not
+// cost digits.
 TEST(Winograd, IsAboutAsExactAsTheSum) {
   at::manual_seed(1);
-  const at::Tensor x = random_image({2, 128, 20, 20}).abs(), weight = random_image({64, 128, 3, 3}).abs();
+  const at::Tensor x = random_image({2, 128, 20, 20}).abs(),
+                   weight = random_image({64, 128, 3, 3}).abs();
   const at::Tensor dy = random_image({2, 64, 20, 20}).abs(), bias = at::rand({64});
-  const Results exact =
-      by_libtorch(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble), dy.to(at::kDouble));
+  const Results exact = by_libtorch(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble),
+                                    dy.to(at::kDouble));
   const auto ours = errors(by_winograd(x, weight, bias, dy), exact),
              theirs = errors(by_libtorch(x, weight, bias, dy), exact);
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_LE(ours[i], 8 * theirs[i] + 1e-7) << i << ", LibTorch " << theirs[i];
+  for (size_t i = 0; i < ours.size(); ++i)
+    EXPECT_LE(ours[i], 8 * theirs[i] + 1e-7) << i << ", LibTorch " << theirs[i];
 }
 
 TEST(Winograd, HasBitsOfItsOwnPerSample) {
@@ -104,13 +115,16 @@ TEST(Winograd, HasBitsOfItsOwnPerSample) {
     at::set_num_threads(threads);
     EXPECT_TRUE(at::equal(winograd_conv2d(x, weight, {}), y)) << threads;
     EXPECT_TRUE(at::equal(winograd_input_gradient(y, weight), dx)) << threads;
-    const auto first = winograd_weight_gradient(x, y, true), second = winograd_weight_gradient(x, y, true);
-    EXPECT_TRUE(at::equal(first.first, second.first) && at::equal(first.second, second.second)) << threads;
+    const auto first = winograd_weight_gradient(x, y, true),
+               second = winograd_weight_gradient(x, y, true);
+    EXPECT_TRUE(at::equal(first.first, second.first) && at::equal(first.second, second.second))
+        << threads;
     EXPECT_LE(largest(first.first - of_weight.first), 1e-5 * largest(of_weight.first)) << threads;
   }
   at::set_num_threads(before);
   const at::Tensor one = x.narrow(0, 3, 1).contiguous(at::MemoryFormat::ChannelsLast);
-  EXPECT_TRUE(at::equal(winograd_conv2d(one, weight, {}), y.narrow(0, 3, 1))) << "alone or in a batch";
+  EXPECT_TRUE(at::equal(winograd_conv2d(one, weight, {}), y.narrow(0, 3, 1)))
+      << "alone or in a batch";
 }
 
 TEST(Winograd, SharesBlocksBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) {
@@ -131,7 +145,8 @@ TEST(Winograd, TakesWholeTilesOfChannels) {
   EXPECT_FALSE(winograd_takes(32, 10));
   EXPECT_FALSE(winograd_takes(0, 32));
   EXPECT_ANY_THROW(winograd_conv2d(random_image({1, 3, 8, 8}), random_image({32, 3, 3, 3}), {}));
-  EXPECT_ANY_THROW(winograd_conv2d(at::randn({1, 32, 8, 8}), random_image({32, 32, 3, 3}), {})) << "not channels_last";
+  EXPECT_ANY_THROW(winograd_conv2d(at::randn({1, 32, 8, 8}), random_image({32, 32, 3, 3}), {}))
+      << "not channels_last";
 }
 
 }  // namespace

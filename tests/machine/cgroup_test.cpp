@@ -8,9 +8,16 @@ namespace {
 using Folders = std::vector<std::string>;
 
 std::vector<Mount> version_1(const std::string& root = "/") {
-  return {{.root = root, .point = "/sys/fs/cgroup/cpu,cpuacct", .type = "cgroup", .options = "rw,cpu,cpuacct"},
-          {.root = root, .point = "/sys/fs/cgroup/memory", .type = "cgroup", .options = "rw,memory"},
-          {.root = "/", .point = "/sys/fs/cgroup/unified", .type = "cgroup2", .options = "rw,nsdelegate"}};
+  return {
+      {.root = root,
+       .point = "/sys/fs/cgroup/cpu,cpuacct",
+       .type = "cgroup",
+       .options = "rw,cpu,cpuacct"},
+      {.root = root, .point = "/sys/fs/cgroup/memory", .type = "cgroup", .options = "rw,memory"},
+      {.root = "/",
+       .point = "/sys/fs/cgroup/unified",
+       .type = "cgroup2",
+       .options = "rw,nsdelegate"}};
 }
 std::vector<Mount> version_2(const std::string& root = "/") {
   return {{.root = root, .point = "/sys/fs/cgroup", .type = "cgroup2", .options = "rw"}};
@@ -19,8 +26,9 @@ std::vector<Mount> version_2(const std::string& root = "/") {
 TEST(ControlGroup, Version2AndItsParents) {
   const auto found = folders_of("cpu", "0::/slurm/job_5/step_0\n", version_2());
   EXPECT_EQ(found.version, 2);
-  EXPECT_EQ(found.folders, Folders({"/sys/fs/cgroup/slurm/job_5/step_0", "/sys/fs/cgroup/slurm/job_5",
-                                    "/sys/fs/cgroup/slurm", "/sys/fs/cgroup"}));
+  EXPECT_EQ(found.folders,
+            Folders({"/sys/fs/cgroup/slurm/job_5/step_0", "/sys/fs/cgroup/slurm/job_5",
+                     "/sys/fs/cgroup/slurm", "/sys/fs/cgroup"}));
 }
 
 TEST(ControlGroup, Version1HasAGroupForEachController) {
@@ -39,15 +47,19 @@ TEST(ControlGroup, AHybridOneFallsBackToVersion2) {
 }
 
 TEST(ControlGroup, AContainerSeesItsPartOfTheTree) {
-  // Without a namespace of groups: the path is that of the host, and the mount shows the group itself.
+  // Without a namespace of groups: the path is that of the host, and the mount shows the
+  // group itself.
   EXPECT_EQ(folders_of("memory", "5:memory:/docker/abc\n", version_1("/docker/abc")).folders,
             Folders({"/sys/fs/cgroup/memory"}));
-  EXPECT_EQ(folders_of("memory", "5:memory:/docker/abc/in\n", version_1("/docker/abc")).folders.front(),
-            "/sys/fs/cgroup/memory/in");
+  EXPECT_EQ(
+      folders_of("memory", "5:memory:/docker/abc/in\n", version_1("/docker/abc")).folders.front(),
+      "/sys/fs/cgroup/memory/in");
   // With one: "/", or a way out of it.
   EXPECT_EQ(folders_of("cpu", "0::/\n", version_2()).folders, Folders({"/sys/fs/cgroup"}));
-  EXPECT_EQ(folders_of("cpu", "0::/../../other\n", version_2()).folders, Folders({"/sys/fs/cgroup"}));
-  EXPECT_EQ(folders_of("cpu", "0::/host/only\n", version_2("/kubepods/x")).folders, Folders({"/sys/fs/cgroup"}));
+  EXPECT_EQ(folders_of("cpu", "0::/../../other\n", version_2()).folders,
+            Folders({"/sys/fs/cgroup"}));
+  EXPECT_EQ(folders_of("cpu", "0::/host/only\n", version_2("/kubepods/x")).folders,
+            Folders({"/sys/fs/cgroup"}));
 }
 
 TEST(ControlGroup, NothingIsKnownWithoutTheFiles) {

@@ -39,7 +39,8 @@ TEST(ProcessCounters, OfAMadeTree) {
   MadeTree tree;
   tree.file("/proc/self/stat", stat_text(2, 5, 100))
       .file("/proc/self/io",
-            "rchar: 4000\nwchar: 1\nsyscr: 8\nsyscw: 1\nread_bytes: 512\nwrite_bytes: 1024\ncancelled_write_bytes: 0\n")
+            "rchar: 4000\nwchar: 1\nsyscr: 8\nsyscw: 1\nread_bytes: 512\nwrite_bytes: "
+            "1024\ncancelled_write_bytes: 0\n")
       .file("/proc/self/task/7/schedstat", "2000000000 500000000 12\n")
       .file("/proc/self/task/8/schedstat", "1000000000 250000000 12\n")
       .file("/proc/self/task/8/comm", "dt-reader\n");
@@ -63,7 +64,8 @@ TEST(ProcessCounters, OfAMadeTree) {
   EXPECT_EQ(counters.read_calls, 8);
   EXPECT_EQ(counters.read_call_bytes, 4000);
   EXPECT_GT(counters.voluntary_switches.value() + counters.involuntary_switches.value(), 0);
-  // A thread that has ended keeps its delay in the sum; a new one is found by the number of threads.
+  // A thread that has ended keeps its delay in the sum; a new one is found by the number
+  // of threads.
   tree.file("/proc/self/task/8/schedstat", "")
       .file("/proc/self/task/9/schedstat", "1 1000000000 1\n")
       .file("/proc/self/stat", stat_text(2, 5, 0));
@@ -79,10 +81,10 @@ TEST(ProcessCounters, DamagedAndMissingFilesTellNothing) {
   MadeTree tree;
   CounterReader none(tree.root());
   ProcessCounters counters = none.process();
-  EXPECT_FALSE(counters.cpu_seconds || counters.run_delay_seconds || counters.threads || counters.major_faults ||
-               counters.minor_faults);
-  EXPECT_FALSE(counters.io_wait_seconds || counters.read_bytes || counters.written_bytes || counters.read_calls ||
-               counters.resident_bytes);
+  EXPECT_FALSE(counters.cpu_seconds || counters.run_delay_seconds || counters.threads ||
+               counters.major_faults || counters.minor_faults);
+  EXPECT_FALSE(counters.io_wait_seconds || counters.read_bytes || counters.written_bytes ||
+               counters.read_calls || counters.resident_bytes);
   EXPECT_TRUE(counters.by_thread.empty());
   tree.file("/proc/self/stat", "7 (a) S 1 2")
       .file("/proc/self/io", "read_bytes: x\n")
@@ -90,20 +92,25 @@ TEST(ProcessCounters, DamagedAndMissingFilesTellNothing) {
       .file("/proc/self/task/x/schedstat", "1 2 3\n");
   CounterReader damaged(tree.root());
   counters = damaged.process();
-  EXPECT_FALSE(counters.cpu_seconds || counters.run_delay_seconds || counters.threads || counters.read_bytes);
+  EXPECT_FALSE(counters.cpu_seconds || counters.run_delay_seconds || counters.threads ||
+               counters.read_bytes);
 }
 
 TEST(MachineCounters, OfBothVersionsOfControlGroups) {
   MadeTree tree;
   tree.file("/proc/stat", "cpu  100 0 100 400 50 0 0 25 0 0\ncpu0 1\n")
       .file("/proc/vmstat",
-            "nr_free_pages 1\npswpin 3\npswpout 4\nworkingset_refault_anon 1\nworkingset_refault_file 9\n")
+            "nr_free_pages 1\npswpin 3\npswpout 4\nworkingset_refault_anon "
+            "1\nworkingset_refault_file 9\n")
       .file("/proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n")
-      .file("/proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=500000\nfull avg10=0.00 total=1\n")
+      .file("/proc/pressure/io",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=500000\nfull avg10=0.00 total=1\n")
       .file("/proc/self/cgroup", "0::/a/b\n")
       .file("/proc/self/mountinfo", "30 1 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-      .file("/sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 1500000\n")
-      .file("/sys/fs/cgroup/a/cpu.stat", "usage_usec 5\nnr_periods 1\nnr_throttled 1\nthrottled_usec 500000\n")
+      .file("/sys/fs/cgroup/a/b/cpu.stat",
+            "usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 1500000\n")
+      .file("/sys/fs/cgroup/a/cpu.stat",
+            "usage_usec 5\nnr_periods 1\nnr_throttled 1\nthrottled_usec 500000\n")
       .file("/sys/fs/cgroup/cpu.stat", "usage_usec 5\n");
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
   MachineCounters counters = CounterReader(tree.root()).machine();
@@ -161,19 +168,21 @@ TEST(ProcessCounters, TwoThreadsOnOneCoreDelayEachOther) {
     EXPECT_EQ(during.by_thread.size(), before.by_thread.size() + 1);
     EXPECT_GT(during.run_delay_seconds.value() - before.run_delay_seconds.value(), 0.1)
         << "each of both waits half of the time";
-    const auto self =
-        std::ranges::find_if(during.by_thread, [](const ThreadTime& time) { return time.id == ::gettid(); });
+    const auto self = std::ranges::find_if(
+        during.by_thread, [](const ThreadTime& time) { return time.id == ::gettid(); });
     ASSERT_NE(self, during.by_thread.end());
     EXPECT_GT(self->cpu_seconds, 0);
     stop = true;
   }
   ProcessCounters after = reader.process();
   for (int tries = 0; after.by_thread.size() != before.by_thread.size() && tries < 1000; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // what was joined may be in /proc for a moment longer
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(10));  // what was joined may be in /proc for a moment longer
     after = reader.process();
   }
   EXPECT_EQ(after.by_thread.size(), before.by_thread.size()) << "the thread has ended";
-  EXPECT_GT(after.run_delay_seconds.value() - before.run_delay_seconds.value(), 0.1) << "and its delay still counts";
+  EXPECT_GT(after.run_delay_seconds.value() - before.run_delay_seconds.value(), 0.1)
+      << "and its delay still counts";
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
 }
 
@@ -186,7 +195,8 @@ TEST(CounterReader, AReadingCostsACallForEachFileAndThread) {
   ProcessCounters counters;
   for (int i = 0; i < kReadings; ++i) counters = reader.process();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_EQ(reader.system_calls() - before, kReadings * (3 + static_cast<int64_t>(counters.by_thread.size())))
+  EXPECT_EQ(reader.system_calls() - before,
+            kReadings * (3 + static_cast<int64_t>(counters.by_thread.size())))
       << "stat, io, getrusage and one of each thread";
   EXPECT_LT(seconds.count() / kReadings, 1e-3) << "also on a loaded machine";
   RecordProperty("microseconds", str(seconds.count() / kReadings * 1e6));

@@ -25,25 +25,29 @@ constexpr const char* kVersion1 =
 TEST(Facts, AnEmptyTreeTellsNothingAndFailsNowhere) {
   MadeTree tree;
   const Facts facts = read_facts(tree.root());
-  EXPECT_FALSE(facts.online_cores || facts.allowed_cores || facts.cpuset || facts.cpu_quota || facts.cpu_model);
+  EXPECT_FALSE(facts.online_cores || facts.allowed_cores || facts.cpuset || facts.cpu_quota ||
+               facts.cpu_model);
   EXPECT_FALSE(read_cpu_quota(tree.root()));
   EXPECT_FALSE(facts.governor || facts.scaling_driver || facts.numa_nodes);
-  EXPECT_FALSE(facts.memory || facts.available_memory || facts.memory_limit || facts.memory_used || facts.swap ||
-               facts.free_swap);
+  EXPECT_FALSE(facts.memory || facts.available_memory || facts.memory_limit || facts.memory_used ||
+               facts.swap || facts.free_swap);
   EXPECT_FALSE(facts.shared_memory || facts.free_shared_memory);
-  EXPECT_FALSE(facts.open_files || facts.processes || facts.locked_memory || facts.file_size || facts.address_space);
+  EXPECT_FALSE(facts.open_files || facts.processes || facts.locked_memory || facts.file_size ||
+               facts.address_space);
   EXPECT_FALSE(facts.process_limit || facts.processes_used);
-  EXPECT_FALSE(facts.iommu_groups || facts.iommu_passthrough || facts.infiniband_devices || facts.network_interfaces);
+  EXPECT_FALSE(facts.iommu_groups || facts.iommu_passthrough || facts.infiniband_devices ||
+               facts.network_interfaces);
   EXPECT_FALSE(usable_memory(facts) || read_usable_memory(tree.root()));
   const PcieLink link = read_pcie_link("0000:65:00.0", tree.root());
-  EXPECT_FALSE(link.width || link.card_width || link.slot_width || link.generation || link.card_generation ||
-               link.numa_node || link.near_cores);
+  EXPECT_FALSE(link.width || link.card_width || link.slot_width || link.generation ||
+               link.card_generation || link.numa_node || link.near_cores);
 }
 
 TEST(Facts, Cores) {
   MadeTree tree;
   tree.file("/sys/devices/system/cpu/online", "0-7\n")
-      .file("/proc/self/status", "Name:\tx\nCpus_allowed:\t0c\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t0\n")
+      .file("/proc/self/status",
+            "Name:\tx\nCpus_allowed:\t0c\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t0\n")
       .file("/proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 7543\nflags : a b\n")
       .file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
       .file("/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "performance\n")
@@ -66,7 +70,8 @@ TEST(Facts, TheSmallestLimitOfNestedGroupsOfVersion2) {
   MadeTree tree;
   tree.file("/proc/self/cgroup", "0::/pod/container\n").file("/proc/self/mountinfo", kVersion2);
   Facts facts = read_facts(tree.root());
-  EXPECT_TRUE(std::isinf(facts.cpu_quota.value())) << "the hierarchy is there, and no group has a limit";
+  EXPECT_TRUE(std::isinf(facts.cpu_quota.value()))
+      << "the hierarchy is there, and no group has a limit";
   EXPECT_EQ(read_cpu_quota(tree.root()), facts.cpu_quota);
   EXPECT_EQ(facts.memory_limit, kNoLimit);
   EXPECT_EQ(facts.process_limit, kNoLimit);
@@ -81,7 +86,8 @@ TEST(Facts, TheSmallestLimitOfNestedGroupsOfVersion2) {
       .file("/sys/fs/cgroup/pod/container/pids.max", "100\n")
       .file("/sys/fs/cgroup/pod/container/pids.current", "40\n")
       .file("/sys/fs/cgroup/pod/pids.max", "max\n")
-      .file("/proc/meminfo", "MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\nSwapTotal: 10 kB\nSwapFree: 5 kB\n");
+      .file("/proc/meminfo",
+            "MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\nSwapTotal: 10 kB\nSwapFree: 5 kB\n");
   facts = read_facts(tree.root());
   EXPECT_DOUBLE_EQ(facts.cpu_quota.value(), 1.5);
   EXPECT_EQ(read_cpu_quota(tree.root()), facts.cpu_quota);
@@ -166,7 +172,8 @@ TEST(Facts, BusesAndInterfaces) {
   EXPECT_EQ(facts.iommu_passthrough, true);
   EXPECT_EQ(facts.infiniband_devices, 1);
   std::filesystem::remove(tree.root() / "sys/kernel/iommu_groups/0/type");
-  EXPECT_EQ(read_facts(tree.root()).iommu_passthrough, true) << "an older kernel: by its command line";
+  EXPECT_EQ(read_facts(tree.root()).iommu_passthrough, true)
+      << "an older kernel: by its command line";
 }
 
 TEST(PcieLinkFacts, OfACardInANarrowSlot) {
@@ -179,7 +186,8 @@ TEST(PcieLinkFacts, OfACardInANarrowSlot) {
       .file(card + "max_link_speed", "16.0 GT/s PCIe\n")
       .file(card + "numa_node", "1\n")
       .file(card + "local_cpulist", "8-15\n")
-      .link("/sys/bus/pci/devices/0000:65:00.0", "../../../devices/pci0000:00/0000:00:01.0/0000:65:00.0");
+      .link("/sys/bus/pci/devices/0000:65:00.0",
+            "../../../devices/pci0000:00/0000:00:01.0/0000:65:00.0");
   PcieLink link = read_pcie_link("0000:65:00.0", tree.root());
   EXPECT_EQ(link.width, 4);
   EXPECT_EQ(link.card_width, 16);

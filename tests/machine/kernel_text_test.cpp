@@ -26,10 +26,12 @@ TEST(NumberOf, TheNumberAfterAKey) {
   EXPECT_EQ(number_of("a 1\nnr_throttled 12\nnr_throttled_x 3\n", "nr_throttled"), 12);
   EXPECT_EQ(number_of("MemTotal:       24108 kB\n", "MemTotal"), 24108);
   EXPECT_EQ(number_of("syscr: 7", "syscr"), 7);
-  EXPECT_EQ(number_of("some avg10=1.75 avg60=0 total=16966760076\nfull avg10=0.00 total=3\n", "some total"),
+  EXPECT_EQ(number_of("some avg10=1.75 avg60=0 total=16966760076\nfull avg10=0.00 total=3\n",
+                      "some total"),
             16966760076);
   EXPECT_EQ(number_of("some avg10=1.75\n", "some total"), std::nullopt);
-  for (const char* bad : {"", "ab 1", "a", "a x", "a\t\n"}) EXPECT_EQ(number_of(bad, "a"), std::nullopt) << bad;
+  for (const char* bad : {"", "ab 1", "a", "a x", "a\t\n"})
+    EXPECT_EQ(number_of(bad, "a"), std::nullopt) << bad;
 }
 
 TEST(ParseLimit, ALimitThatIsNoneIsNotUnknown) {
@@ -75,14 +77,16 @@ TEST(Mounts, TypesPlacesAndEscapes) {
 TEST(Mounts, NetworkFileSystemsAreKnown) {
   for (const char* type : {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "fuse.sshfs"})
     EXPECT_TRUE(is_network(type)) << type;
-  for (const char* type : {"ext4", "xfs", "tmpfs", "overlay", "zfs", ""}) EXPECT_FALSE(is_network(type)) << type;
+  for (const char* type : {"ext4", "xfs", "tmpfs", "overlay", "zfs", ""})
+    EXPECT_FALSE(is_network(type)) << type;
 }
 
 TEST(CoresOfQuota, CoresNoLimitOrUnknown) {
   EXPECT_DOUBLE_EQ(cores_of_quota("150000 100000\n").value(), 1.5);
   EXPECT_TRUE(std::isinf(cores_of_quota("max 100000").value()));
   EXPECT_TRUE(std::isinf(cores_of_quota("-1 100000").value()));
-  for (const char* bad : {"", "max", "1 0", "a b", "1 2 3"}) EXPECT_FALSE(cores_of_quota(bad)) << bad;
+  for (const char* bad : {"", "max", "1 0", "a b", "1 2 3"})
+    EXPECT_FALSE(cores_of_quota(bad)) << bad;
 }
 
 TEST(PcieGeneration, OfTheTextsOfOldAndNewKernels) {
@@ -90,7 +94,8 @@ TEST(PcieGeneration, OfTheTextsOfOldAndNewKernels) {
   EXPECT_EQ(pcie_generation("8 GT/s"), 3);
   EXPECT_EQ(pcie_generation("16.0 GT/s PCIe\n"), 4);
   EXPECT_EQ(pcie_generation("64.0 GT/s PCIe"), 6);
-  for (const char* bad : {"", "Unknown", "16.0", "3 GT/s"}) EXPECT_FALSE(pcie_generation(bad)) << bad;
+  for (const char* bad : {"", "Unknown", "16.0", "3 GT/s"})
+    EXPECT_FALSE(pcie_generation(bad)) << bad;
 }
 
 TEST(CpuSeconds, BusyIdleWaitAndSteal) {

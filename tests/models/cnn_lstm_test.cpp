@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kFeatures = 3, kClasses = 4;
 
-// In float64, so that the influence of one sequence on another is visible beyond rounding. The statistics are not 0
+// In float64, so that the influence of one sequence on another is visible beyond rounding. The
+// statistics are not 0
 // and 1.
 class CnnLstmTest : public ::testing::Test {
  protected:
@@ -38,7 +39,10 @@ class CnnLstmTest : public ::testing::Test {
     at::Tensor rows, lengths, ids;
   };
   Padded padded(const std::vector<size_t>& which, int64_t positions, double padding = 0) const {
-    Padded batch{at::full({static_cast<int64_t>(which.size()), positions, kFeatures}, padding, at::kDouble), {}, {}};
+    Padded batch{
+        at::full({static_cast<int64_t>(which.size()), positions, kFeatures}, padding, at::kDouble),
+        {},
+        {}};
     std::vector<int64_t> lengths, ids;
     for (size_t i = 0; i < which.size(); ++i) {
       const at::Tensor& sequence = sequences[which[i]];
@@ -57,14 +61,17 @@ class CnnLstmTest : public ::testing::Test {
   void expect_independent_of_the_batch(Run run) {
     const at::NoGradGuard no_grad;
     const std::vector<size_t> which = all();
-    const at::Tensor together = run(padded(which, 40)), longer = run(padded(which, 53, /*padding=*/1e3));
+    const at::Tensor together = run(padded(which, 40)),
+                     longer = run(padded(which, 53, /*padding=*/1e3));
     for (size_t i = 0; i < which.size(); ++i) {
       const int64_t length = sequences[which[i]].size(0);
       const at::Tensor alone = run(padded({which[i]}, length))[0];
       for (const at::Tensor& batch : {together, longer}) {
         const at::Tensor mine = batch[static_cast<int64_t>(i)];
-        EXPECT_TRUE(at::allclose(mine.slice(0, 0, alone.size(0)), alone, 1e-12, 1e-12)) << "sequence of " << length;
-        EXPECT_EQ(mine.slice(0, alone.size(0)).abs().sum().item<double>(), 0) << "beyond a sequence of " << length;
+        EXPECT_TRUE(at::allclose(mine.slice(0, 0, alone.size(0)), alone, 1e-12, 1e-12))
+            << "sequence of " << length;
+        EXPECT_EQ(mine.slice(0, alone.size(0)).abs().sum().item<double>(), 0)
+            << "beyond a sequence of " << length;
       }
     }
   }
@@ -75,17 +82,22 @@ class CnnLstmTest : public ::testing::Test {
 
 TEST_F(CnnLstmTest, ASequencesClassDoesNotDependOnItsBatch) {
   network.eval();
-  expect_independent_of_the_batch([&](const Padded& b) { return network.classify(b.rows, b.lengths); });
+  expect_independent_of_the_batch(
+      [&](const Padded& b) { return network.classify(b.rows, b.lengths); });
 }
 
 TEST_F(CnnLstmTest, TheReconstructionDoesNotDependOnTheBatch) {
   network.eval();
-  expect_independent_of_the_batch([&](const Padded& b) { return network.rebuild(b.rows, b.lengths); });
+  expect_independent_of_the_batch(
+      [&](const Padded& b) { return network.rebuild(b.rows, b.lengths); });
 }
 
 TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
-  const auto made = std::make_shared<CnnLstm>(
-      CnnLstmOptions{.features = kFeatures, .classes = kClasses, .hidden = 16, .dropout = 0.4, .lstm_dropout = 0.5});
+  const auto made = std::make_shared<CnnLstm>(CnnLstmOptions{.features = kFeatures,
+                                                             .classes = kClasses,
+                                                             .hidden = 16,
+                                                             .dropout = 0.4,
+                                                             .lstm_dropout = 0.5});
   CnnLstm& other = *made;
   convert_floating_point(other, at::kDouble);
   freeze_batch_norm(other);
@@ -118,17 +130,19 @@ TEST_F(CnnLstmTest, TrainingStatisticsAreThoseOfTheValidPositions) {
   for (const size_t i : all()) inputs.push_back(sequences[i].t().unsqueeze(0));
   const auto layer = [&](const std::string& conv, const std::string& norm, int64_t stride) {
     std::vector<at::Tensor> outputs;
-    for (const at::Tensor& x : inputs) outputs.push_back(at::conv1d(x, parameters[conv + ".weight"], {}, stride, 2));
+    for (const at::Tensor& x : inputs)
+      outputs.push_back(at::conv1d(x, parameters[conv + ".weight"], {}, stride, 2));
     const at::Tensor joined = at::cat(outputs, 2).squeeze(0);
     const auto [variance, mean] = at::var_mean(joined, at::IntArrayRef({1}), /*unbiased=*/true);
-    EXPECT_TRUE(
-        at::allclose(buffers[norm + ".running_mean"], 0.9 * before.at(norm + ".running_mean") + 0.1 * mean, 1e-12));
-    EXPECT_TRUE(
-        at::allclose(buffers[norm + ".running_var"], 0.9 * before.at(norm + ".running_var") + 0.1 * variance, 1e-12));
+    EXPECT_TRUE(at::allclose(buffers[norm + ".running_mean"],
+                             0.9 * before.at(norm + ".running_mean") + 0.1 * mean, 1e-12));
+    EXPECT_TRUE(at::allclose(buffers[norm + ".running_var"],
+                             0.9 * before.at(norm + ".running_var") + 0.1 * variance, 1e-12));
     const at::Tensor biased = at::var(joined, at::IntArrayRef({1}), /*unbiased=*/false);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto along = [](const at::Tensor& t) { return t.view({1, -1, 1}); };
-      inputs[i] = ((outputs[i] - along(mean)) * along((biased + 1e-5).rsqrt() * parameters[norm + ".weight"]) +
+      inputs[i] = ((outputs[i] - along(mean)) *
+                       along((biased + 1e-5).rsqrt() * parameters[norm + ".weight"]) +
                    along(parameters[norm + ".bias"]))
                       .relu();
     }
@@ -160,11 +174,12 @@ TEST_F(CnnLstmTest, AFrozenEncoderKeepsItsWeightsAndStatistics) {
 TEST_F(CnnLstmTest, HasTorchsNames) {
   std::vector<std::string> names;
   for (const auto& item : network.named_parameters()) names.push_back(item.key());
-  EXPECT_EQ(names, (std::vector<std::string>{"conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight",
-                                             "bn2.bias", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
-                                             "lstm.bias_hh_l0", "lstm.weight_ih_l1", "lstm.weight_hh_l1",
-                                             "lstm.bias_ih_l1", "lstm.bias_hh_l1", "fc.weight", "fc.bias",
-                                             "reconstruct.weight", "reconstruct.bias"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight", "bn2.bias",
+                "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0",
+                "lstm.weight_ih_l1", "lstm.weight_hh_l1", "lstm.bias_ih_l1", "lstm.bias_hh_l1",
+                "fc.weight", "fc.bias", "reconstruct.weight", "reconstruct.bias"}));
 }
 
 TEST_F(CnnLstmTest, InitialWeightsDependOnTheSeed) {

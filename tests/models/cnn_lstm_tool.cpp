@@ -1,7 +1,8 @@
 // The C++ side of cnn_lstm_parity_test.py: cnn_lstm_tool IN OUT
-// IN: weights, `rows` [B, T, F], `lengths`, `targets`, `hidden` (bool [B, T]), `learning_rate`; their precision
-// determines the precision of all computations. OUT: logits and reconstructed rows in eval mode; then, for each phase
-// from the same weights, the losses of 20 steps of SGD with momentum and all parameters and statistics after them.
+// IN: weights, `rows` [B, T, F], `lengths`, `targets`, `hidden` (bool [B, T]), `learning_rate`;
+// their precision determines the precision of all computations. OUT: logits and reconstructed rows
+// in eval mode; then, for each phase from the same weights, the losses of 20 steps of SGD with
+// momentum and all parameters and statistics after them.
 
 #include <torch/optim.h>
 #include <cstdio>
@@ -22,8 +23,11 @@ constexpr int kSteps = 20;
 
 std::shared_ptr<models::CnnLstm> network_of(const std::map<std::string, at::Tensor>& weights) {
   const at::Tensor fc = weights.at("fc.weight");
-  auto network = std::make_shared<models::CnnLstm>(models::CnnLstmOptions{
-      .features = weights.at("conv1.weight").size(1), .classes = fc.size(0), .hidden = fc.size(1), .dropout = 0});
+  auto network = std::make_shared<models::CnnLstm>(
+      models::CnnLstmOptions{.features = weights.at("conv1.weight").size(1),
+                             .classes = fc.size(0),
+                             .hidden = fc.size(1),
+                             .dropout = 0});
   models::convert_floating_point(*network, fc.scalar_type());
   models::load_all(*network, checkpoint::NamedTensors(weights.begin(), weights.end()));
   return network;
@@ -33,7 +37,8 @@ void run(const std::string& in, const std::string& out) {
   checkpoint::TensorFile file = checkpoint::read_safetensors(in);
   std::map<std::string, at::Tensor> weights(file.tensors.begin(), file.tensors.end());
   const auto take = [&](const char* name) { return weights.extract(name).mapped(); };
-  const at::Tensor rows = take("rows"), lengths = take("lengths"), targets = take("targets"), hidden = take("hidden");
+  const at::Tensor rows = take("rows"), lengths = take("lengths"), targets = take("targets"),
+                   hidden = take("hidden");
   const double rate = take("learning_rate").item<double>();
   checkpoint::NamedTensors results;
   {
@@ -46,7 +51,8 @@ void run(const std::string& in, const std::string& out) {
   for (const std::string phase : {"encoder", "classifier"}) {
     const auto network = network_of(weights);
     network->train();
-    torch::optim::SGD optimizer(network->parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
+    torch::optim::SGD optimizer(network->parameters(),
+                                torch::optim::SGDOptions(rate).momentum(0.9));
     std::vector<at::Tensor> losses;
     for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
@@ -63,13 +69,16 @@ void run(const std::string& in, const std::string& out) {
       losses.push_back(loss.detach());
     }
     results.emplace_back(phase + ".losses", at::stack(losses));
-    for (const auto& item : network->named_parameters()) results.emplace_back(phase + "." + item.key(), item.value());
-    for (const auto& item : network->named_buffers()) results.emplace_back(phase + "." + item.key(), item.value());
+    for (const auto& item : network->named_parameters())
+      results.emplace_back(phase + "." + item.key(), item.value());
+    for (const auto& item : network->named_buffers())
+      results.emplace_back(phase + "." + item.key(), item.value());
   }
   for (auto& [name, tensor] : results) tensor = tensor.detach().contiguous();
   const std::vector<std::byte> bytes = checkpoint::to_safetensors(results);
   std::ofstream(out, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 }  // namespace

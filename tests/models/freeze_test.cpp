@@ -13,11 +13,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(NamePatterns, MatchParametersAndTheLayersThatContainThem) {
-  for (const char* pattern : {"layer1.0.conv1.weight", "layer1.0.conv1", "layer1", "layer1.*", "*.conv1.*", "*weight",
-                              "layer?.0", "*", "l*1*w*t"}) {
+  for (const char* pattern : {"layer1.0.conv1.weight", "layer1.0.conv1", "layer1", "layer1.*",
+                              "*.conv1.*", "*weight", "layer?.0", "*", "l*1*w*t"}) {
     EXPECT_TRUE(matches_name(pattern, "layer1.0.conv1.weight")) << pattern;
   }
-  for (const char* pattern : {"layer", "conv1", "layer1.", "layer1.0.conv", "layer1.0.conv1.weight?", "*bias", ""}) {
+  for (const char* pattern :
+       {"layer", "conv1", "layer1.", "layer1.0.conv", "layer1.0.conv1.weight?", "*bias", ""}) {
     EXPECT_FALSE(matches_name(pattern, "layer1.0.conv1.weight")) << pattern;
   }
   EXPECT_FALSE(matches_name("layer1", "layer10.weight"));
@@ -28,7 +29,8 @@ TEST(NamePatterns, MatchParametersAndTheLayersThatContainThem) {
 
 TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {
   const auto network = make_network("resnet18", {});
-  const std::vector<std::string> frozen = freeze(*network, {"conv1", "bn1.*", "layer1.0.bn1.weight"});
+  const std::vector<std::string> frozen =
+      freeze(*network, {"conv1", "bn1.*", "layer1.0.bn1.weight"});
   EXPECT_THAT(frozen, ElementsAre("conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.bn1.weight"));
   network->train();
   for (const auto& item : network->named_parameters()) {
@@ -38,12 +40,14 @@ TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {
   for (const auto& item : network->named_modules()) {
     const auto* norm = item.value()->as<layers::BatchNorm>();
     if (norm == nullptr) continue;
-    EXPECT_EQ(norm->frozen(), item.key() == "bn1") << item.key();  // the bias of layer1.0.bn1 is still trained
+    EXPECT_EQ(norm->frozen(), item.key() == "bn1")
+        << item.key();  // the bias of layer1.0.bn1 is still trained
     EXPECT_EQ(norm->is_training(), item.key() != "bn1") << item.key();
   }
 }
 
-// A phase of the task may freeze a layer temporarily. Freezing others by name must not make that permanent.
+// A phase of the task may freeze a layer temporarily. Freezing others by name must not make
+// that permanent.
 TEST(Freeze, DoesNotAffectALayerThatNoPatternMatches) {
   const auto network = make_network("resnet18", {});
   for (auto& item : network->named_parameters()) item.value().set_requires_grad(false);
@@ -62,7 +66,8 @@ TEST(Freeze, OnlyTheOtherParametersChange) {
   network->train();
   const auto copy = [&] {
     std::map<std::string, at::Tensor> values;
-    for (const auto& item : network->named_parameters()) values[item.key()] = item.value().detach().clone();
+    for (const auto& item : network->named_parameters())
+      values[item.key()] = item.value().detach().clone();
     for (const auto& item : network->named_buffers()) values[item.key()] = item.value().clone();
     return values;
   };
@@ -81,10 +86,12 @@ TEST(Freeze, APatternThatMatchesNothingIsNamedWithTheNearestName) {
     freeze(*network, {"conv1", "layer1.0.vonv1"});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'layer1.0.vonv1' matches no parameter or layer; did you mean "
-                                        "'layer1.0.conv1'?"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("'layer1.0.vonv1' matches no parameter or layer; did you mean "
+                          "'layer1.0.conv1'?"));
   }
-  EXPECT_TRUE(network->named_parameters()["conv1.weight"].requires_grad()) << "something was frozen";
+  EXPECT_TRUE(network->named_parameters()["conv1.weight"].requires_grad())
+      << "something was frozen";
 }
 
 }  // namespace

@@ -17,7 +17,8 @@
 namespace dtrain::models {
 namespace {
 
-const bool kOneThread = (at::set_num_threads(1), true);  // so that sums have the same order in both runs
+const bool kOneThread =
+    (at::set_num_threads(1), true);  // so that sums have the same order in both runs
 
 struct Trained {
   std::map<std::string, at::Tensor> tensors;  // output, gradients, and buffers after the step
@@ -34,21 +35,26 @@ struct Setting {
 
 Trained train(const Setting& setting, bool checkpointing, int* collectives = nullptr) {
   const auto network = make_network(
-      setting.network, {.outputs = 4, .dropout = 0.3, .image_size = setting.size, .checkpointing = checkpointing});
+      setting.network,
+      {.outputs = 4, .dropout = 0.3, .image_size = setting.size, .checkpointing = checkpointing});
   network->train();
   at::manual_seed(1);
-  const at::Tensor input = at::randn({setting.samples, 3, setting.size, setting.size}).contiguous(setting.format);
+  const at::Tensor input =
+      at::randn({setting.samples, 3, setting.size, setting.size}).contiguous(setting.format);
   Trained result;
   {
     const device::TensorMemory memory;
     at::Tensor output;
     {
-      const layers::RandomScope randomness(layers::random_context(1, 2, at::arange(setting.samples)));
+      const layers::RandomScope randomness(
+          layers::random_context(1, 2, at::arange(setting.samples)));
       std::optional<layers::SyncScope> scope;
       if (setting.sync)
-        scope.emplace([&](at::Tensor& sums) { sums *= 2, collectives != nullptr ? ++*collectives : 0; });
-      const layers::AutocastGuard autocast(
-          {.device = at::kCPU, .enabled = setting.autocast != at::kFloat, .dtype = setting.autocast});
+        scope.emplace(
+            [&](at::Tensor& sums) { sums *= 2, collectives != nullptr ? ++*collectives : 0; });
+      const layers::AutocastGuard autocast({.device = at::kCPU,
+                                            .enabled = setting.autocast != at::kFloat,
+                                            .dtype = setting.autocast});
       output = network->forward(input);
     }
     result.held = memory.held();
@@ -73,18 +79,22 @@ void expect_the_same(const Trained& with, const Trained& without) {
 class EveryNetwork : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryNetwork, HasTheSameBitsInLessMemory) {
-  // Images for which the memory is mostly activations, not gradients of the weights: of simple_cnn, whose first linear
-  // layer grows with the image, that takes many small ones.
+  // Images for which the memory is mostly activations, not gradients of the weights: of simple_cnn,
+  // whose first linear layer grows with the image, that takes many small ones.
   const bool heavy_weights = GetParam() == "simple_cnn";
-  const Setting setting{.network = GetParam(), .size = heavy_weights ? 96 : 192, .samples = heavy_weights ? 32 : 6};
+  const Setting setting{
+      .network = GetParam(), .size = heavy_weights ? 96 : 192, .samples = heavy_weights ? 32 : 6};
   const Trained with = train(setting, true), without = train(setting, false);
   expect_the_same(with, without);
   const auto megabytes = [](int64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
-  std::printf("%s: %.1f MB held for backward instead of %.1f MB, peak %.1f MB instead of %.1f MB\n", GetParam().c_str(),
-              megabytes(with.held), megabytes(without.held), megabytes(with.peak), megabytes(without.peak));
+  std::printf("%s: %.1f MB held for backward instead of %.1f MB, peak %.1f MB instead of %.1f MB\n",
+              GetParam().c_str(), megabytes(with.held), megabytes(without.held),
+              megabytes(with.peak), megabytes(without.peak));
   EXPECT_LT(megabytes(with.held), 0.6 * megabytes(without.held));
-  // Most of simple_cnn is its first block, whose backward pass has the whole block in memory in both runs.
-  EXPECT_LT(megabytes(with.peak), (GetParam() == "simple_cnn" ? 1.05 : 0.9) * megabytes(without.peak));
+  // Most of simple_cnn is its first block, whose backward pass has the whole block in memory in
+  // both runs.
+  EXPECT_LT(megabytes(with.peak),
+            (GetParam() == "simple_cnn" ? 1.05 : 0.9) * megabytes(without.peak));
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpointing, EveryNetwork, ::testing::ValuesIn(network_names()),
@@ -95,12 +105,15 @@ TEST(Checkpointing, HasTheSameBitsUnderAutocast) {
   expect_the_same(train(setting, true), train(setting, false));
   const Setting plain{.network = "mobilenet_v2"};
   EXPECT_FALSE(at::equal(train(plain, false).tensors["output"].to(at::kFloat),
-                         train(setting, false).tensors["output"].to(at::kFloat)));  // shows that autocast has an effect
+                         train(setting, false)
+                             .tensors["output"]
+                             .to(at::kFloat)));  // shows that autocast has an effect
 }
 
 TEST(Checkpointing, SharedStatisticsAreReducedOnceInForward) {
   for (const auto& [network, layers] : {std::pair("resnet18", 20), std::pair("mobilenet_v2", 52)}) {
-    const Setting setting{.network = network, .sync = true, .format = at::MemoryFormat::ChannelsLast};
+    const Setting setting{
+        .network = network, .sync = true, .format = at::MemoryFormat::ChannelsLast};
     int with = 0, without = 0;
     expect_the_same(train(setting, true, &with), train(setting, false, &without));
     EXPECT_EQ(with, without);
@@ -111,8 +124,10 @@ TEST(Checkpointing, SharedStatisticsAreReducedOnceInForward) {
 // As many reductions as in layers one by one, which a rank without samples runs.
 TEST(Checkpointing, MobilenetsBlocksAsOneOperationAreItsLayers) {
   for (const bool sync : {false, true}) {
-    const Setting setting{
-        .network = "mobilenet_v2", .size = 96, .sync = sync, .format = at::MemoryFormat::ChannelsLast};
+    const Setting setting{.network = "mobilenet_v2",
+                          .size = 96,
+                          .sync = sync,
+                          .format = at::MemoryFormat::ChannelsLast};
     int fused = 0, one_by_one = 0;
     const Trained found = train(setting, false, &fused);
     const layers::LayersOneByOne scope;
@@ -124,8 +139,8 @@ TEST(Checkpointing, MobilenetsBlocksAsOneOperationAreItsLayers) {
     for (const auto& [name, tensor] : expected.tensors) {
       const at::Tensor wide = tensor.to(at::kDouble);
       const double error = (found.tensors.at(name) - wide).norm().item<double>();
-      // ReLU6 amplifies rounding on its way through 52 layers, and a bias before a convolution with batch norm has no
-      // gradient but that.
+      // ReLU6 amplifies rounding on its way through 52 layers, and a bias before a convolution with
+      // batch norm has no gradient but that.
       EXPECT_LE(error, 2e-2 * wide.norm().item<double>() + 1e-4) << name;
     }
   }

@@ -21,7 +21,8 @@ checkpoint::TensorFile file_of(const Network& network) {
   checkpoint::TensorFile file;
   for (const auto& item : network.named_parameters())
     file.tensors.emplace_back(item.key(), item.value().detach().clone());
-  for (const auto& item : network.named_buffers()) file.tensors.emplace_back(item.key(), item.value().clone());
+  for (const auto& item : network.named_buffers())
+    file.tensors.emplace_back(item.key(), item.value().clone());
   return file;
 }
 
@@ -48,14 +49,16 @@ std::string refusal(Network& network, const checkpoint::TensorFile& file) {
 }
 
 TEST(LoadInitialWeights, TakesAllOfAFittingFile) {
-  const auto source = make_network("resnet18", {.seed = 1}), target = make_network("resnet18", {.seed = 2});
+  const auto source = make_network("resnet18", {.seed = 1}),
+             target = make_network("resnet18", {.seed = 2});
   source->named_buffers()["bn1.running_mean"].fill_(0.5);
   set_channels_last(*target);
   EXPECT_THAT(load_initial_weights(*target, file_of(*source)), ElementsAre("loaded 122 tensors"));
   for (const auto& item : source->named_parameters()) {
     EXPECT_TRUE(at::equal(item.value(), target->named_parameters()[item.key()])) << item.key();
   }
-  EXPECT_TRUE(target->named_parameters()["conv1.weight"].is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(
+      target->named_parameters()["conv1.weight"].is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_EQ(target->named_buffers()["bn1.running_mean"][0].item<float>(), 0.5);
 }
 
@@ -76,13 +79,15 @@ TEST(LoadInitialWeights, KeepsOnlyTheLastLayerOfEveryNetwork) {
 }
 
 TEST(LoadInitialWeights, ConvertsThePrecision) {
-  const auto source = make_network("headpose_cnn", {.seed = 1}), target = make_network("headpose_cnn", {.seed = 2});
+  const auto source = make_network("headpose_cnn", {.seed = 1}),
+             target = make_network("headpose_cnn", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   for (auto& [name, tensor] : file.tensors) {
     if (tensor.is_floating_point()) tensor = tensor.to(at::kHalf);
   }
   load_initial_weights(*target, file);
-  const at::Tensor expected = source->named_parameters()["fc.0.weight"].to(at::kHalf).to(at::kFloat);
+  const at::Tensor expected =
+      source->named_parameters()["fc.0.weight"].to(at::kHalf).to(at::kFloat);
   EXPECT_TRUE(at::equal(target->named_parameters()["fc.0.weight"], expected));
 }
 
@@ -94,30 +99,37 @@ TEST(LoadInitialWeights, KeepsAHeadOfAnotherSize) {
               ElementsAre("loaded 120 tensors", "the last layer keeps its fresh values:",
                           "fc.weight: [1000, 512] Float in the file; [3, 512] Float here",
                           "fc.bias: [1000] Float in the file; [3] Float here"));
-  EXPECT_TRUE(at::equal(target->named_parameters()["fc.weight"], fresh->named_parameters()["fc.weight"]));
-  EXPECT_TRUE(at::equal(target->named_parameters()["conv1.weight"], source->named_parameters()["conv1.weight"]));
+  EXPECT_TRUE(
+      at::equal(target->named_parameters()["fc.weight"], fresh->named_parameters()["fc.weight"]));
+  EXPECT_TRUE(at::equal(target->named_parameters()["conv1.weight"],
+                        source->named_parameters()["conv1.weight"]));
 }
 
 TEST(LoadInitialWeights, KeepsTheWholeHeadIfThatOfTheFileIsIncomplete) {
   const auto source = make_network("headpose_cnn", {.seed = 1});
-  const auto target = make_network("headpose_cnn", {.seed = 2}), fresh = make_network("headpose_cnn", {.seed = 2});
+  const auto target = make_network("headpose_cnn", {.seed = 2}),
+             fresh = make_network("headpose_cnn", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   erase(file, [](const std::string& name) { return name == "fc.2.bias"; });
   const std::vector<std::string> lines = load_initial_weights(*target, file);
   EXPECT_EQ(lines.back(), "fc.2.bias: not in the file; [3] here");
-  EXPECT_TRUE(at::equal(target->named_parameters()["fc.2.weight"], fresh->named_parameters()["fc.2.weight"]));
-  EXPECT_TRUE(at::equal(target->named_parameters()["fc.0.weight"], source->named_parameters()["fc.0.weight"]));
+  EXPECT_TRUE(at::equal(target->named_parameters()["fc.2.weight"],
+                        fresh->named_parameters()["fc.2.weight"]));
+  EXPECT_TRUE(at::equal(target->named_parameters()["fc.0.weight"],
+                        source->named_parameters()["fc.0.weight"]));
 }
 
 TEST(LoadInitialWeights, AcceptsOldFilesWithoutCounters) {
-  const auto source = make_network("resnet18", {.seed = 1}), target = make_network("resnet18", {.seed = 2});
+  const auto source = make_network("resnet18", {.seed = 1}),
+             target = make_network("resnet18", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   erase(file, [](const std::string& name) { return name.ends_with("num_batches_tracked"); });
   EXPECT_THAT(load_initial_weights(*target, file), ElementsAre("loaded 102 tensors"));
 }
 
 TEST(LoadInitialWeights, RejectsMissingUnexpectedAndMisshapenTensors) {
-  const auto source = make_network("resnet18", {.seed = 1}), target = make_network("resnet18", {.seed = 2});
+  const auto source = make_network("resnet18", {.seed = 1}),
+             target = make_network("resnet18", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   in(file, "conv1.weight") = at::zeros({64, 1, 7, 7});
   in(file, "bn1.bias") = at::zeros({64}, at::kLong);
@@ -125,7 +137,9 @@ TEST(LoadInitialWeights, RejectsMissingUnexpectedAndMisshapenTensors) {
   file.tensors.emplace_back("surplus", at::zeros({2}));
   const std::string message = refusal(*target, file);
   EXPECT_THAT(message, HasSubstr("(4 tensors differ besides the last layer)"));
-  EXPECT_THAT(message, HasSubstr("\n  conv1.weight: [64, 1, 7, 7] Float in the file; [64, 3, 7, 7] Float here"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("\n  conv1.weight: [64, 1, 7, 7] Float in the file; [64, 3, 7, 7] Float here"));
   EXPECT_THAT(message, HasSubstr("\n  bn1.weight: not in the file; [64] here"));
   EXPECT_THAT(message, HasSubstr("\n  bn1.bias: [64] Long in the file; [64] Float here"));
   EXPECT_THAT(message, HasSubstr("\n  surplus: [2] in the file; not here"));
@@ -156,8 +170,9 @@ std::vector<std::string> load_unwrapped(Network& network, checkpoint::TensorFile
 TEST(Unwrapped, RemovesAPrefixThatAllNamesHave) {
   const auto source = make_network("headpose_cnn", {.seed = 1});
   const std::string loaded = dtrain::str("loaded ", file_of(*source).tensors.size(), " tensors");
-  for (const std::string prefix : {"module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "module.model.",
-                                   "module._orig_mod.", "fc.", "my.own.wrapper."}) {
+  for (const std::string prefix :
+       {"module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "module.model.",
+        "module._orig_mod.", "fc.", "my.own.wrapper."}) {
     const auto target = make_network("headpose_cnn", {.seed = 2});
     EXPECT_THAT(load_unwrapped(*target, wrapped(prefix, file_of(*source))),
                 ElementsAre("removed '" + prefix + "' from the names of all tensors", loaded));
@@ -172,13 +187,16 @@ TEST(Unwrapped, LeavesNamesThatTheNetworkKnows) {
   inner->register_parameter("weight", at::zeros({2}));
   inner->register_parameter("bias", at::zeros({2}));
   module.register_module("model", inner);
-  const checkpoint::NamedTensors own = {{"model.weight", at::ones({2})}, {"model.bias", at::ones({2})}};
+  const checkpoint::NamedTensors own = {{"model.weight", at::ones({2})},
+                                        {"model.bias", at::ones({2})}};
   EXPECT_EQ(unwrapped(module, own).prefix, "");
   EXPECT_THAT(unwrapped(module, own).notices, IsEmpty());
-  const checkpoint::NamedTensors nested = {{"model.model.weight", at::ones({2})}, {"model.model.bias", at::ones({2})}};
+  const checkpoint::NamedTensors nested = {{"model.model.weight", at::ones({2})},
+                                           {"model.model.bias", at::ones({2})}};
   EXPECT_EQ(unwrapped(module, nested).prefix, "model.");
   // A prefix of some names alone stays.
-  const checkpoint::NamedTensors mixed = {{"module.model.weight", at::ones({2})}, {"model.bias", at::ones({2})}};
+  const checkpoint::NamedTensors mixed = {{"module.model.weight", at::ones({2})},
+                                          {"model.bias", at::ones({2})}};
   EXPECT_EQ(unwrapped(module, mixed).prefix, "");
   EXPECT_EQ(unwrapped(module, mixed).tensors.front().first, "module.model.weight");
 }
@@ -190,7 +208,8 @@ TEST(Unwrapped, LeavesOutTheCounterOfAveragedModel) {
   file.tensors.emplace_back("n_averaged", at::full({}, 7, at::kLong));
   EXPECT_THAT(load_unwrapped(*network, file),
               ElementsAre("left out n_averaged, the counter of AveragedModel",
-                          "removed 'module.' from the names of all tensors", dtrain::str("loaded ", own, " tensors")));
+                          "removed 'module.' from the names of all tensors",
+                          dtrain::str("loaded ", own, " tensors")));
 }
 
 // torch.compile() of an AveragedModel.
@@ -199,9 +218,10 @@ TEST(Unwrapped, LeavesOutTheCounterInAWrapper) {
   checkpoint::TensorFile file = wrapped("_orig_mod.module.", file_of(*network));
   const size_t own = file.tensors.size();
   file.tensors.emplace_back("_orig_mod.n_averaged", at::full({}, 7, at::kLong));
-  EXPECT_THAT(load_unwrapped(*network, file), ElementsAre("left out n_averaged, the counter of AveragedModel",
-                                                          "removed '_orig_mod.module.' from the names of all tensors",
-                                                          dtrain::str("loaded ", own, " tensors")));
+  EXPECT_THAT(load_unwrapped(*network, file),
+              ElementsAre("left out n_averaged, the counter of AveragedModel",
+                          "removed '_orig_mod.module.' from the names of all tensors",
+                          dtrain::str("loaded ", own, " tensors")));
 }
 
 TEST(LoadInitialWeights, RefusesValuesThatTheNetworkCannotHold) {
@@ -215,14 +235,16 @@ TEST(LoadInitialWeights, RefusesValuesThatTheNetworkCannotHold) {
 
 TEST(Unwrapped, ConvertsCounters) {
   const auto network = make_network("resnet18", {.seed = 1});
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kInt, at::kShort, at::kByte}) {
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kInt, at::kShort, at::kByte}) {
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}}) {
       checkpoint::TensorFile file = file_of(*network);
       const int64_t count = 40 + static_cast<int64_t>(type);
       for (auto& [name, tensor] : file.tensors) {
         if (name.ends_with("num_batches_tracked")) tensor = at::full(shape, count, type);
       }
-      EXPECT_THAT(load_unwrapped(*network, file), ElementsAre("loaded 122 tensors")) << at::toString(type);
+      EXPECT_THAT(load_unwrapped(*network, file), ElementsAre("loaded 122 tensors"))
+          << at::toString(type);
       EXPECT_EQ(network->named_buffers()["bn1.num_batches_tracked"].item<int64_t>(), count);
     }
   }
@@ -242,8 +264,8 @@ TEST(CheckFinite, NamesTheTensorAndTheFile) {
       check_finite(*network, wrapped("module.", bad).tensors, "a.safetensors", "module.");
       ADD_FAILURE() << name;
     } catch (const CheckpointError& error) {
-      EXPECT_THAT(error.what(),
-                  HasSubstr("a.safetensors: tensor 'module." + name + "' has a value that is not finite (inf"));
+      EXPECT_THAT(error.what(), HasSubstr("a.safetensors: tensor 'module." + name +
+                                          "' has a value that is not finite (inf"));
     }
   }
 }

@@ -34,7 +34,8 @@ TEST(Networks, TakeAnyImageFrom32Pixels) {
     for (const int64_t size : {32, 45, 96}) {
       const auto network = make_network(name, {.outputs = 5, .image_size = size});
       network->eval();
-      EXPECT_EQ(network->forward(images(2, size)).sizes(), at::IntArrayRef({2, 5})) << name << " at " << size;
+      EXPECT_EQ(network->forward(images(2, size)).sizes(), at::IntArrayRef({2, 5}))
+          << name << " at " << size;
       EXPECT_EQ(network->forward(images(0, size)).sizes(), at::IntArrayRef({0, 5})) << name;
     }
   }
@@ -59,8 +60,10 @@ TEST(Networks, AnUnknownNameIsRejectedWithTheNearestName) {
     make_network("resnet81", {});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'resnet81' is not one of headpose_cnn, simple_cnn, mobilenet_v2, resnet18, "
-                                        "resnet50; did you mean 'resnet18'?"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("'resnet81' is not one of headpose_cnn, simple_cnn, mobilenet_v2, resnet18, "
+                  "resnet50; did you mean 'resnet18'?"));
   }
 }
 
@@ -101,7 +104,8 @@ TEST(InitialValues, HaveTorchvisionsDistributions) {
       EXPECT_LE(w.abs().max().item<double>(), 1 / std::sqrt(512.0)) << item.key();
       EXPECT_GT(w.abs().max().item<double>(), 0) << item.key();
     } else {
-      EXPECT_TRUE(at::equal(w, at::full_like(w, item.key().ends_with("weight") ? 1 : 0))) << item.key();
+      EXPECT_TRUE(at::equal(w, at::full_like(w, item.key().ends_with("weight") ? 1 : 0)))
+          << item.key();
     }
   }
   EXPECT_FALSE(at::equal(parameters["layer1.0.conv1.weight"], parameters["layer1.0.conv2.weight"]));
@@ -127,10 +131,12 @@ TEST(ChannelsLast, ChangesTheMemoryFormatOnly) {
   const auto plain = make_network("resnet18", {}), last = make_network("resnet18", {});
   const at::Tensor first = last->parameters().front();
   set_channels_last(*last);
-  EXPECT_TRUE(
-      first.is_contiguous(at::MemoryFormat::ChannelsLast));  // in place: holders of the parameter see the change
+  EXPECT_TRUE(first.is_contiguous(
+      at::MemoryFormat::ChannelsLast));  // in place: holders of the parameter see the change
   for (const auto& item : last->named_parameters()) {
-    EXPECT_TRUE(item.value().dim() != 4 || item.value().is_contiguous(at::MemoryFormat::ChannelsLast)) << item.key();
+    EXPECT_TRUE(item.value().dim() != 4 ||
+                item.value().is_contiguous(at::MemoryFormat::ChannelsLast))
+        << item.key();
     EXPECT_TRUE(item.value().requires_grad()) << item.key();
   }
   EXPECT_TRUE(equal_parameters(*plain, *last));
@@ -139,7 +145,8 @@ TEST(ChannelsLast, ChangesTheMemoryFormatOnly) {
   const at::Tensor input = images(2, 64);
   const at::Tensor expected = plain->forward(input);
   const at::Tensor output = last->forward(input.contiguous(at::MemoryFormat::ChannelsLast));
-  EXPECT_LE((output - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
+  EXPECT_LE((output - expected).abs().max().item<double>(),
+            1e-5 * expected.abs().max().item<double>());
 }
 
 TEST(FrozenBatchNorm, KeepsTheStatisticsAndMakesSamplesIndependent) {
@@ -152,7 +159,8 @@ TEST(FrozenBatchNorm, KeepsTheStatisticsAndMakesSamplesIndependent) {
   for (const at::Tensor& buffer : network->buffers()) before.push_back(buffer.clone());
 
   const at::Tensor input = images(4, 32);
-  const at::Tensor together = network->forward(input), alone = network->forward(input.slice(0, 1, 2));
+  const at::Tensor together = network->forward(input),
+                   alone = network->forward(input.slice(0, 1, 2));
   EXPECT_LE((together[1] - alone[0]).abs().max().item<double>(), 1e-5);
   const auto after = network->buffers();
   for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
@@ -184,7 +192,8 @@ TEST_P(WithDropout, DrawsItFromTheScope) {
   EXPECT_TRUE(at::equal(network->forward(input), network->forward(input)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, WithDropout, ::testing::Values("headpose_cnn", "simple_cnn", "mobilenet_v2"),
+INSTANTIATE_TEST_SUITE_P(Networks, WithDropout,
+                         ::testing::Values("headpose_cnn", "simple_cnn", "mobilenet_v2"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -13,14 +13,18 @@ struct Batch {
   at::Tensor order;
 };
 
-Batch make_batch(const std::vector<int64_t>& lengths, int64_t longest, at::ScalarType type = at::kFloat) {
+Batch make_batch(const std::vector<int64_t>& lengths, int64_t longest,
+                 at::ScalarType type = at::kFloat) {
   at::manual_seed(5);
   const auto count = static_cast<int64_t>(lengths.size());
   Batch batch{{at::zeros({count, longest, 8}, type), at::tensor(lengths, at::kLong), true},
               at::full({count, longest}, -1, at::kLong)};
   for (int64_t b = 0; b < count; ++b) {
     const int64_t length = lengths[static_cast<size_t>(b)];
-    batch.sets.elements[b].slice(0, 0, length).slice(1, 0, 7).copy_(at::rand({length, 7}, at::kFloat));
+    batch.sets.elements[b]
+        .slice(0, 0, length)
+        .slice(1, 0, 7)
+        .copy_(at::rand({length, 7}, at::kFloat));
     batch.order[b].slice(0, 0, length).copy_(at::randperm(length));
   }
   return batch;
@@ -29,31 +33,36 @@ Batch make_batch(const std::vector<int64_t>& lengths, int64_t longest, at::Scala
 Batch one_of(const Batch& batch, int64_t b) {
   const int64_t length = batch.sets.lengths[b].item<int64_t>();
   const auto cut = [&](const at::Tensor& x) { return x.slice(0, b, b + 1).slice(1, 0, length); };
-  return {{cut(batch.sets.elements), batch.sets.lengths.slice(0, b, b + 1), false}, cut(batch.order)};
+  return {{cut(batch.sets.elements), batch.sets.lengths.slice(0, b, b + 1), false},
+          cut(batch.order)};
 }
 
 at::Tensor losses(PointerNetwork& network, const Batch& batch) {
   return network.losses(batch.sets, network.encode(batch.sets), batch.order, batch.order);
 }
 
-double worst(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+double worst(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
 
 TEST(PointerNetwork, HasTheNamesOfItsPythonCounterpart) {
   const PointerNetwork network({.features = 8, .hidden = 16});
   std::vector<std::string> names;
   for (const auto& item : network.named_parameters()) names.push_back(item.key());
-  EXPECT_EQ(names, (std::vector<std::string>{"encoder.weight_ih_l0", "encoder.weight_hh_l0", "encoder.bias_ih_l0",
-                                             "encoder.bias_hh_l0", "encoder.weight_ih_l1", "encoder.weight_hh_l1",
-                                             "encoder.bias_ih_l1", "encoder.bias_hh_l1", "decoder.weight_ih_l0",
-                                             "decoder.weight_hh_l0", "decoder.bias_ih_l0", "decoder.bias_hh_l0",
-                                             "attention.key.weight", "attention.query.weight", "attention.v.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "encoder.weight_ih_l0", "encoder.weight_hh_l0", "encoder.bias_ih_l0",
+                       "encoder.bias_hh_l0", "encoder.weight_ih_l1", "encoder.weight_hh_l1",
+                       "encoder.bias_ih_l1", "encoder.bias_hh_l1", "decoder.weight_ih_l0",
+                       "decoder.weight_hh_l0", "decoder.bias_ih_l0", "decoder.bias_hh_l0",
+                       "attention.key.weight", "attention.query.weight", "attention.v.weight"}));
 }
 
 TEST(PointerNetwork, WeightsAreAFunctionOfTheSeed) {
   const PointerNetwork a({.seed = 3}), b({.seed = 3}), other({.seed = 4});
-  EXPECT_TRUE(at::equal(a.named_parameters()["decoder.weight_hh_l0"], b.named_parameters()["decoder.weight_hh_l0"]));
-  EXPECT_FALSE(
-      at::equal(a.named_parameters()["decoder.weight_hh_l0"], other.named_parameters()["decoder.weight_hh_l0"]));
+  EXPECT_TRUE(at::equal(a.named_parameters()["decoder.weight_hh_l0"],
+                        b.named_parameters()["decoder.weight_hh_l0"]));
+  EXPECT_FALSE(at::equal(a.named_parameters()["decoder.weight_hh_l0"],
+                         other.named_parameters()["decoder.weight_hh_l0"]));
 }
 
 TEST(PointerNetwork, ASampleDoesNotDependOnItsBatch) {
@@ -88,15 +97,17 @@ TEST(PointerNetwork, ChoosesPermutationsThatDoNotDependOnTheBatch) {
   const at::Tensor choices = network.choose(batch.sets, network.encode(batch.sets));
   for (int64_t b = 0; b < 4; ++b) {
     const int64_t length = batch.sets.lengths[b].item<int64_t>();
-    EXPECT_TRUE(at::equal(std::get<0>(choices[b].slice(0, 0, length).sort()), at::arange(length))) << choices[b];
+    EXPECT_TRUE(at::equal(std::get<0>(choices[b].slice(0, 0, length).sort()), at::arange(length)))
+        << choices[b];
     EXPECT_TRUE(choices[b].slice(0, length).eq(-1).all().item<bool>());
     const Batch alone = one_of(batch, b);
-    EXPECT_TRUE(at::equal(network.choose(alone.sets, network.encode(alone.sets))[0], choices[b].slice(0, 0, length)));
+    EXPECT_TRUE(at::equal(network.choose(alone.sets, network.encode(alone.sets))[0],
+                          choices[b].slice(0, 0, length)));
   }
 }
 
-// Free running and teacher forcing must compute the same network: if the order is the network's own choices, each
-// choice is the likeliest element.
+// Free running and teacher forcing must compute the same network: if the order is the network's own
+// choices, each choice is the likeliest element.
 TEST(PointerNetwork, GreedyChoicesAreTheLikeliestByTheLossOfAllSteps) {
   PointerNetwork network({.hidden = 24});
   for (auto& p : network.parameters()) p.data().mul_(3);  // so that the scores differ

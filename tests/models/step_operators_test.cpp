@@ -1,5 +1,5 @@
-// What a training step costs beside its arithmetic: copies of tensors. A copy that comes back, such as a reorder of a
-// gradient to the format of its parameter, shows here on any machine.
+// What a training step costs beside its arithmetic: copies of tensors. A copy that comes back, such
+// as a reorder of a gradient to the format of its parameter, shows here on any machine.
 
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -53,12 +53,14 @@ class OperatorCounts {
   static inline Counts counts_;
 };
 
-// Gradients as the reducer prepares them: there before the first step, with the strides of the parameters.
+// Gradients as the reducer prepares them: there before the first step, with the strides of
+// the parameters.
 void prepare(torch::nn::Module& module) {
   set_channels_last(module);
   module.train();
   for (at::Tensor& p : module.parameters()) {
-    p.mutable_grad() = at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false)).zero_();
+    p.mutable_grad() =
+        at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false)).zero_();
   }
 }
 
@@ -75,18 +77,23 @@ constexpr int64_t kSamples = 4;
 Counts of_images(const std::string& name, int64_t size) {
   const auto network = make_network(name, {.outputs = 5, .image_size = size});
   prepare(*network);
-  const at::Tensor images = at::randn({kSamples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor images =
+      at::randn({kSamples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor targets = at::tensor({0, 1, 2, 3}, at::kLong);
-  return operators_of_step([&] { return at::cross_entropy_loss(network->forward(images), targets); }, kSamples);
+  return operators_of_step(
+      [&] { return at::cross_entropy_loss(network->forward(images), targets); }, kSamples);
 }
 
 // Lengths of 3, 6, ...
-at::Tensor lengths_of(int64_t longest) { return at::arange(longest / kSamples, longest + 1, longest / kSamples); }
+at::Tensor lengths_of(int64_t longest) {
+  return at::arange(longest / kSamples, longest + 1, longest / kSamples);
+}
 
 Counts of_sequences(bool rebuilds) {
   CnnLstm network({.features = 3, .classes = 4, .hidden = 32});
   prepare(network);
-  const at::Tensor rows = at::randn({kSamples, 24, 3}), lengths = lengths_of(24), targets = at::arange(kSamples);
+  const at::Tensor rows = at::randn({kSamples, 24, 3}), lengths = lengths_of(24),
+                   targets = at::arange(kSamples);
   return operators_of_step(
       [&] {
         return rebuilds ? network.rebuild(rows, lengths).square().sum()
@@ -100,7 +107,8 @@ Counts of_sets() {
   prepare(network);
   const Sets sets{at::rand({kSamples, 12, 8}), lengths_of(12), true};
   const at::Tensor order = at::arange(12).expand({kSamples, 12}).contiguous();
-  return operators_of_step([&] { return network.losses(sets, network.encode(sets), order, order).sum(); }, kSamples);
+  return operators_of_step(
+      [&] { return network.losses(sets, network.encode(sets), order, order).sum(); }, kSamples);
 }
 
 void expect_at_most(const Counts& most, const Counts& counts, const std::string& network) {
@@ -108,10 +116,11 @@ void expect_at_most(const Counts& most, const Counts& counts, const std::string&
   EXPECT_LE(counts.tensors, most.tensors) << network;
 }
 
-// A little above what they are, by less than one for each convolution, where the network has any. Most copies are of
-// the statistics of batch norm, one number per channel.
+// A little above what they are, by less than one for each convolution, where the network has any.
+// Most copies are of the statistics of batch norm, one number per channel.
 TEST(StepOperators, CopiesAndNewTensorsAreFew) {
-  if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "without AVX2 LibTorch's convolutions copy more";
+  if (widest_vectors() == VectorSet::kAny)
+    GTEST_SKIP() << "without AVX2 LibTorch's convolutions copy more";
   expect_at_most({.copies = 69, .tensors = 120}, of_images("headpose_cnn", 64), "headpose_cnn");
   expect_at_most({.copies = 12, .tensors = 38}, of_images("simple_cnn", 64), "simple_cnn");
   expect_at_most({.copies = 710, .tensors = 1180}, of_images("mobilenet_v2", 64), "mobilenet_v2");

@@ -16,7 +16,8 @@ namespace {
 using dtrain::testing::expect_error;
 using dtrain::testing::TempDir;
 
-std::filesystem::path auth_file(const TempDir& folder, const std::string& content, mode_t mode = 0600) {
+std::filesystem::path auth_file(const TempDir& folder, const std::string& content,
+                                mode_t mode = 0600) {
   const std::filesystem::path file = folder / "auth";
   std::ofstream(file, std::ios::binary) << content;
   EXPECT_EQ(::chmod(file.c_str(), mode), 0);
@@ -28,9 +29,11 @@ TEST(BasicAuth, AcceptsItsUserAndPasswordAlone) {
   // The example of RFC 7617.
   const BasicAuth auth(auth_file(folder, "Aladdin:open sesame\n"));
   EXPECT_TRUE(auth.accepts("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
-  EXPECT_TRUE(auth.accepts("basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")) << "the case of the scheme does not matter";
+  EXPECT_TRUE(auth.accepts("basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="))
+      << "the case of the scheme does not matter";
   for (const char* wrong :
-       {"", "Basic", "Basic ", "QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+       {"", "Basic", "Basic ",
+        "QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
         "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ===",
         "Basic qWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZg=="}) {
     EXPECT_FALSE(auth.accepts(wrong)) << wrong;
@@ -50,19 +53,20 @@ TEST(BasicAuth, TheFileIsItsOwnersAlone) {
     const auto file = auth_file(folder, "u:p\n", mode);
     expect_error<ConfigError>([&] { BasicAuth{file}; }, {file.string(), "has mode 0", "chmod 600"});
   }
-  for (const mode_t mode : {0600, 0400}) EXPECT_NO_THROW(BasicAuth{auth_file(folder, "u:p\n", mode)});
+  for (const mode_t mode : {0600, 0400})
+    EXPECT_NO_THROW(BasicAuth{auth_file(folder, "u:p\n", mode)});
 }
 
 TEST(BasicAuth, AFileOfSomebodyElseMayBeReadByAGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   const TempDir folder;
-  const auto with_mode =
-      [&](mode_t mode) {  // as Kubernetes mounts a Secret, but that root may read it as the owner may
-        const std::filesystem::path file = auth_file(folder, "u:p\n");
-        EXPECT_EQ(::chown(file.c_str(), 12345, 12345), 0);
-        EXPECT_EQ(::chmod(file.c_str(), mode), 0);
-        return file;
-      };
+  // as Kubernetes mounts a Secret, but that root may read it as the owner may
+  const auto with_mode = [&](mode_t mode) {
+    const std::filesystem::path file = auth_file(folder, "u:p\n");
+    EXPECT_EQ(::chown(file.c_str(), 12345, 12345), 0);
+    EXPECT_EQ(::chmod(file.c_str(), mode), 0);
+    return file;
+  };
   for (const mode_t mode : {0440, 0640, 0400}) EXPECT_NO_THROW(BasicAuth{with_mode(mode)}) << mode;
   for (const mode_t mode : {0444, 0604, 0460, 0450, 0644}) {
     const std::filesystem::path file = with_mode(mode);
@@ -76,7 +80,8 @@ TEST(BasicAuth, AFileThatCannotBeReadIsNamed) {
   expect_error<ConfigError>([&] { BasicAuth{folder / "gone"}; },
                             {"metrics.auth_file: ", (folder / "gone").string(), "No such file"});
   std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
-  expect_error<ConfigError>([&] { BasicAuth{folder.path()}; }, {folder.path().string(), "is not a regular file"});
+  expect_error<ConfigError>([&] { BasicAuth{folder.path()}; },
+                            {folder.path().string(), "is not a regular file"});
   const auto pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   expect_error<ConfigError>([&] { BasicAuth{pipe}; }, {pipe.string(), "is not a regular file"});
@@ -85,11 +90,13 @@ TEST(BasicAuth, AFileThatCannotBeReadIsNamed) {
 TEST(BasicAuth, TheFileIsOneLineOfUserAndPassword) {
   const TempDir folder;
   for (const std::string& content :
-       {std::string(), std::string("\n"), std::string("user"), std::string(":password"), std::string("user:"),
-        std::string("user:password\nsecond:line\n"), std::string("user:password\r\n"),
-        std::string("user:pass\0word", 14), "u:" + std::string(2000, 'p')}) {
+       {std::string(), std::string("\n"), std::string("user"), std::string(":password"),
+        std::string("user:"), std::string("user:password\nsecond:line\n"),
+        std::string("user:password\r\n"), std::string("user:pass\0word", 14),
+        "u:" + std::string(2000, 'p')}) {
     const auto file = auth_file(folder, content);
-    expect_error<ConfigError>([&] { BasicAuth{file}; }, {file.string(), "must hold one line USER:PASSWORD"});
+    expect_error<ConfigError>([&] { BasicAuth{file}; },
+                              {file.string(), "must hold one line USER:PASSWORD"});
   }
 }
 

@@ -18,11 +18,13 @@ using testing::sample_eval;
 using testing::sample_step;
 
 TEST(StepLine, HasTheDocumentedFormat) {
-  EXPECT_EQ(step_line(sample_step()),
-            "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | gnorm 0.52 | 512.3 samples/s | "
-            "step 250.0 = data 1.2 + h2d 0.8 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 + other 0.2 | mem "
-            "8.2/24.0 GiB | "
-            "scale 65536 | eta 1h02m");
+  EXPECT_EQ(
+      step_line(sample_step()),
+      "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | gnorm 0.52 | 512.3 samples/s | "
+      "step 250.0 = data 1.2 + h2d 0.8 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 + "
+      "other 0.2 | mem "
+      "8.2/24.0 GiB | "
+      "scale 65536 | eta 1h02m");
 }
 
 TEST(StepLine, ASmallNormKeepsItsDigits) {
@@ -35,10 +37,10 @@ TEST(StepLine, LeavesOutWhatIsUnknown) {
   StepStats s = sample_step();
   s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
   s.phase_seconds[static_cast<size_t>(Phase::kH2d)] = 0;
-  EXPECT_EQ(
-      step_line(s),
-      "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | 512.3 samples/s | "
-      "step 250.0 = data 1.2 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 + other 0.2 | mem 8.2/24.0 GiB");
+  EXPECT_EQ(step_line(s),
+            "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | 512.3 samples/s | "
+            "step 250.0 = data 1.2 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 + other "
+            "0.2 | mem 8.2/24.0 GiB");
 }
 
 TEST(StepLine, ShowsSavesSkipsAndInfinities) {
@@ -55,14 +57,17 @@ TEST(StepLine, ShowsSavesSkipsAndInfinities) {
 TEST(EvalLine, LossFirstThenTheMetrics) {
   EXPECT_EQ(eval_line(sample_eval(), 50),
             "val epoch 1/50 | loss 0.0123 | mae 6.21 | mae_yaw 7.10 | 1000 samples in 3.2 s");
-  EXPECT_EQ(eval_line(sample_eval()), "val epoch 1 | loss 0.0123 | mae 6.21 | mae_yaw 7.10 | 1000 samples in 3.2 s");
+  EXPECT_EQ(eval_line(sample_eval()),
+            "val epoch 1 | loss 0.0123 | mae 6.21 | mae_yaw 7.10 | 1000 samples in 3.2 s");
 }
 
 TEST(ProgressBar, FitsAnyTerminal) {
   StepStats s = sample_step();
   s.step = 2039;
   const std::string wide = progress_bar(s, 120);
-  EXPECT_NE(wide.find("[####################--------------------] 2039/4078  loss 0.1234"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("[####################--------------------] 2039/4078  loss 0.1234"),
+            std::string::npos)
+      << wide;
   for (const int columns : {1, 10, 40, 60, 80, 200}) {
     EXPECT_LE(static_cast<int>(progress_bar(s, columns).size()), columns);
   }
@@ -78,7 +83,8 @@ TEST(ConsoleSink, WritesLoggingStepsAndEvaluationsToTheLog) {
   sink->record(s);
   sink->record(sample_eval());
   log::close_file();
-  EXPECT_EQ(read_text(folder / "log.txt"), step_line(sample_step()) + "\n" + eval_line(sample_eval(), 50) + "\n");
+  EXPECT_EQ(read_text(folder / "log.txt"),
+            step_line(sample_step()) + "\n" + eval_line(sample_eval(), 50) + "\n");
 }
 
 TEST(ConsoleSink, TheBarIsRedrawnInPlaceAndEndsBeforeAnotherLine) {

@@ -1,8 +1,9 @@
-// The real sinks of one rank with invented steps, for tests of the dashboards, the rules and the page without a
-// training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND] [linger=SECONDS]` writes
-// RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and RUNS/targets/NAME.RANK.json (NAME: demo), prints its address,
-// trains for SECONDS, and serves its metrics until linger has passed too. A fault begins with the 30th step, after
-// three seconds: nan, scale, skips, starved, slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
+// The real sinks of one rank with invented steps, for tests of the dashboards, the rules and the
+// page without a training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME]
+// [fault=KIND] [linger=SECONDS]` writes RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and
+// RUNS/targets/NAME.RANK.json (NAME: demo), prints its address, trains for SECONDS, and serves its
+// metrics until linger has passed too. A fault begins with the 30th step, after three seconds: nan,
+// scale, skips, starved, slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
 
 #include <chrono>
 #include <cmath>
@@ -92,7 +93,8 @@ StepStats step(int64_t i) {
   s.memory_used = 1e9;
   s.memory_total = 8e9;
   s.memory_reserved = s.memory_peak = 2e9;
-  s.collectives = {{"gradients", "all_reduce", 1e6 * static_cast<double>(i), 0.01 * static_cast<double>(i)}};
+  s.collectives = {
+      {"gradients", "all_reduce", 1e6 * static_cast<double>(i), 0.01 * static_cast<double>(i)}};
   return s;
 }
 
@@ -136,8 +138,9 @@ EvalStats evaluation(int64_t step, const char* split) {
 }
 
 VerdictRecord verdict(int64_t step) {
-  VerdictRecord record{.step = step,
-                       .text = "verdict: data-bound on decode: 2.0 of 100.0 ms waiting; +4 % with --data.workers 4"};
+  VerdictRecord record{
+      .step = step,
+      .text = "verdict: data-bound on decode: 2.0 of 100.0 ms waiting; +4 % with --data.workers 4"};
   VerdictRecord::Cause cause;
   cause.name = "decode";
   cause.gain = 0.04;
@@ -151,7 +154,9 @@ VerdictRecord verdict(int64_t step) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    return std::fprintf(stderr, "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [KEY=VALUE]...\n"), 64;
+    return std::fprintf(stderr,
+                        "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [KEY=VALUE]...\n"),
+           64;
   }
   const int rank = std::atoi(argv[1]);
   const std::filesystem::path runs = argv[2];
@@ -180,11 +185,14 @@ int main(int argc, char** argv) {
               .gpu_pci_bus_id = gpu ? "0000:65:00.0" : "",
               .run_folder = (runs / job).string()};
   LivePage page(job, {{"task", "headpose"}, {"network", "headpose_cnn"}});
-  page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}, {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
+  page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2},
+               {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
   const dtrain::log::Tap tap([&](std::string_view line) { page.log_line(line); });
-  auto endpoint = make_prometheus_sink(metrics, id, gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
+  auto endpoint = make_prometheus_sink(metrics, id,
+                                       gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
                                        rank == 0 ? page.pages() : std::vector<Page>{});
-  TargetsFile targets(runs, job + "." + std::to_string(rank), {{endpoint->address(), id.node, rank}});
+  TargetsFile targets(runs, job + "." + std::to_string(rank),
+                      {{endpoint->address(), id.node, rank}});
   std::optional<LaunchMetrics> launch;  // as if the job were supervised
   if (rank == 0) {
     launch.emplace(metrics, 0, runs, job, std::vector<std::string>{"comm", "crash"});
@@ -210,9 +218,11 @@ int main(int argc, char** argv) {
     StepStats stats = step(i);
     add_fault(stats, fault, rank);
     if (stats.logging) stats.own = rank_stats(rank, stats, gpu);
-    if (rank == 0 && stats.logging) stats.ranks = {rank_stats(0, stats, gpu), rank_stats(1, stats, gpu)};
+    if (rank == 0 && stats.logging)
+      stats.ranks = {rank_stats(0, stats, gpu), rank_stats(1, stats, gpu)};
     const int restarts = fault == "restarts" ? static_cast<int>(i / 10) : 0;
-    if (launch) launch->set({.restarts = {{"crash", restarts}}, .effective_ratio = 0.9, .ranks = 2});
+    if (launch)
+      launch->set({.restarts = {{"crash", restarts}}, .effective_ratio = 0.9, .ranks = 2});
     for (Sink* sink : sinks) {
       if (stalled) continue;
       sink->record(stats);
@@ -220,7 +230,8 @@ int main(int argc, char** argv) {
       if (i % 10 == 0) sink->record(evaluation(i, "val"));
       if (i % 10 == 0 && !unsaved) sink->checkpoint_saved(i, 0.25);
     }
-    if (rank == 0 && stats.logging && !stalled) dtrain::log::to_file(step_line(stats));  // for the page
+    if (rank == 0 && stats.logging && !stalled)
+      dtrain::log::to_file(step_line(stats));  // for the page
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   for (Sink* sink : sinks) {

@@ -1,5 +1,6 @@
-// NVML of a machine with one GPU at 0000:65:00.0: enough of its functions to test the reader through dlopen. The one
-// for the temperature is missing, as in an old driver, and the energy is not supported, as on some cards.
+// NVML of a machine with one GPU at 0000:65:00.0: enough of its functions to test the reader
+// through dlopen. The one for the temperature is missing, as in an old driver, and the energy is
+// not supported, as on some cards.
 
 #include <nvml.h>
 
@@ -23,7 +24,9 @@ nvmlReturn_t nvmlShutdown(void) {
   --open_sessions;
   return NVML_SUCCESS;
 }
-const char* nvmlErrorString(nvmlReturn_t code) { return code == NVML_ERROR_NOT_FOUND ? "Not Found" : "Unknown Error"; }
+const char* nvmlErrorString(nvmlReturn_t code) {
+  return code == NVML_ERROR_NOT_FOUND ? "Not Found" : "Unknown Error";
+}
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
   if (std::strcmp(id, "0000:65:00.0") != 0) return NVML_ERROR_NOT_FOUND;
@@ -51,7 +54,9 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t, unsigned int* milliwatts) {
   *milliwatts = 342500;
   return NVML_SUCCESS;
 }
-nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t, unsigned long long*) { return NVML_ERROR_NOT_SUPPORTED; }
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t, unsigned long long*) {
+  return NVML_ERROR_NOT_SUPPORTED;
+}
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned int* mhz) {
   *mhz = type == NVML_CLOCK_SM ? 1695 : 9501;
   return NVML_SUCCESS;
@@ -73,6 +78,8 @@ nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t, unsigned int* milliwa
   *milliwatts = 280000;
   return NVML_SUCCESS;
 }
-nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t, unsigned int*) { return NVML_ERROR_NOT_SUPPORTED; }
+nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t, unsigned int*) {
+  return NVML_ERROR_NOT_SUPPORTED;
+}
 
 }  // extern "C"

@@ -85,15 +85,18 @@ TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
   r.energy = 1600;
   metrics.update(r, 3.0);
   const std::string text = page(registry);
-  EXPECT_EQ(value_of(text, "dtrain_gpu_utilization_ratio", "gpu=\"0000:65:00.0\",gpu_uuid=\"GPU-1234\",rank=\"0\""),
+  EXPECT_EQ(value_of(text, "dtrain_gpu_utilization_ratio",
+                     "gpu=\"0000:65:00.0\",gpu_uuid=\"GPU-1234\",rank=\"0\""),
             "0.97");
   EXPECT_EQ(value_of(text, "dtrain_gpu_power_watts"), "342.5");
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_thermal\""), "5");
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"sw_power_cap\""), "2");
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_power_brake\""), "0");
-  EXPECT_EQ(value_of(text, "dtrain_gpu_energy_joules_total"), "600") << "energy used before the run is not counted";
+  EXPECT_EQ(value_of(text, "dtrain_gpu_energy_joules_total"), "600")
+      << "energy used before the run is not counted";
   EXPECT_EQ(value_of(text, "dtrain_gpu_info", "name=\"Fake 3090\""), "1");
-  EXPECT_EQ(value_of(text, "dtrain_gpu_memory_total_bytes"), "") << "what the card does not report is absent, not 0";
+  EXPECT_EQ(value_of(text, "dtrain_gpu_memory_total_bytes"), "")
+      << "what the card does not report is absent, not 0";
 }
 
 TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
@@ -170,7 +173,8 @@ TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
   ::testing::internal::CaptureStderr();
   std::string text;
   {
-    const auto sink = make_prometheus_sink(config, id, std::make_unique<FakeReader>(reading(), 3, reads));
+    const auto sink =
+        make_prometheus_sink(config, id, std::make_unique<FakeReader>(reading(), 3, reads));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (reads < 4 && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -186,7 +190,8 @@ TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
 // A run that serves no metrics judges its GPU all the same.
 TEST(GpuPoller, ReadsWithoutMetrics) {
   std::atomic<int> reads{0};
-  GpuPoller poller(std::make_unique<FakeReader>(reading(), 1000, reads), nullptr, /*interval=*/0.01);
+  GpuPoller poller(std::make_unique<FakeReader>(reading(), 1000, reads), nullptr,
+                   /*interval=*/0.01);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (reads < 4 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -200,7 +205,8 @@ TEST(GpuPoller, EndsAtOnceWhenTheRunEnds) {
   std::atomic<int> reads{0};
   prometheus::Registry registry;
   auto reader = std::make_unique<FakeReader>(reading(), 1000, reads);
-  auto metrics = std::make_unique<GpuMetrics>(registry, std::map<std::string, std::string>{}, "x", *reader);
+  auto metrics =
+      std::make_unique<GpuMetrics>(registry, std::map<std::string, std::string>{}, "x", *reader);
   const auto before = std::chrono::steady_clock::now();
   { const GpuPoller poller(std::move(reader), std::move(metrics), /*interval=*/3600); }
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));

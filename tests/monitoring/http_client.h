@@ -1,6 +1,7 @@
 #pragma once
 
-// A client of the metrics endpoint that can also misbehave. It knows nothing of the HTTP library of the server.
+// A client of the metrics endpoint that can also misbehave. It knows nothing of the HTTP library of
+// the server.
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -55,7 +56,8 @@ class HttpClient {
   }
 
   // `headers`: whole lines, each with its "\r\n".
-  Reply get(const std::string& path, const std::string& headers = "", const std::string& method = "GET") {
+  Reply get(const std::string& path, const std::string& headers = "",
+            const std::string& method = "GET") {
     send(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers + "\r\n");
     return receive(/*with_body=*/method != "HEAD");
   }
@@ -68,9 +70,11 @@ class HttpClient {
     received_.erase(0, end + 4);
     Reply reply;
     std::smatch match;
-    if (std::regex_search(head, match, std::regex(R"(^HTTP/1\.1 (\d+) )"))) reply.status = std::stoi(match[1]);
+    if (std::regex_search(head, match, std::regex(R"(^HTTP/1\.1 (\d+) )")))
+      reply.status = std::stoi(match[1]);
     const std::regex line("\n([^:\r\n]+): *([^\r\n]*)");
-    for (auto it = std::sregex_iterator(head.begin(), head.end(), line); it != std::sregex_iterator(); ++it) {
+    for (auto it = std::sregex_iterator(head.begin(), head.end(), line);
+         it != std::sregex_iterator(); ++it) {
       std::string name = (*it)[1];
       for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       reply.headers[name] = (*it)[2];
@@ -114,10 +118,13 @@ inline std::string scrape(const std::string& address, const std::string& headers
   return HttpClient(address).get("/metrics", headers).body;
 }
 
-// The value of the one series of `name` whose labels hold all of `wanted` (`phase="forward"`); "" if there is none.
-inline std::string value_of(const std::string& page, const std::string& name, const std::string& wanted = "") {
+// The value of the one series of `name` whose labels hold all of `wanted` (`phase="forward"`); ""
+// if there is none.
+inline std::string value_of(const std::string& page, const std::string& name,
+                            const std::string& wanted = "") {
   const std::regex line("(^|\n)" + name + "\\{([^\n]*)\\} ([^\n ]+)");
-  for (auto it = std::sregex_iterator(page.begin(), page.end(), line); it != std::sregex_iterator(); ++it) {
+  for (auto it = std::sregex_iterator(page.begin(), page.end(), line); it != std::sregex_iterator();
+       ++it) {
     if ((*it)[2].str().find(wanted) != std::string::npos) return (*it)[3].str();
   }
   return "";

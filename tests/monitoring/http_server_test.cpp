@@ -25,7 +25,8 @@ using dtrain::testing::expect_error;
 using testing::HttpClient;
 using testing::Reply;
 
-constexpr std::chrono::seconds kAtOnce{1};  // a time-out of the server would take two seconds or more
+constexpr std::chrono::seconds kAtOnce{
+    1};  // a time-out of the server would take two seconds or more
 
 const std::string& large_body() {
   static const std::string body(16 << 20, 'x');  // more than the buffers of a connection hold
@@ -33,7 +34,8 @@ const std::string& large_body() {
 }
 
 std::vector<Page> pages() {
-  return {{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [](const Query&) { return std::string(1000, 'm'); }},
+  return {{"/metrics", "text/plain; version=0.0.4; charset=utf-8",
+           [](const Query&) { return std::string(1000, 'm'); }},
           {"/large", "application/octet-stream", [](const Query&) { return large_body(); }},
           {"/echo", "text/plain",
            [](const Query& query) {
@@ -41,12 +43,15 @@ std::vector<Page> pages() {
              for (const auto& [name, value] : query) text += name + "=" + value + ";";
              return text;
            }},
-          {"/broken", "text/plain", [](const Query&) -> std::string { throw std::runtime_error("no page today"); }}};
+          {"/broken", "text/plain",
+           [](const Query&) -> std::string { throw std::runtime_error("no page today"); }}};
 }
 
 std::string address_of(const HttpServer& server) { return str("127.0.0.1:", server.port()); }
 
-bool has_ipv6() { return std::ifstream("/proc/net/if_inet6").peek() != std::ifstream::traits_type::eof(); }
+bool has_ipv6() {
+  return std::ifstream("/proc/net/if_inet6").peek() != std::ifstream::traits_type::eof();
+}
 
 std::string inflated(const std::string& gzip) {
   z_stream stream{};
@@ -70,7 +75,8 @@ TEST(HttpServer, ServesItsPagesAndNothingElse) {
   EXPECT_EQ(page.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(page.body, std::string(1000, 'm'));
   EXPECT_EQ(client.get("/metrics?name=x").status, 200) << "a query changes nothing";
-  for (const char* range : {"Range: bytes=0-9\r\n", "range: bytes=9-1\r\n", "RANGE: no range\r\n"}) {
+  for (const char* range :
+       {"Range: bytes=0-9\r\n", "range: bytes=9-1\r\n", "RANGE: no range\r\n"}) {
     const Reply whole = client.get("/metrics", range);
     EXPECT_EQ(whole.status, 200) << range;
     EXPECT_EQ(whole.body.size(), 1000u) << range;
@@ -103,7 +109,8 @@ TEST(HttpServer, TellsBrowsersWhatAPageMayDo) {
   for (const char* path : {"/metrics", "/none", "/broken"}) {
     const auto headers = client.get(path).headers;
     const std::string policy = headers.at("content-security-policy");
-    for (const char* rule : {"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"})
+    for (const char* rule : {"default-src 'none'", "script-src 'self'", "connect-src 'self'",
+                             "frame-ancestors 'none'"})
       EXPECT_NE(policy.find(rule), std::string::npos) << path << policy;
     EXPECT_EQ(policy.find("unsafe"), std::string::npos);
     EXPECT_EQ(headers.at("x-content-type-options"), "nosniff") << path;
@@ -150,7 +157,8 @@ TEST(HttpServer, CompressesForWhoAcceptsIt) {
   EXPECT_LT(page.body.size(), 100u);
   EXPECT_EQ(inflated(page.body), std::string(1000, 'm'));
   EXPECT_FALSE(client.get("/metrics").headers.contains("content-encoding"));
-  for (const char* accepted : {"gzip, deflate, br, zstd", "br , gzip;q=0.1", "gzip; q=1", "deflate,gzip"}) {
+  for (const char* accepted :
+       {"gzip, deflate, br, zstd", "br , gzip;q=0.1", "gzip; q=1", "deflate,gzip"}) {
     const Reply reply = client.get("/metrics", str("Accept-Encoding: ", accepted, "\r\n"));
     ASSERT_TRUE(reply.headers.contains("content-encoding")) << accepted;
     EXPECT_EQ(reply.headers.at("content-encoding"), "gzip") << accepted;
@@ -183,7 +191,8 @@ TEST(HttpServer, SaysWhyItCannotListen) {
   expect_error<std::runtime_error>([&] { HttpServer("192.0.2.1", 0, pages(), {}); },
                                    {"Cannot assign requested address"});
   for (const char* name : {"", "localhost", "[::1]", "127.0.0.1 ", "127.1"}) {
-    expect_error<std::runtime_error>([&] { HttpServer(name, 0, pages(), {}); }, {"it is not an IP address"});
+    expect_error<std::runtime_error>([&] { HttpServer(name, 0, pages(), {}); },
+                                     {"it is not an IP address"});
   }
 }
 
@@ -207,7 +216,8 @@ TEST(HttpServer, AsksForThePassword) {
     for (const char* path : {"/metrics", "/none"}) {
       const Reply refused = client.get(path, headers);
       EXPECT_EQ(refused.status, 401) << path << headers;
-      EXPECT_EQ(refused.headers.at("www-authenticate"), "Basic realm=\"dtrain\", charset=\"UTF-8\"");
+      EXPECT_EQ(refused.headers.at("www-authenticate"),
+                "Basic realm=\"dtrain\", charset=\"UTF-8\"");
       EXPECT_EQ(refused.body, "");
     }
   }
@@ -251,7 +261,8 @@ TEST(HttpServer, SlowClientsDoNotHoldTheOthersUp) {
 class HundredPlaces {
  public:
   HundredPlaces() {
-    if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) throw std::runtime_error("no limit of file descriptors");
+    if (::getrlimit(RLIMIT_NOFILE, &before_) != 0)
+      throw std::runtime_error("no limit of file descriptors");
     const rlimit few{400, before_.rlim_max};
     if (::setrlimit(RLIMIT_NOFILE, &few) != 0) throw std::runtime_error("the limit cannot be set");
   }
@@ -265,7 +276,8 @@ class HundredPlaces {
 
 std::vector<std::unique_ptr<HttpClient>> connected(const HttpServer& server, int count) {
   std::vector<std::unique_ptr<HttpClient>> clients;
-  for (int i = 0; i < count; ++i) clients.push_back(std::make_unique<HttpClient>(address_of(server)));
+  for (int i = 0; i < count; ++i)
+    clients.push_back(std::make_unique<HttpClient>(address_of(server)));
   return clients;
 }
 
@@ -276,7 +288,8 @@ TEST(HttpServer, AnswersMoreClientsThanItHasPlaces) {
   const auto clients = connected(server, 250);
   for (const auto& client : clients) client->send("GET /metrics HTTP/1.1\r\n\r\n");
   for (const auto& client : clients) EXPECT_EQ(client->receive().body.size(), 1000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce) << "nobody waits for another client's deadline";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce)
+      << "nobody waits for another client's deadline";
 }
 
 TEST(HttpServer, AnIdleConnectionGivesItsPlaceToANewClient) {
@@ -296,7 +309,8 @@ TEST(HttpServer, AnIdleConnectionGivesItsPlaceToANewClient) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce);
   others[0]->send("ics HTTP/1.1\r\n\r\n");
   EXPECT_EQ(others[0]->receive().status, 200) << "it was in the middle of a request";
-  EXPECT_EQ(others[1]->receive().body.size(), large_body().size()) << "it was in the middle of a response";
+  EXPECT_EQ(others[1]->receive().body.size(), large_body().size())
+      << "it was in the middle of a response";
   EXPECT_EQ(others[2]->get("/metrics").status, 200) << "it had not asked yet";
 }
 
@@ -343,7 +357,8 @@ TEST(HttpServer, EndsAtOnceWhateverItsClientsDo) {
   unread.send("GET /large HTTP/1.1\r\n\r\n");
   std::vector<std::unique_ptr<HttpClient>> waiting;  // more than there are threads
   for (int i = 0; i < 8; ++i) waiting.push_back(std::make_unique<HttpClient>(address_of(*server)));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server reads and writes them
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(100));  // until the server reads and writes them
   const auto before = std::chrono::steady_clock::now();
   server.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);
@@ -371,9 +386,10 @@ TEST(HttpServer, SurvivesWhatIsNoRequest) {
     return "GET /metrics HTTP/1.1\r\n" + header + "\r\n\r\n";
   };
   for (const std::string& text :
-       {std::string("\r\n\r\n"), std::string("\0\x01\xff\r\n\r\n", 7), std::string("GET /metrics HTTP/9.9\r\n\r\n"),
-        std::string("GET /metrics HTTP/1.1\r\nRange: bytes=9-1\r\n\r\n"), many_ranges(2000), many_ranges(7000),
-        "GET /" + std::string(100000, 'a') + " HTTP/1.1\r\n\r\n",
+       {std::string("\r\n\r\n"), std::string("\0\x01\xff\r\n\r\n", 7),
+        std::string("GET /metrics HTTP/9.9\r\n\r\n"),
+        std::string("GET /metrics HTTP/1.1\r\nRange: bytes=9-1\r\n\r\n"), many_ranges(2000),
+        many_ranges(7000), "GET /" + std::string(100000, 'a') + " HTTP/1.1\r\n\r\n",
         "GET /metrics HTTP/1.1\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
         std::string("GET /metrics HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n")}) {
     HttpClient client(address_of(server));

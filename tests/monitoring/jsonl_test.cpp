@@ -56,7 +56,8 @@ TEST(JsonLines, EveryKindOfRecord) {
   ASSERT_EQ(all[1]["ranks"].size(), 2u);
   EXPECT_EQ(all[1]["ranks"][1]["rank"], 1);
   EXPECT_EQ(all[1]["ranks"][1]["phase_seconds"]["data_wait"], 0.03);
-  EXPECT_EQ(all[1]["ranks"][1]["loader"], json::parse(R"({"queue": 0.5})")) << "what was not measured is left out";
+  EXPECT_EQ(all[1]["ranks"][1]["loader"], json::parse(R"({"queue": 0.5})"))
+      << "what was not measured is left out";
   EXPECT_FALSE(all[1]["ranks"][1].contains("gpu"));
   EXPECT_EQ(all[1]["ranks"][1]["bucket_seconds"], json::parse("[0.01, 0.05, 0.11]"));
   EXPECT_FALSE(all[1]["ranks"][0].contains("bucket_seconds"));
@@ -93,7 +94,12 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
               .throttled_seconds = 0.0625,
               .disk_bytes = 4096,
               .major_faults = 0,
-              .host = {.cores = 4, .busy = 2, .steal = 0.5, .swapped_in = 0, .read_again = 8192, .free_memory = 1e9},
+              .host = {.cores = 4,
+                       .busy = 2,
+                       .steal = 0.5,
+                       .swapped_in = 0,
+                       .read_again = 8192,
+                       .free_memory = 1e9},
               .link = {.width = 8, .card_width = 16, .generation = 4}},
              {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}},
              {.rank = 2,
@@ -107,26 +113,35 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
               .slowed_by_heat = 0}};
   sink->record(s);
   const json ranks = records(folder / "m.jsonl").at(0)["ranks"];
-  EXPECT_EQ(ranks[0]["loader"],
-            json::parse(R"({"samples": 8.0, "read_seconds": 0.5, "decode_seconds": 0.25, "augment_seconds": 0.0,
+  EXPECT_EQ(
+      ranks[0]["loader"],
+      json::parse(
+          R"({"samples": 8.0, "read_seconds": 0.5, "decode_seconds": 0.25, "augment_seconds": 0.0,
                             "few_sample_seconds": 0.125, "many_sample_seconds": 0.08333333333333333,
                             "wait_seconds": 0.125, "full_seconds": 0.0})"));
-  EXPECT_EQ(ranks[0]["cpu"], json::parse(R"({"cpu_seconds": 0.75, "compute_seconds": 0.5, "comm_delay_seconds": 0.125,
+  EXPECT_EQ(
+      ranks[0]["cpu"],
+      json::parse(R"({"cpu_seconds": 0.75, "compute_seconds": 0.5, "comm_delay_seconds": 0.125,
                             "throttled_seconds": 0.0625})"));
   EXPECT_FALSE(ranks[0].contains("launch_seconds"));
   EXPECT_EQ(ranks[2]["launch_seconds"], 0.25);
   EXPECT_EQ(ranks[0]["disk_bytes"], 4096);
   EXPECT_EQ(ranks[0]["major_faults"], 0);
-  EXPECT_EQ(ranks[0]["host"],
-            json::parse(R"({"cores": 4.0, "busy_seconds": 2.0, "steal_seconds": 0.5, "swapped_in_bytes": 0.0,
+  EXPECT_EQ(
+      ranks[0]["host"],
+      json::parse(
+          R"({"cores": 4.0, "busy_seconds": 2.0, "steal_seconds": 0.5, "swapped_in_bytes": 0.0,
                             "read_again_bytes": 8192.0, "free_memory_bytes": 1e9})"));
   EXPECT_EQ(ranks[0]["link"], json::parse(R"({"width": 8, "card_width": 16, "generation": 4})"));
   EXPECT_FALSE(ranks[0].contains("gpu"));
-  EXPECT_EQ(ranks[2]["gpu"], json::parse(R"({"utilization": 0.5, "power_watts": 300.0, "energy_joules": 30.0,
+  EXPECT_EQ(ranks[2]["gpu"],
+            json::parse(R"({"utilization": 0.5, "power_watts": 300.0, "energy_joules": 30.0,
                                              "temperature_celsius": 70.0, "sm_clock_hertz": 1.5e9,
                                              "slowed_by_power": 0.75, "slowed_by_heat": 0.0})"));
-  EXPECT_EQ(ranks[1]["loader"], json::parse(R"({"samples": 8.0})")) << "no sample was begun with few readers";
-  for (const char* name : {"cpu", "host", "link", "disk_bytes", "major_faults"}) EXPECT_FALSE(ranks[1].contains(name));
+  EXPECT_EQ(ranks[1]["loader"], json::parse(R"({"samples": 8.0})"))
+      << "no sample was begun with few readers";
+  for (const char* name : {"cpu", "host", "link", "disk_bytes", "major_faults"})
+    EXPECT_FALSE(ranks[1].contains(name));
 }
 
 TEST(JsonLines, AnEvaluationHasItsTables) {
@@ -134,8 +149,9 @@ TEST(JsonLines, AnEvaluationHasItsTables) {
   {
     const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
     EvalStats stats = sample_eval();
-    stats.tables = {{"by class", {"precision", "samples"}, {"ant", "bee"}, {{0.5, 3}, {std::nan(""), 0}}},
-                    {"confusion", {"ant", "bee"}, {"ant", "bee"}, {{2, 1}, {0, 0}}}};
+    stats.tables = {
+        {"by class", {"precision", "samples"}, {"ant", "bee"}, {{0.5, 3}, {std::nan(""), 0}}},
+        {"confusion", {"ant", "bee"}, {"ant", "bee"}, {{2, 1}, {0, 0}}}};
     sink->record(stats);
     stats.tables.clear();
     sink->record(stats);
@@ -191,7 +207,8 @@ TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
 }
 
 std::string record_of(int64_t step, size_t bytes = 0) {
-  return str(R"({"kind":"step","step":)", step, R"(,"padding":")", std::string(bytes, 'x'), "\"}\n");
+  return str(R"({"kind":"step","step":)", step, R"(,"padding":")", std::string(bytes, 'x'),
+             "\"}\n");
 }
 
 TEST(JsonLines, AResumeRemovesManyRecordsAndLongOnes) {
@@ -202,7 +219,8 @@ TEST(JsonLines, AResumeRemovesManyRecordsAndLongOnes) {
   for (int64_t step = 21; step <= 2000; ++step) all += record_of(step, 1000);
   all += record_of(2001, 5 << 20);  // longer than what is read at a time
   const auto resumed = [&](int64_t step) {
-    std::ofstream(file, std::ios::binary) << all << "{\"kind\":" << std::string(3 << 20, ' ');  // cut short
+    std::ofstream(file, std::ios::binary)
+        << all << "{\"kind\":" << std::string(3 << 20, ' ');  // cut short
     const auto sink = make_jsonl_sink(file, step);
     return read_text(file);
   };
@@ -234,13 +252,15 @@ TEST(JsonLines, AVerdictHasTheSplitOfCommunicationWhereItWasMeasured) {
   const auto sink = make_jsonl_sink(file, 0);
   VerdictRecord verdict{.step = 3, .text = "verdict: late rank 1"};
   sink->verdict(verdict);
-  verdict.communication = {.late = 0.5, .latency = 0.25, .bandwidth = 0.125, .not_overlapped = 2, .other = 1};
+  verdict.communication = {
+      .late = 0.5, .latency = 0.25, .bandwidth = 0.125, .not_overlapped = 2, .other = 1};
   sink->verdict(verdict);
   const std::vector<json> all = records(file);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_FALSE(all[0].contains("communication")) << "one rank";
-  EXPECT_EQ(all[1]["communication"],
-            json::parse(R"({"late_seconds": 0.5, "latency_seconds": 0.25, "bandwidth_seconds": 0.125,
+  EXPECT_EQ(
+      all[1]["communication"],
+      json::parse(R"({"late_seconds": 0.5, "latency_seconds": 0.25, "bandwidth_seconds": 0.125,
                             "not_overlapped_seconds": 2.0, "other_seconds": 1.0})"));
 }
 
@@ -259,7 +279,8 @@ TEST(JsonLines, AVerdictHasWhatWasMeasuredBeforeTraining) {
   EXPECT_FALSE(all[0].contains("all_reduce"));
   EXPECT_EQ(all[1]["headroom"], json::parse(R"({"step_seconds": 0.0082})"));
   EXPECT_FALSE(all[1].contains("all_reduce")) << "one rank";
-  EXPECT_EQ(all[2]["all_reduce"], json::parse(R"({"latency_seconds": 25e-6, "seconds_per_byte": 3e-10})"));
+  EXPECT_EQ(all[2]["all_reduce"],
+            json::parse(R"({"latency_seconds": 25e-6, "seconds_per_byte": 3e-10})"));
 }
 
 TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {
@@ -271,7 +292,8 @@ TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {
     sink->record(sample_eval());
   }
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("cannot write /dev/full: No space left on device"), std::string::npos) << text;
+  EXPECT_NE(text.find("cannot write /dev/full: No space left on device"), std::string::npos)
+      << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 

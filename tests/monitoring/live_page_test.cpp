@@ -53,7 +53,8 @@ TEST(ThinnedHistory, IsEvenAndBoundedForever) {
     }
     const std::vector<int> kept = history.since(0);
     ASSERT_GE(kept.size() * 2, limit);
-    for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i], static_cast<int>(i) * kept[1]) << limit;
+    for (size_t i = 0; i < kept.size(); ++i)
+      EXPECT_EQ(kept[i], static_cast<int>(i) * kept[1]) << limit;
   }
 }
 
@@ -98,7 +99,8 @@ TEST(LivePage, ServesItsFilesAndNothingFromElsewhere) {
     const std::string body = p.body({});
     EXPECT_GT(body.size(), 300u) << p.path;
     size_t links = 0;
-    for (size_t at = body.find("://"); at != std::string::npos; at = body.find("://", at + 1)) ++links;
+    for (size_t at = body.find("://"); at != std::string::npos; at = body.find("://", at + 1))
+      ++links;
     EXPECT_EQ(links, p.path == "/live.js" ? 1u : 0u) << p.path << ": the name of SVG alone";
   }
   EXPECT_EQ(paths, (std::set<std::string>{"/", "/live.css", "/live.js", "/state.json"}));
@@ -247,7 +249,8 @@ TEST(LivePage, AnyNameIsValidJson) {
   page.record(e);
   const json answer = Reader(page).visit();
   const std::string shown = answer["run"];
-  EXPECT_EQ(shown, "</script><b>\"r\"\\ \x01\xef\xbf\xbd\n\xe2\x80\xa8") << "what is no UTF-8 is replaced";
+  EXPECT_EQ(shown, "</script><b>\"r\"\\ \x01\xef\xbf\xbd\n\xe2\x80\xa8")
+      << "what is no UTF-8 is replaced";
   EXPECT_EQ(answer["facts"][0][1], shown);
   EXPECT_EQ(answer["places"][0][0], shown);
   EXPECT_EQ(answer["verdict"], shown);
@@ -321,8 +324,8 @@ TEST(LivePage, ReceivesTheLinesOfTheLog) {
   EXPECT_EQ(lines[2][2], "a line for the file");
 }
 
-// The training thread, the server's thread and threads that log, at full speed (the tsan preset watches). Every logging
-// step arrives in its order, and the training thread is not held up.
+// The training thread, the server's thread and threads that log, at full speed (the tsan preset
+// watches). Every logging step arrives in its order, and the training thread is not held up.
 TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
   auto page = std::make_unique<LivePage>("r", LivePage::Facts{});
   std::atomic<bool> stop{false};
@@ -361,7 +364,8 @@ TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
   EXPECT_EQ(column(answer, answer["newest"], "step"), kSteps);
   EXPECT_EQ(answer["number"], kSteps / 10);
   RecordProperty("microseconds_per_step", str(spent.count() / kSteps));
-  EXPECT_LT(spent.count() / kSteps, 50) << "microseconds per step; on an idle machine it is below 1";
+  EXPECT_LT(spent.count() / kSteps, 50)
+      << "microseconds per step; on an idle machine it is below 1";
 }
 
 TEST(LivePage, ItsPagesOutliveIt) {
@@ -377,10 +381,13 @@ TEST(SignpostPage, NamesThePageOfTheRun) {
   SignpostPage signpost("<b>r</b>", 3);
   const Page page = signpost.page();
   EXPECT_EQ(page.path, "/");
-  EXPECT_NE(page.body({}).find("rank 3 of &lt;b&gt;r&lt;/b&gt;"), std::string::npos) << page.body({});
+  EXPECT_NE(page.body({}).find("rank 3 of &lt;b&gt;r&lt;/b&gt;"), std::string::npos)
+      << page.body({});
   EXPECT_NE(page.body({}).find("not known yet"), std::string::npos);
   signpost.point_to("node-a:9500");
-  EXPECT_NE(page.body({}).find("<a href=\"http://node-a:9500/\">node-a:9500</a>"), std::string::npos) << page.body({});
+  EXPECT_NE(page.body({}).find("<a href=\"http://node-a:9500/\">node-a:9500</a>"),
+            std::string::npos)
+      << page.body({});
   signpost.point_to("");
   EXPECT_NE(page.body({}).find("no endpoint"), std::string::npos);
 }

@@ -28,7 +28,8 @@ TEST(PrometheusConfig, RefersOnlyToFilesBesideIt) {
   EXPECT_THAT(config, Not(HasSubstr("..")));
   EXPECT_THAT(config, Not(HasSubstr("/work")));
   EXPECT_THAT(read_text(folder / "dtrain_rules.yml"), HasSubstr("alert: DtrainStalled"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
+      << "a temporary file was left";
 }
 
 TEST(PrometheusConfig, IsKeptOnceItWasChanged) {
@@ -61,7 +62,8 @@ TEST(PrometheusConfig, OfAnotherVersionIsReplaced) {
   };
   write(1);
   write_prometheus_config(real_file_system(), folder.path());
-  EXPECT_THAT(read_text(folder / "prometheus.yml"), HasSubstr(rest)) << "the hash does not fit: the user's";
+  EXPECT_THAT(read_text(folder / "prometheus.yml"), HasSubstr(rest))
+      << "the hash does not fit: the user's";
   write(xxh64(std::as_bytes(std::span(rest))));
   write_prometheus_config(real_file_system(), folder.path());
   EXPECT_EQ(read_text(folder / "prometheus.yml"), current);

@@ -20,12 +20,15 @@ inline StepStats sample_step() {
   s.step_seconds = 0.25;
   s.phase_seconds = {0.0012, 0.0008, 0.0801, 0.1502, 0.0097, 0.0078, 0, 0};
   s.other_seconds = 0.0002;
-  s.ranks = {
-      {.rank = 0, .times = {.phases = {0.001, 0, 0.1, 0.14, 0, 0.008, 0, 0}, .wall = 0.25}},
-      {.rank = 1,
-       .times = {.phases = {0.03, 0, 0.09, 0.11, 0.01, 0.009, 0, 0}, .wall = 0.25, .buckets = {0.01, 0.05, 0.11}},
-       .queue = 0.5}};
-  s.slowest = {.step = 117, .rank = 1, .times = {.phases = {0.4, 0, 0.1, 0.1, 0, 0.01, 0, 0}, .wall = 0.625}};
+  s.ranks = {{.rank = 0, .times = {.phases = {0.001, 0, 0.1, 0.14, 0, 0.008, 0, 0}, .wall = 0.25}},
+             {.rank = 1,
+              .times = {.phases = {0.03, 0, 0.09, 0.11, 0.01, 0.009, 0, 0},
+                        .wall = 0.25,
+                        .buckets = {0.01, 0.05, 0.11}},
+              .queue = 0.5}};
+  s.slowest = {.step = 117,
+               .rank = 1,
+               .times = {.phases = {0.4, 0, 0.1, 0.1, 0, 0.01, 0, 0}, .wall = 0.625}};
   s.samples_per_second = 512.3;
   s.eta_seconds = 3720;
   s.bytes_reduced = 1000;

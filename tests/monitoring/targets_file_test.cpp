@@ -14,7 +14,8 @@ namespace {
 
 TEST(TargetsFile, HasTheFormThatFileSdReads) {
   const dtrain::testing::TempDir runs;
-  TargetsFile file(runs.path(), "job", {{"127.0.0.1:9500", "a", 0}, {"", "a", 1}, {"b:9500", "b", 2}});
+  TargetsFile file(runs.path(), "job",
+                   {{"127.0.0.1:9500", "a", 0}, {"", "a", 1}, {"b:9500", "b", 2}});
   EXPECT_EQ(file.path(), runs / "targets" / "job.json");
   const auto groups = nlohmann::json::parse(read_text(file.path()));
   ASSERT_EQ(groups.size(), 2u) << "a rank without an endpoint is not a target";
@@ -42,7 +43,8 @@ TEST(TargetsFile, StaysAfterACrashAndIsReplacedByTheNextRun) {
   EXPECT_TRUE(std::filesystem::exists(runs / "targets" / "job.json"));
   const TargetsFile next(runs.path(), "job", {{"127.0.0.1:2", "a", 0}});
   EXPECT_NE(read_text(next.path()).find("127.0.0.1:2"), std::string::npos);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(runs / "targets"), {}), 1) << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(runs / "targets"), {}), 1)
+      << "a temporary file was left";
 }
 
 TEST(TargetsFile, AFolderThatCannotBeCreatedIsAnOutputError) {

@@ -11,7 +11,7 @@ namespace dtrain::monitoring {
 namespace {
 
 TEST(Crc32c, KnownValues) {
-  EXPECT_EQ(tfevents::crc32c("123456789"), 0xe3069283u);            // the check value of the CRC catalog
+  EXPECT_EQ(tfevents::crc32c("123456789"), 0xe3069283u);  // the check value of the CRC catalog
   EXPECT_EQ(tfevents::crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
   EXPECT_EQ(tfevents::crc32c(""), 0u);
 }
@@ -31,7 +31,8 @@ TEST(TensorBoardSink, AnUnwritableFolderIsLoggedOnce) {
   sink->record(testing::sample_step());
   sink->record(testing::sample_eval());
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("cannot open /nowhere/at/all/events.out.tfevents."), std::string::npos) << text;
+  EXPECT_NE(text.find("cannot open /nowhere/at/all/events.out.tfevents."), std::string::npos)
+      << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 

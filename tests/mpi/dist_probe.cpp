@@ -26,7 +26,9 @@ namespace {
 using namespace dtrain;
 using namespace dtrain::dist;
 
-void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+void sleep_seconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 void say(const std::string& line) { std::cout << line + "\n" << std::flush; }
 
@@ -46,8 +48,10 @@ struct Part {
   double timeout = 2;
 };
 
-// Steps of data, forward and all_reduce, for `seconds`; in step 12 the culprit does what the mode says.
-void train(const Part& part, const World& world, Communicator& comm, Watchdog& watchdog, double seconds) {
+// Steps of data, forward and all_reduce, for `seconds`; in step 12 the culprit does what the
+// mode says.
+void train(const Part& part, const World& world, Communicator& comm, Watchdog& watchdog,
+           double seconds) {
   const at::Tensor gradient = at::ones({1000}, at::kFloat);
   const auto started = std::chrono::steady_clock::now();
   for (int64_t step = 1;; ++step) {
@@ -63,8 +67,8 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
     watchdog.progress("forward", step);
     sleep_seconds(0.02);
     watchdog.progress("all_reduce", step);
-    const at::Tensor more =
-        at::full({1}, std::chrono::steady_clock::now() - started < std::chrono::duration<double>(seconds));
+    const at::Tensor more = at::full(
+        {1}, std::chrono::steady_clock::now() - started < std::chrono::duration<double>(seconds));
     comm.all_reduce(gradient, ReduceOp::kMax).wait();
     const at::Tensor go_on = more.to(at::kLong);
     comm.all_reduce(go_on, ReduceOp::kMin).wait();
@@ -72,8 +76,8 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
   }
 }
 
-// The culprit is killed while the others wait for it in shared memory: they still spin (timeout 0, with a core for
-// each), or sleep. They say how long they waited after that.
+// The culprit is killed while the others wait for it in shared memory: they still spin (timeout 0,
+// with a core for each), or sleep. They say how long they waited after that.
 int wait_for_killed(const Part& part, Communicator& host, bool memfd) {
   const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
   const at::Tensor sum = comm->allocate({1'000'000}, at::kFloat).fill_(1);
@@ -95,8 +99,8 @@ int wait_for_killed(const Part& part, Communicator& host, bool memfd) {
 int run(const Part& part, MpiSession& session) {
   const World& world = session.world();
   if (part.mode == "world") {
-    say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ", world.local_size,
-            " of the host of rank ", world.host, ", ", mpi_library_version()));
+    say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ",
+            world.local_size, " of the host of rank ", world.host, ", ", mpi_library_version()));
     return 0;
   }
   if (part.mode == "affinity") {
@@ -113,7 +117,8 @@ int run(const Part& part, MpiSession& session) {
     log::error(message);
     session.abort(CommError("").exit_code());
   });
-  // One rank makes no progress for longer than the timeout while others do; then it is late for the end.
+  // One rank makes no progress for longer than the timeout while others do; then it is late for
+  // the end.
   if (part.mode == "late") {
     if (world.rank == part.culprit) {
       sleep_seconds(1.5 * part.timeout);
@@ -145,7 +150,8 @@ int run(const Part& part, MpiSession& session) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Part part{argc > 1 ? argv[1] : "world", argc > 2 ? std::atoi(argv[2]) : 0, argc > 3 ? std::atof(argv[3]) : 2};
+  const Part part{argc > 1 ? argv[1] : "world", argc > 2 ? std::atoi(argv[2]) : 0,
+                  argc > 3 ? std::atof(argv[3]) : 2};
   if (part.mode == "hint") {
     say(str("hint ", launcher_rank_hint(), ", on its host ", launcher_local_rank_hint()));
     return 0;

@@ -1,5 +1,6 @@
-// The contract on real MPI ranks: with messages of the usual size, with tiny ones, through the staged communicator, and
-// through shared memory. Then what the MPI communicator promises beyond the contract.
+// The contract on real MPI ranks: with messages of the usual size, with tiny ones, through the
+// staged communicator, and through shared memory. Then what the MPI communicator promises beyond
+// the contract.
 
 #include "dist/mpi_communicator.h"
 
@@ -26,16 +27,21 @@ struct Kind {
 std::vector<Kind> kinds() {
   return {
       {"Mpi", [] { return make_host_communicator(world_of_test()); }},
-      {"MpiInSmallMessages", [] { return make_mpi_communicator({.direct_bytes = 0, .message_bytes = 1000}); }},
-      {"StagedOnTheHost", [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }},
+      {"MpiInSmallMessages",
+       [] { return make_mpi_communicator({.direct_bytes = 0, .message_bytes = 1000}); }},
+      {"StagedOnTheHost",
+       [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }},
       {"StagedInSharedMemory",
        [] {
-         return make_staged_communicator(make_shared_memory_communicator(*make_host_communicator(world_of_test())),
-                                         at::kCPU);
+         return make_staged_communicator(
+             make_shared_memory_communicator(*make_host_communicator(world_of_test())), at::kCPU);
        }},
-      {"SharedMemory", [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
-      {"SharedMemoryInDevShm",
-       [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test()), {.memfd = false}); }}};
+      {"SharedMemory",
+       [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
+      {"SharedMemoryInDevShm", [] {
+         return make_shared_memory_communicator(*make_host_communicator(world_of_test()),
+                                                {.memfd = false});
+       }}};
 }
 
 class MpiContract : public ::testing::TestWithParam<std::tuple<Kind, contract::Case>> {};
@@ -47,7 +53,8 @@ TEST_P(MpiContract, Holds) {
 }
 
 // On two hosts: two ranks and two, or two and one.
-std::unique_ptr<Communicator> make_hierarchical(config::Backend backend = config::Backend::kHierarchical) {
+std::unique_ptr<Communicator> make_hierarchical(
+    config::Backend backend = config::Backend::kHierarchical) {
   config::Dist dist;
   dist.backend = backend;
   const World world = world_on_hosts(2);
@@ -58,7 +65,9 @@ std::unique_ptr<Communicator> make_hierarchical(config::Backend backend = config
 class MpiHierarchicalContract : public ::testing::TestWithParam<contract::Case> {};
 
 TEST_P(MpiHierarchicalContract, Holds) { GetParam().run(*make_hierarchical(), at::kCPU); }
-TEST_P(MpiHierarchicalContract, HoldsStaged) { GetParam().run(*make_hierarchical(config::Backend::kStaged), at::kCPU); }
+TEST_P(MpiHierarchicalContract, HoldsStaged) {
+  GetParam().run(*make_hierarchical(config::Backend::kStaged), at::kCPU);
+}
 
 INSTANTIATE_TEST_SUITE_P(Each, MpiHierarchicalContract, ::testing::ValuesIn(contract::cases()),
                          [](const auto& info) { return info.param.name; });
@@ -70,7 +79,8 @@ std::vector<contract::Case> host_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, MpiContract,
-                         ::testing::Combine(::testing::ValuesIn(kinds()), ::testing::ValuesIn(host_cases())),
+                         ::testing::Combine(::testing::ValuesIn(kinds()),
+                                            ::testing::ValuesIn(host_cases())),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
@@ -81,7 +91,8 @@ TEST(MpiCommunicator, SumsInTheOrderOfTheRanks) {
     const at::Tensor mine = contract::rough_numbers(comm->rank(), n, at::kFloat);
     comm->all_reduce(mine, ReduceOp::kSum).wait();
     at::Tensor in_order = contract::rough_numbers(0, n, at::kFloat);
-    for (int rank = 1; rank < comm->size(); ++rank) in_order += contract::rough_numbers(rank, n, at::kFloat);
+    for (int rank = 1; rank < comm->size(); ++rank)
+      in_order += contract::rough_numbers(rank, n, at::kFloat);
     EXPECT_TRUE(at::equal(contract::bytes_of(mine), contract::bytes_of(in_order)));
   }
 }
@@ -91,14 +102,15 @@ TEST(MessageSize, FitsInAnIntAndCutsLargeTensorsIntoManyMessages) {
   for (const int64_t bytes : {int64_t{0}, int64_t{1}, kMiB - 1, kMiB, 63 * kMiB})
     EXPECT_EQ(message_size(bytes, kMiB), kMiB);
   EXPECT_EQ(message_size(640 * kMiB, kMiB), 10 * kMiB);
-  for (const int64_t bytes :
-       {2 * kGiB - 1, 2 * kGiB, 2 * kGiB + 1, 5 * kGiB + 3, 64 * kGiB, 1000 * kGiB, 1'000'000 * kGiB}) {
+  for (const int64_t bytes : {2 * kGiB - 1, 2 * kGiB, 2 * kGiB + 1, 5 * kGiB + 3, 64 * kGiB,
+                              1000 * kGiB, 1'000'000 * kGiB}) {
     EXPECT_LE(message_size(bytes, kMiB), kGiB) << bytes;
     EXPECT_GE(message_size(bytes, kMiB), kMiB) << bytes;
   }
 }
 
-// Strided messages: what each rank sends ends up at its place, also if the last message is shorter than the others.
+// Strided messages: what each rank sends ends up at its place, also if the last message is shorter
+// than the others.
 TEST(MpiCommunicator, GathersAndBroadcastsInMessagesOfAnySize) {
   for (const int64_t message_bytes : {1, 7, 64, 1000}) {
     const auto comm = make_mpi_communicator({.message_bytes = message_bytes});
@@ -126,14 +138,17 @@ TEST(MpiCommunicator, SeveralWorkSideBySideInAnyOrder) {
   Work other = even ? second->all_reduce(b, ReduceOp::kSum) : first->all_reduce(a, ReduceOp::kSum);
   one.wait();
   other.wait();
-  contract::expect_equal(a, at::full({200'000}, first->size(), at::kFloat), "the first communicator");
-  contract::expect_equal(b, at::full({200'000}, 2 * first->size(), at::kFloat), "the second communicator");
+  contract::expect_equal(a, at::full({200'000}, first->size(), at::kFloat),
+                         "the first communicator");
+  contract::expect_equal(b, at::full({200'000}, 2 * first->size(), at::kFloat),
+                         "the second communicator");
 }
 
 TEST(MpiCommunicator, RefusesTensorsThatItCannotTransfer) {
   const auto comm = make_mpi_communicator();
   EXPECT_THROW(static_cast<void>(comm->all_reduce(at::ones({4, 6}).t(), ReduceOp::kSum)), Error);
-  EXPECT_THROW(static_cast<void>(comm->all_gather(at::ones({4 * comm->size() + 1}), at::ones({4}))), Error);
+  EXPECT_THROW(static_cast<void>(comm->all_gather(at::ones({4 * comm->size() + 1}), at::ones({4}))),
+               Error);
   EXPECT_THROW(static_cast<void>(comm->broadcast(at::ones({4}), comm->size())), Error);
   comm->barrier();  // the communicator still works
 }
@@ -142,9 +157,11 @@ TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfig
   const World world = world_of_test();
   const std::unique_ptr<Communicator> host = make_host_communicator(world);
   config::Dist dist;
-  const std::unique_ptr<Communicator> chosen = make_gradient_communicator(*host, dist, world, at::kCPU);
+  const std::unique_ptr<Communicator> chosen =
+      make_gradient_communicator(*host, dist, world, at::kCPU);
   EXPECT_EQ(chosen->name(), world.size == 1 ? "none" : "shared_memory");
-  for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
+  for (const Carried& carried : chosen->traffic())
+    EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
   dist.backend = config::Backend::kMpi;
   EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "mpi");
   dist.backend = config::Backend::kStaged;
@@ -161,7 +178,8 @@ TEST(MakeGradientCommunicator, IsHierarchicalForCpuRanksOfSeveralHostsIfOneHasSe
   const at::Tensor tensor = chosen->allocate({10'000}, at::kFloat).fill_(1);
   for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0) << "of allocate()";
   chosen->all_reduce(tensor, ReduceOp::kSum).wait();
-  EXPECT_EQ(chosen->traffic()[static_cast<size_t>(Collective::kAllReduce)].bytes, size == 1 ? 0 : 40'000);
+  EXPECT_EQ(chosen->traffic()[static_cast<size_t>(Collective::kAllReduce)].bytes,
+            size == 1 ? 0 : 40'000);
 }
 
 TEST(MpiGroups, ConnectTheRanksOfOneNumberInTheirOrder) {
@@ -187,7 +205,8 @@ TEST(MakeGradientCommunicator, TakesMpiOnAllRanksIfOneCannotShareMemoryUnlessItI
   std::string warning, refused;
   {
     ::testing::internal::CaptureStderr();
-    EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), world.size == 1 ? "none" : "mpi");
+    EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(),
+              world.size == 1 ? "none" : "mpi");
     warning = ::testing::internal::GetCapturedStderr();
     dist.backend = config::Backend::kSharedMemory;
     try {
@@ -197,7 +216,8 @@ TEST(MakeGradientCommunicator, TakesMpiOnAllRanksIfOneCannotShareMemoryUnlessItI
     }
   }
   ::setrlimit(RLIMIT_FSIZE, &usual);
-  const std::string why = str("rank ", world.size - 1, " cannot enlarge the memory file of rank 0: File too large");
+  const std::string why =
+      str("rank ", world.size - 1, " cannot enlarge the memory file of rank 0: File too large");
   EXPECT_NE(refused.find(why), std::string::npos) << refused;
   EXPECT_EQ(warning.find(why) != std::string::npos, world.rank == 0 && world.size > 1) << warning;
 }

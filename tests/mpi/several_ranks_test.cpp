@@ -24,7 +24,8 @@ TEST_P(Abort, UnblocksAnOperationThatRankZeroNeverJoins) {
   const auto& [kind, what] = GetParam();
   const auto comm = make(kind);
   const int64_t n = what.find("Small") == std::string::npos ? 100'000 : 10;
-  const at::Tensor tensor = at::ones({n}, at::kFloat), all = at::empty({comm->size(), n}, at::kFloat);
+  const at::Tensor tensor = at::ones({n}, at::kFloat),
+                   all = at::empty({comm->size(), n}, at::kFloat);
   const at::Tensor shared = comm->allocate({n}, at::kFloat).fill_(1);
   const auto operation = [&, what = what] {
     if (what == "AllGather") return comm->all_gather(all, tensor);
@@ -48,11 +49,12 @@ TEST_P(Abort, UnblocksAnOperationThatRankZeroNeverJoins) {
   aborts.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Abort,
-                         ::testing::Combine(::testing::Values("Mpi", "SharedMemory"),
-                                            ::testing::Values("AllReduce", "SmallAllReduce", "AllReduceInPlace",
-                                                              "AllGather", "Broadcast", "Barrier")),
-                         [](const auto& info) { return std::get<0>(info.param) + std::get<1>(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Each, Abort,
+    ::testing::Combine(::testing::Values("Mpi", "SharedMemory"),
+                       ::testing::Values("AllReduce", "SmallAllReduce", "AllReduceInPlace",
+                                         "AllGather", "Broadcast", "Barrier")),
+    [](const auto& info) { return std::get<0>(info.param) + std::get<1>(info.param); });
 
 class Different : public ::testing::TestWithParam<std::string> {};
 

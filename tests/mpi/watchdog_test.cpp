@@ -1,5 +1,6 @@
-// The watchdog on real MPI ranks, on a clock that the test moves: its thread, its heartbeats, and how it ends. What it
-// decides is tested in tests/dist/stall_detector_test.cpp, how it ends a job in dist_processes_test.py.
+// The watchdog on real MPI ranks, on a clock that the test moves: its thread, its heartbeats, and
+// how it ends. What it decides is tested in tests/dist/stall_detector_test.cpp, how it ends a job
+// in dist_processes_test.py.
 
 #include "dist/watchdog.h"
 
@@ -43,7 +44,8 @@ class Alarm {
   std::string message_;
 };
 
-// Moves the clock in steps that the watchdog counts in full until `done`; false: not before the deadline.
+// Moves the clock in steps that the watchdog counts in full until `done`; false: not before
+// the deadline.
 template <typename Done>
 bool advance_until(const FakeClock& clock, Done done) {
   const auto started = std::chrono::steady_clock::now();
@@ -78,7 +80,8 @@ TEST(Watchdog, ReportsThePhaseInWhichARankIsStuckAndCloseThrows) {
       World{}, kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
   watchdog.progress("checkpoint", 7);
   EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
-  EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0.4 s in phase checkpoint, step 7"), 0u)
+  EXPECT_EQ(
+      alarm.message().find("rank 0 has made no progress for 0.4 s in phase checkpoint, step 7"), 0u)
       << alarm.message();
   EXPECT_THROW(watchdog.close(), CommError);
 }
@@ -105,7 +108,8 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
   EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
   // After a tenth of the timeout, or later on a loaded machine, but not after all of it.
   EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0."), 0u) << alarm.message();
-  EXPECT_NE(alarm.message().find("in phase all_reduce, step 101: ncclAllReduce failed: unhandled system error"),
+  EXPECT_NE(alarm.message().find(
+                "in phase all_reduce, step 101: ncclAllReduce failed: unhandled system error"),
             std::string::npos)
       << alarm.message();
   EXPECT_THROW(watchdog.close(), CommError);

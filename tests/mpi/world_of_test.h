@@ -17,7 +17,8 @@ inline dist::World world_of_test() {
   return world;
 }
 
-// The same ranks, as if every `hosts`-th of them were on one host: that of rank 0, that of rank 1, and so on.
+// The same ranks, as if every `hosts`-th of them were on one host: that of rank 0, that of rank 1,
+// and so on.
 inline dist::World world_on_hosts(int hosts) {
   dist::World world = world_of_test();
   world.host = world.rank % hosts;

@@ -18,7 +18,11 @@ MeasuredBatch batch(int64_t samples, double forward, double backward) {
           .load = 0.02,
           .optimizer = 0.004,
           .other = 0.0005,
-          .memory = {.weights = 100, .gradients = 100, .moments = 200, .activations = 10 * samples, .batch = samples}};
+          .memory = {.weights = 100,
+                     .gradients = 100,
+                     .moments = 200,
+                     .activations = 10 * samples,
+                     .batch = samples}};
 }
 
 MeasuredRun run_of(std::vector<MeasuredBatch> batches) {
@@ -34,10 +38,14 @@ MeasuredRun run_of(std::vector<MeasuredBatch> batches) {
 
 Assumptions assumptions(const char* interconnect) {
   const Interconnect links = parse_interconnect(interconnect, nullptr, false);
-  return {.fabric = {.inside = links.inside, .between = links.between, .ranks_per_node = 1, .library = Library::kMpi}};
+  return {.fabric = {.inside = links.inside,
+                     .between = links.between,
+                     .ranks_per_node = 1,
+                     .library = Library::kMpi}};
 }
 
-// Waits of 0.1 and 2 ms are noise: beyond the sizes they grow in proportion, or by what loading takes longer.
+// Waits of 0.1 and 2 ms are noise: beyond the sizes they grow in proportion, or by what loading
+// takes longer.
 TEST(AtSize, WaitsForDataDoNotGrowByNoise) {
   MeasuredBatch small = batch(8, 0.010, 0.020), large = batch(16, 0.020, 0.040);
   small.data = 0.0001;
@@ -53,17 +61,20 @@ TEST(AtSize, WaitsForDataDoNotGrowByNoise) {
 constexpr int64_t kTen[] = {10};
 
 TEST(AtSize, LiesOnTheLinesBetweenWhatWasMeasured) {
-  const MeasuredRun run = run_of({batch(8, 0.010, 0.020), batch(16, 0.014, 0.030), batch(32, 0.030, 0.060)});
+  const MeasuredRun run =
+      run_of({batch(8, 0.010, 0.020), batch(16, 0.014, 0.030), batch(32, 0.030, 0.060)});
   EXPECT_DOUBLE_EQ(at_size(run, 16).forward, 0.014);
   EXPECT_NEAR(at_size(run, 12).backward, 0.025, 1e-12);
   EXPECT_NEAR(at_size(run, 24).forward, 0.022, 1e-12);
   EXPECT_NEAR(at_size(run, 4).forward, 0.008, 1e-12) << "on the line through the first two";
-  EXPECT_NEAR(at_size(run_of({batch(8, 0.010, 0.020), batch(16, 0.014, 0.030)}), 32).forward, 0.022, 1e-12);
+  EXPECT_NEAR(at_size(run_of({batch(8, 0.010, 0.020), batch(16, 0.014, 0.030)}), 32).forward, 0.022,
+              1e-12);
   EXPECT_NEAR(at_size(run, 48).forward, 0.045, 1e-12) << "the line is above what is in proportion";
   EXPECT_EQ(at_size(run, 12).memory.activations, 120);
   EXPECT_EQ(at_size(run, 12).memory.weights, 100);
   EXPECT_EQ(at_size(run, 1).samples, 1);
-  EXPECT_NEAR(at_size(run_of({batch(8, 0.008, 0.02), batch(16, 0.024, 0.03)}), 2).forward, 0.002, 1e-12)
+  EXPECT_NEAR(at_size(run_of({batch(8, 0.008, 0.02), batch(16, 0.024, 0.03)}), 2).forward, 0.002,
+              1e-12)
       << "the line is below zero";
   EXPECT_TRUE(was_measured(run, 8));
   EXPECT_FALSE(was_measured(run, 9));
@@ -79,7 +90,8 @@ TEST(AtSize, OneSizeIsTakenInProportion) {
 }
 
 TEST(Forecast, OneRankIsWhatWasMeasured) {
-  const StepForecast step = forecast_step(run_of({batch(10, 0.01, 0.02)}), assumptions("5,1"), 1, kTen);
+  const StepForecast step =
+      forecast_step(run_of({batch(10, 0.01, 0.02)}), assumptions("5,1"), 1, kTen);
   EXPECT_NEAR(step.total(), 0.001 + 0.01 + 0.02 + 0.004 + 0.0005, 1e-12);
   EXPECT_EQ(step.communication(), 0);
 }
@@ -94,7 +106,8 @@ TEST(Forecast, MicroStepsAddUpAndGradientsTravelOnce) {
   EXPECT_NEAR(step.optimizer, 0.004, 1e-12);
   EXPECT_DOUBLE_EQ(step.exposed, one.exposed);
   // 1 MB at 1 GB/s with 2 messages of 5 µs.
-  EXPECT_NEAR(one.exposed, 1e-3 + 10e-6, 1e-9) << "the bucket that is ready at the end; the other one is hidden";
+  EXPECT_NEAR(one.exposed, 1e-3 + 10e-6, 1e-9)
+      << "the bucket that is ready at the end; the other one is hidden";
   EXPECT_NEAR(one.hidden, 0.5, 1e-9);
 }
 
@@ -120,7 +133,8 @@ TEST(Forecast, AFasterDeviceWaitsForTheLoader) {
   fast.speed = 10;
   const StepForecast step = forecast_step(run, fast, 1, kTen);
   EXPECT_NEAR(step.forward, 0.001, 1e-12);
-  EXPECT_NEAR(step.data + step.forward + step.backward, 0.02, 1e-12) << "the loader needs that long";
+  EXPECT_NEAR(step.data + step.forward + step.backward, 0.02, 1e-12)
+      << "the loader needs that long";
   fast.speed = 1.2;
   EXPECT_NEAR(forecast_step(run, fast, 1, kTen).data, 0.001, 1e-12) << "it is fast enough";
 }
@@ -133,7 +147,8 @@ TEST(Forecast, RanksThatAreLateByChanceCostMoreTheMoreTheyAre) {
   EXPECT_NEAR(of_2, 0.001 / std::sqrt(std::numbers::pi), 1e-6);
   EXPECT_NEAR(of_512, 0.00304, 2e-5);
   const std::vector<int64_t> four = {10, 10, 10, 10};
-  EXPECT_NEAR(forecast_step(run, assumptions("5,1"), 2, four).late, 2 * of_2, 1e-9) << "deviations partly cancel";
+  EXPECT_NEAR(forecast_step(run, assumptions("5,1"), 2, four).late, 2 * of_2, 1e-9)
+      << "deviations partly cancel";
 }
 
 TEST(ExpectedLargest, IsTheMeanOfTheLargestOfNormalValues) {

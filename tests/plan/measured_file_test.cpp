@@ -1,4 +1,5 @@
-// What `dtrain bench step --json` writes, read as a measured run; tests/e2e/plan_test.py reads what it really wrote.
+// What `dtrain bench step --json` writes, read as a measured run; tests/e2e/plan_test.py reads what
+// it really wrote.
 
 #include <gtest/gtest.h>
 
@@ -31,21 +32,27 @@ Json row(int64_t batch_size, double seconds) {
           {"load_seconds", 0.2},
           {"deviation_seconds", 0.4},
           {"memory_bytes",
-           {{"weights", 10}, {"gradients", 11}, {"moments", 20}, {"average", 0}, {"activations", 100}, {"batch", 7}}}};
+           {{"weights", 10},
+            {"gradients", 11},
+            {"moments", 20},
+            {"average", 0},
+            {"activations", 100},
+            {"batch", 7}}}};
 }
 
 Json file() {
-  return {{"network", "resnet18"},
-          {"precision", "bf16"},
-          {"device", "cuda:0"},
-          {"data", "d.h5"},
-          {"ranks", 2},
-          {"samples", 5000},
-          {"prefetch", 4},
-          {"accumulate", 4},
-          {"gradient_buckets", {{{"bytes", 1000}, {"ready", 0.25}}, {{"bytes", 10}, {"ready", 1.0}}}},
-          {"statistics_bytes", {24, 16}},
-          {"rows", {row(32, 2), row(8, 1)}}};
+  return {
+      {"network", "resnet18"},
+      {"precision", "bf16"},
+      {"device", "cuda:0"},
+      {"data", "d.h5"},
+      {"ranks", 2},
+      {"samples", 5000},
+      {"prefetch", 4},
+      {"accumulate", 4},
+      {"gradient_buckets", {{{"bytes", 1000}, {"ready", 0.25}}, {{"bytes", 10}, {"ready", 1.0}}}},
+      {"statistics_bytes", {24, 16}},
+      {"rows", {row(32, 2), row(8, 1)}}};
 }
 
 class MeasuredFile : public ::testing::Test {
@@ -95,18 +102,26 @@ TEST_F(MeasuredFile, WhatIsWrongIsNamedWithItsPlace) {
                           {"step.json has no 'network'", "bench step --json"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["ranks"] = 0; })); }, {"'ranks'"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["ranks"] = 1.5; })); }, {"whole number"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["prefetch"] = 9e15; })); }, {"'prefetch'", "1024"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["rows"] = 5; })); }, {"'rows' is no list"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["rows"][1]["phase_seconds"]["forward"] = -1; })); },
-                          {"rows[1].phase_seconds", "'forward'"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["rows"][0]["batch_size"] = 8; })); }, {"twice"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["gradient_buckets"] = Json::array(); })); },
-                          {"no gradient buckets"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["gradient_buckets"][0]["ready"] = 1.5; })); },
-                          {"gradient_buckets[0]", "'ready'"});
-  expect_error<DataError>([&] { read(with([](Json& j) { j["statistics_bytes"] = {"x"}; })); }, {"statistics_bytes[0]"});
+  expect_error<DataError>([&] { read(with([](Json& j) { j["prefetch"] = 9e15; })); },
+                          {"'prefetch'", "1024"});
+  expect_error<DataError>([&] { read(with([](Json& j) { j["rows"] = 5; })); },
+                          {"'rows' is no list"});
+  expect_error<DataError>(
+      [&] { read(with([](Json& j) { j["rows"][1]["phase_seconds"]["forward"] = -1; })); },
+      {"rows[1].phase_seconds", "'forward'"});
+  expect_error<DataError>([&] { read(with([](Json& j) { j["rows"][0]["batch_size"] = 8; })); },
+                          {"twice"});
+  expect_error<DataError>(
+      [&] { read(with([](Json& j) { j["gradient_buckets"] = Json::array(); })); },
+      {"no gradient buckets"});
+  expect_error<DataError>(
+      [&] { read(with([](Json& j) { j["gradient_buckets"][0]["ready"] = 1.5; })); },
+      {"gradient_buckets[0]", "'ready'"});
+  expect_error<DataError>([&] { read(with([](Json& j) { j["statistics_bytes"] = {"x"}; })); },
+                          {"statistics_bytes[0]"});
   for (const char* text : {"", "{", "[]", "3", "null"}) EXPECT_THROW(read(text), DataError) << text;
-  expect_error<DataError>([&] { read_measured_run(folder / "none.json"); }, {"none.json", "is not there"});
+  expect_error<DataError>([&] { read_measured_run(folder / "none.json"); },
+                          {"none.json", "is not there"});
   EXPECT_THROW(read_measured_run(folder.path()), DataError);
 }
 

@@ -47,7 +47,8 @@ TEST(Overlap, ABusyWireSlowsBackward) {
 }
 
 TEST(Overlap, WithoutOthersNothingIsExposed) {
-  const Overlap result = overlap(std::vector<Bucket>{{100, 0.5}, {7, 1}}, 10, 0.3, [](double) { return 0.0; });
+  const Overlap result =
+      overlap(std::vector<Bucket>{{100, 0.5}, {7, 1}}, 10, 0.3, [](double) { return 0.0; });
   EXPECT_EQ(result.exposed, 0);
   EXPECT_EQ(result.backward, 10);
   EXPECT_EQ(result.hidden(), 1);

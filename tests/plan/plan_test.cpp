@@ -22,7 +22,8 @@ config::Train train_of(int64_t batch_size, int64_t global_batch, int64_t accumul
 
 // Computing takes a millisecond per sample; nothing else takes time.
 MeasuredRun run_of(int64_t samples) {
-  MeasuredRun run{.source = "here", .network = "toy", .precision = "fp32", .device = "cpu", .data = "d.h5"};
+  MeasuredRun run{
+      .source = "here", .network = "toy", .precision = "fp32", .device = "cpu", .data = "d.h5"};
   run.samples = samples;
   run.prefetch = 4;
   for (const int64_t size : {1, 64}) {
@@ -66,7 +67,8 @@ TEST(Scaling, IsThatOfTheConfigurationUnlessAsked) {
 }
 
 TEST(SizesNeeded, AreThoseOfTheMicroStepsThatOccur) {
-  EXPECT_THAT(sizes_needed(train_of(32, 256), std::vector<int64_t>{2, 16, 100}, 10'000), ElementsAre(3, 16, 32));
+  EXPECT_THAT(sizes_needed(train_of(32, 256), std::vector<int64_t>{2, 16, 100}, 10'000),
+              ElementsAre(3, 16, 32));
   EXPECT_THAT(sizes_needed(train_of(32, 0), std::vector<int64_t>{2, 16}, 10'000), ElementsAre(32));
   EXPECT_THAT(sizes_needed(train_of(32, 50), std::vector<int64_t>{1}, 10'000), ElementsAre(25))
       << "2 × 25, not 32 + 18";
@@ -91,7 +93,8 @@ TEST(Plan, TheLastStepOfAnEpochMayBeShorter) {
   EXPECT_EQ(row.batches.tail, 32);
   EXPECT_NEAR(row.epoch_seconds, 6.432, 1e-6);
   EXPECT_FALSE(row.estimated);
-  EXPECT_TRUE(make_plan(run_of(6400), request(train_of(64, 64), {2}))[0].estimated) << "32 samples were not measured";
+  EXPECT_TRUE(make_plan(run_of(6400), request(train_of(64, 64), {2}))[0].estimated)
+      << "32 samples were not measured";
 }
 
 TEST(Plan, CountsWhatTravels) {
@@ -112,7 +115,8 @@ TEST(Plan, MemoryIsThatOfTheMicroBatchAndWhatIsReadAhead) {
   Request of_gpus = request(train_of(64, 64), {2});
   of_gpus.assumptions.fabric.library = Library::kNccl;
   const Row on_gpu = make_plan(run_of(6400), of_gpus)[0];
-  EXPECT_NEAR(static_cast<double>(on_gpu.memory.batch), 32 << 10, 8) << "it waits in the host's memory";
+  EXPECT_NEAR(static_cast<double>(on_gpu.memory.batch), 32 << 10, 8)
+      << "it waits in the host's memory";
 }
 
 TEST(Plan, ComparesWithTheSmallestGpuOfTheJob) {
@@ -152,7 +156,8 @@ TEST(Plan, SaysWhatDoesNotFit) {
 }
 
 TEST(Plan, SaysWhichRanksHaveNothingToDo) {
-  EXPECT_THAT(make_plan(run_of(100), request(train_of(1, 0), {101}))[0].blocked, HasSubstr("101 ranks"));
+  EXPECT_THAT(make_plan(run_of(100), request(train_of(1, 0), {101}))[0].blocked,
+              HasSubstr("101 ranks"));
   EXPECT_THAT(make_plan(run_of(100), request(train_of(1, 0), {100}))[0].blocked, IsEmpty());
   const Row idle = make_plan(run_of(6400), request(train_of(64, 64), {512}))[0];
   EXPECT_THAT(idle.blocked, IsEmpty());

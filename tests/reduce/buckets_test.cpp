@@ -9,8 +9,12 @@
 namespace dtrain::dist {
 namespace {
 
-int64_t bytes(const ParamInfo& param) { return param.elements * static_cast<int64_t>(c10::elementSize(param.dtype)); }
-int64_t bytes(const Bucket& bucket) { return bucket.elements * static_cast<int64_t>(c10::elementSize(bucket.dtype)); }
+int64_t bytes(const ParamInfo& param) {
+  return param.elements * static_cast<int64_t>(c10::elementSize(param.dtype));
+}
+int64_t bytes(const Bucket& bucket) {
+  return bucket.elements * static_cast<int64_t>(c10::elementSize(bucket.dtype));
+}
 
 TEST(Buckets, TakesParametersFromTheLastAndClosesTheFirstEarly) {
   const std::vector<ParamInfo> params = {{"a", 64}, {"b", 64}, {"c", 16}, {"d", 16}, {"e", 16}};
@@ -40,7 +44,8 @@ TEST(Buckets, AParameterLargerThanTheCapIsABucketOfItsOwn) {
 }
 
 TEST(Buckets, KeepsDtypesApartInTheOrderInWhichTheyFill) {
-  const std::vector<ParamInfo> params = {{"a", 8, at::kFloat}, {"b", 8, at::kDouble}, {"c", 8, at::kFloat}};
+  const std::vector<ParamInfo> params = {
+      {"a", 8, at::kFloat}, {"b", 8, at::kDouble}, {"c", 8, at::kFloat}};
   const auto buckets = plan_buckets(params, 1 << 20, 1 << 20);
   ASSERT_EQ(buckets.size(), 2u);
   EXPECT_EQ(buckets[0].params, (std::vector<size_t>{1}));  // b is done before a
@@ -59,14 +64,16 @@ TEST(Buckets, TheBestSizeMakesTheLatencyOfAllAndTheLastTransferShortestTogether)
         const int64_t size = best_bucket_bytes(cost, bytes);
         EXPECT_EQ(size & (size - 1), 0) << "a power of two";
         for (int64_t other = 256 << 10; other <= 128 << 20; other *= 2) {
-          EXPECT_LE(total(cost, static_cast<double>(bytes), static_cast<double>(size)),
-                    total(cost, static_cast<double>(bytes), static_cast<double>(other)) * (1 + 1e-9));
+          EXPECT_LE(
+              total(cost, static_cast<double>(bytes), static_cast<double>(size)),
+              total(cost, static_cast<double>(bytes), static_cast<double>(other)) * (1 + 1e-9));
         }
       }
     }
   }
   EXPECT_EQ(best_bucket_bytes({.latency = 1e-5}, 1 << 20), 128 << 20) << "bytes cost nothing";
-  EXPECT_EQ(best_bucket_bytes({.seconds_per_byte = 1e-9}, 1 << 20), 256 << 10) << "messages cost nothing";
+  EXPECT_EQ(best_bucket_bytes({.seconds_per_byte = 1e-9}, 1 << 20), 256 << 10)
+      << "messages cost nothing";
   EXPECT_EQ(best_bucket_bytes({}, 1 << 20), 25 << 20) << "the cost is unknown";
 }
 
@@ -105,18 +112,22 @@ TEST(Buckets, KeepsItsPromisesForAnyList) {
       ASSERT_LT(bucket.params.back(), last_end);  // buckets in the order in which they fill
       last_end = bucket.params.back();
     }
-    ASSERT_EQ(std::count(seen.begin(), seen.end(), 1), static_cast<long>(params.size())) << "seed " << seed;
+    ASSERT_EQ(std::count(seen.begin(), seen.end(), 1), static_cast<long>(params.size()))
+        << "seed " << seed;
 
-    // Buckets are as full as possible: within a dtype, no bucket had space for the first parameter of the next one.
+    // Buckets are as full as possible: within a dtype, no bucket had space for the first parameter
+    // of the next one.
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
       std::vector<const Bucket*> same;
       for (const Bucket& bucket : buckets) {
         if (bucket.dtype == dtype) same.push_back(&bucket);
       }
-      std::sort(same.begin(), same.end(), [](auto* a, auto* b) { return a->params[0] > b->params[0]; });
+      std::sort(same.begin(), same.end(),
+                [](auto* a, auto* b) { return a->params[0] > b->params[0]; });
       for (size_t k = 0; k + 1 < same.size(); ++k) {
         const bool is_first = same[k]->params[0] == params.size() - 1;
-        ASSERT_GT(bytes(*same[k]) + bytes(params[same[k + 1]->params[0]]) + 63, is_first ? first : cap);
+        ASSERT_GT(bytes(*same[k]) + bytes(params[same[k + 1]->params[0]]) + 63,
+                  is_first ? first : cap);
       }
     }
   }

@@ -23,17 +23,21 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr GradientReducer::Options kOneEach{.cap_bytes = 1, .first_bytes = 1};  // every parameter a bucket of its own
+constexpr GradientReducer::Options kOneEach{
+    .cap_bytes = 1, .first_bytes = 1};  // every parameter a bucket of its own
 
 // Records what is reduced through it.
 class Recorder : public Communicator {
  public:
-  explicit Recorder(Communicator& world) : Communicator(world.rank(), world.size()), world_(world) {}
+  explicit Recorder(Communicator& world)
+      : Communicator(world.rank(), world.size()), world_(world) {}
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     sent.push_back(inout.numel());
     return world_.all_reduce(inout, op);
   }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return world_.reduce_scatter(out, in); }
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
+    return world_.reduce_scatter(out, in);
+  }
   Work all_gather(at::Tensor out, at::Tensor in) override { return world_.all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return world_.broadcast(inout, root); }
   void barrier() override { world_.barrier(); }
@@ -49,7 +53,9 @@ class Recorder : public Communicator {
 class Full final : public Recorder {
  public:
   using Recorder::Recorder;
-  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override { throw DeviceError("no room"); }
+  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override {
+    throw DeviceError("no room");
+  }
 };
 
 at::Tensor leaf(at::IntArrayRef sizes, double value = 1, at::ScalarType dtype = at::kDouble) {
@@ -67,7 +73,8 @@ std::string message_of(const std::function<void()>& call) {
   return "nothing was thrown";
 }
 
-// Three parameters. The gradient of each element is `factor` × 1, 2 or 3 for a, b and c, if the parameter is used.
+// Three parameters. The gradient of each element is `factor` × 1, 2 or 3 for a, b and c, if the
+// parameter is used.
 struct Toy {
   at::Tensor a = leaf({3}), b = leaf({2, 2}), c = leaf({5});
   std::vector<NamedParameter> named() const { return {{"a", a}, {"b", b}, {"c", c}}; }
@@ -84,7 +91,8 @@ TEST(GradientReducer, MemoryThatIsMissingIsNamedForAllBuckets) {
   run_thread_world(1, [](Communicator& comm) {
     Full full(comm);
     const Toy toy;
-    const std::string message = message_of([&] { GradientReducer(toy.named(), full, comm, kOneEach); });
+    const std::string message =
+        message_of([&] { GradientReducer(toy.named(), full, comm, kOneEach); });
     EXPECT_THAT(message, HasSubstr("no room. The buckets of all gradients take 96 B on each rank"));
   });
 }
@@ -97,14 +105,17 @@ void step(GradientReducer& reducer, const std::function<void()>& backward) {
 
 TEST(GradientReducer, GradientsAreSumsAndViewsWithTheParametersStrides) {
   run_thread_world(2, [](Communicator& world) {
-    const at::Tensor weight =
-        at::arange(54).to(at::kDouble).view({2, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor weight = at::arange(54)
+                                  .to(at::kDouble)
+                                  .view({2, 3, 3, 3})
+                                  .contiguous(at::MemoryFormat::ChannelsLast);
     weight.requires_grad_(true);
     const at::Tensor bias = leaf({2});
     GradientReducer reducer({{"weight", weight}, {"bias", bias}}, world, world, {});
     const at::Tensor factors = at::arange(54).to(at::kDouble).view({2, 3, 3, 3});
     for (int round = 0; round < 3; ++round) {
-      step(reducer, [&] { ((weight * factors).sum() * (world.rank() + 1) + bias.sum()).backward(); });
+      step(reducer,
+           [&] { ((weight * factors).sum() * (world.rank() + 1) + bias.sum()).backward(); });
       EXPECT_TRUE(weight.grad().equal(factors * 3));
       EXPECT_TRUE(bias.grad().equal(at::full({2}, 2.0, at::kDouble)));
       EXPECT_EQ(weight.grad().strides(), weight.strides());
@@ -147,10 +158,13 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
   });
 }
 
-// What passes the gradient on after a wait, so that backward takes known time between two parameters.
+// What passes the gradient on after a wait, so that backward takes known time between
+// two parameters.
 constexpr auto kSlowBackward = std::chrono::milliseconds(60);
 struct SlowBackward : torch::autograd::Function<SlowBackward> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  const torch::autograd::variable_list& gradients) {
     std::this_thread::sleep_for(kSlowBackward);
@@ -180,7 +194,8 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
     ASSERT_EQ(times.size(), 3u);
     EXPECT_EQ(times[0].bytes, 5 * 8);
     EXPECT_EQ(times[2].bytes, 3 * 8);
-    const double wait = std::chrono::duration<double>(kSlowBackward).count() / longest;  // share of the pass, or less
+    const double wait = std::chrono::duration<double>(kSlowBackward).count() /
+                        longest;  // share of the pass, or less
     EXPECT_GT(times[0].ready, 0);
     EXPECT_GE(times[1].ready - times[0].ready, wait);
     EXPECT_GE(times[2].ready - times[1].ready, wait);
@@ -204,7 +219,8 @@ TEST(GradientReducer, TimesItsBucketsFromTheStartOfTheLastBackward) {
       reducer.begin_backward();
       toy.backward(1);
     });
-    EXPECT_EQ(reducer.backward_times().seconds(), none) << "the buckets of the first step are sent by finish()";
+    EXPECT_EQ(reducer.backward_times().seconds(), none)
+        << "the buckets of the first step are sent by finish()";
     reducer.arm(false);
     reducer.begin_backward();
     toy.backward(1);
@@ -231,15 +247,20 @@ TEST(GradientReducer, KnowsTheBucketsOfOtherSizes) {
     const Toy toy;
     const GradientReducer reducer(toy.named(), world, world, kOneEach);
     EXPECT_THAT(reducer.bucket_bytes(), ElementsAre(5 * 8, 4 * 8, 3 * 8));
-    EXPECT_THAT(reducer.bucket_bytes_with(1 << 20), ElementsAre(5 * 8, (8 + 3) * 8)) << "aligned to 64 bytes";
+    EXPECT_THAT(reducer.bucket_bytes_with(1 << 20), ElementsAre(5 * 8, (8 + 3) * 8))
+        << "aligned to 64 bytes";
   });
 }
 
-// The elements of 0.1 × (i + 1), in a network of one parameter: gradients that bfloat16 and float16 have to round.
-at::Tensor uneven_gradients(int rank) { return (at::arange(1000).to(at::kFloat) + 1) * (rank % 2 == 0 ? 0.1 : -0.07); }
+// The elements of 0.1 × (i + 1), in a network of one parameter: gradients that bfloat16 and float16
+// have to round.
+at::Tensor uneven_gradients(int rank) {
+  return (at::arange(1000).to(at::kFloat) + 1) * (rank % 2 == 0 ? 0.1 : -0.07);
+}
 
 TEST(GradientReducer, ANarrowWireRoundsWithinItsBound) {
-  for (const auto& [wire, unit] : {std::pair{at::kBFloat16, 0x1p-8}, std::pair{at::kHalf, 0x1p-11}}) {
+  for (const auto& [wire, unit] :
+       {std::pair{at::kBFloat16, 0x1p-8}, std::pair{at::kHalf, 0x1p-11}}) {
     for (const int ranks : {2, 3, 4}) {
       SCOPED_TRACE(str(c10::toString(wire), " on ", ranks, " ranks"));
       at::Tensor exact = at::zeros({1000}, at::kDouble), sizes = at::zeros({1000}, at::kDouble);
@@ -285,7 +306,8 @@ TEST(GradientReducer, WhatOverflowsOnTheWireIsInfinite) {
     const at::Tensor weight = leaf({3}, 1, at::kFloat);
     GradientReducer reducer({{"weight", weight}}, world, world, {.wire = at::kHalf});
     step(reducer, [&] { (weight * 40000).sum().backward(); });
-    EXPECT_TRUE(at::isinf(weight.grad()).all().item<bool>()) << "80000 is more than 65504: the scaler must see it";
+    EXPECT_TRUE(at::isinf(weight.grad()).all().item<bool>())
+        << "80000 is more than 65504: the scaler must see it";
   });
 }
 
@@ -305,7 +327,8 @@ TEST(GradientReducer, BucketsDoNotOvertakeWhenBackwardEndsInAnotherOrder) {
     Recorder recorder(world);
     const Toy toy;
     GradientReducer reducer(toy.named(), recorder, world, kOneEach);
-    const auto ends_in = [&](const at::Tensor& first, const at::Tensor& second, const at::Tensor& third) {
+    const auto ends_in = [&](const at::Tensor& first, const at::Tensor& second,
+                             const at::Tensor& third) {
       // The order of the chain makes autograd finish `first` first.
       at::Tensor chain = third.sum();
       chain = chain * second.sum();
@@ -355,7 +378,8 @@ TEST(GradientReducer, AUsedParameterWithoutGradientNamesParameterAndRank) {
       step(reducer, [&] { toy.backward(1, true, world.rank() == 0, true); });
     });
   });
-  EXPECT_THAT(message, HasSubstr("parameter b on rank 1 received no gradient in the last micro-step"));
+  EXPECT_THAT(message,
+              HasSubstr("parameter b on rank 1 received no gradient in the last micro-step"));
 }
 
 TEST(GradientReducer, AnUnusedParameterThatGetsAGradientLaterIsNamed) {
@@ -372,7 +396,8 @@ TEST(GradientReducer, AnUnusedParameterThatGetsAGradientLaterIsNamed) {
       reducer.finish();
     });
   });
-  EXPECT_THAT(message, HasSubstr("parameter c on rank 1 received a gradient, though no rank used it"));
+  EXPECT_THAT(message,
+              HasSubstr("parameter c on rank 1 received a gradient, though no rank used it"));
 }
 
 TEST(GradientReducer, ARankWithoutSamplesSendsZerosAndIsNoDeviation) {
@@ -442,7 +467,8 @@ TEST(GradientReducer, BackwardOutsideOfAStepIsFound) {
     const Toy toy;
     GradientReducer reducer(toy.named(), world, world, {});
     toy.backward(1);
-    EXPECT_THAT(message_of([&] { step(reducer, [&] { toy.backward(1); }); }), HasSubstr("outside of a step"));
+    EXPECT_THAT(message_of([&] { step(reducer, [&] { toy.backward(1); }); }),
+                HasSubstr("outside of a step"));
   });
 }
 
@@ -492,7 +518,8 @@ TEST(GradientReducer, ALossThatReachesNothingIsAnError) {
   run_thread_world(1, [](Communicator& world) {
     const Toy toy;
     GradientReducer reducer(toy.named(), world, world, {});
-    EXPECT_THAT(message_of([&] { step(reducer, [] {}); }), HasSubstr("does not depend on the network"));
+    EXPECT_THAT(message_of([&] { step(reducer, [] {}); }),
+                HasSubstr("does not depend on the network"));
   });
 }
 

@@ -49,7 +49,8 @@ TEST(ThreadCommunicator, SumsInRankOrder) {
 
 TEST(ThreadCommunicator, HalfPrecisionIsSummedInFloat) {
   run_thread_world(4, [](Communicator& world) {
-    const at::Tensor mine = at::full({1}, world.rank() == 0 ? 2048.0 : 0.75, at::kHalf);  // 2048 + 0.75 is 2048 in fp16
+    const at::Tensor mine =
+        at::full({1}, world.rank() == 0 ? 2048.0 : 0.75, at::kHalf);  // 2048 + 0.75 is 2048 in fp16
     world.all_reduce(mine, ReduceOp::kSum).wait();
     EXPECT_EQ(mine.item<float>(), 2050.0f);
   });
@@ -112,11 +113,13 @@ TEST(ThreadCommunicator, AbortReleasesWaiters) {
 
 TEST(ThreadCommunicator, NamesRanksThatAskForDifferentThings) {
   try {
-    run_thread_world(
-        2, [](Communicator& world) { world.all_reduce(at::zeros({2 + world.rank()}), ReduceOp::kSum).wait(); });
+    run_thread_world(2, [](Communicator& world) {
+      world.all_reduce(at::zeros({2 + world.rank()}), ReduceOp::kSum).wait();
+    });
     FAIL();
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 0 asks for all_reduce(sum, root 0, 2 to 2 elements of Float)"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("rank 0 asks for all_reduce(sum, root 0, 2 to 2 elements of Float)"));
     EXPECT_THAT(error.what(), HasSubstr("rank 1 for all_reduce(sum, root 0, 3 to 3"));
   }
 }
@@ -135,7 +138,8 @@ TEST(ThreadCommunicator, ARankThatLeavesEarlyIsAnErrorOfTheOthers) {
 TEST(ThreadCommunicator, RefusesWhatItCannotReduce) {
   run_thread_world(1, [](Communicator& world) {
     EXPECT_THROW(static_cast<void>(world.all_reduce(at::zeros({2, 2}).t(), ReduceOp::kSum)), Error);
-    EXPECT_THROW(static_cast<void>(world.all_reduce(at::zeros({2}, at::kByte), ReduceOp::kSum)), Error);
+    EXPECT_THROW(static_cast<void>(world.all_reduce(at::zeros({2}, at::kByte), ReduceOp::kSum)),
+                 Error);
     EXPECT_THROW(static_cast<void>(world.all_gather(at::zeros({3}), at::zeros({2}))), Error);
     EXPECT_THROW(static_cast<void>(world.broadcast(at::zeros({3}), 1)), Error);
   });

@@ -23,7 +23,9 @@ std::vector<std::string> lines_of(const std::filesystem::path& path, int64_t mos
   std::vector<std::string> lines;
   const std::string said = read_lines(
       path, most, longest,
-      [&](std::string_view line, bool whole) { lines.push_back(std::string(line.substr(0, 5)) + (whole ? "" : "~")); },
+      [&](std::string_view line, bool whole) {
+        lines.push_back(std::string(line.substr(0, 5)) + (whole ? "" : "~"));
+      },
       [&] { lines.emplace_back("..."); });
   if (problem != nullptr) *problem = said;
   return lines;
@@ -59,10 +61,13 @@ TEST(BoundedFile, Lines) {
 TEST(BoundedFile, LinesThatCrossThePiecesOfTheFile) {
   const testing::TempDir folder;
   const std::string mega(3 << 20, 'm');
-  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega + "\nb\n"), 1 << 30, 8 << 20), ElementsAre("a", "mmmmm", "b"));
-  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega + "\nb\n"), 1 << 30, 2 << 20), ElementsAre("a", "mmmmm~", "b"))
+  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega + "\nb\n"), 1 << 30, 8 << 20),
+              ElementsAre("a", "mmmmm", "b"));
+  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega + "\nb\n"), 1 << 30, 2 << 20),
+              ElementsAre("a", "mmmmm~", "b"))
       << "too long: not kept in memory, and what follows is read";
-  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega), 1 << 30, 2 << 20), ElementsAre("a", "mmmmm~"));
+  EXPECT_THAT(lines_of(file_with(folder, "a\n" + mega), 1 << 30, 2 << 20),
+              ElementsAre("a", "mmmmm~"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The page: everything that others named is escaped, it needs nothing from outside, and it is small.
+// The page: everything that others named is escaped, it needs nothing from outside, and it
+// is small.
 
 #include "report/page.h"
 
@@ -24,7 +25,9 @@ std::string page_of(const RunRecords& run, const ContactSheet& sheet = {}) {
 }
 
 // What a browser could take for tags and attributes.
-std::string without_data(const std::string& html) { return html.substr(0, html.find("id=\"dtrain-report\">")); }
+std::string without_data(const std::string& html) {
+  return html.substr(0, html.find("id=\"dtrain-report\">"));
+}
 
 nlohmann::json data_of(const std::string& html) {
   const std::string begin = "id=\"dtrain-report\">";
@@ -50,7 +53,10 @@ RunRecords hostile_run() {
   run.evaluations.front().metrics.emplace_back(kHostile, 1);
   run.evaluations.back().tables = {
       {.name = kHostile, .columns = {kHostile}, .rows = {"a"}, .cells = {{1}}},
-      {.name = "c", .columns = {kHostile, "b"}, .rows = {kHostile, "b"}, .cells = {{1, 2}, {3, 4}}}};
+      {.name = "c",
+       .columns = {kHostile, "b"},
+       .rows = {kHostile, "b"},
+       .cells = {{1, 2}, {3, 4}}}};
   run.steps[5].ranks = {{.rank = 0}, {.rank = 1}};
   return run;
 }
@@ -60,14 +66,17 @@ TEST(Page, TheVerdictHasTheSplitOfCommunication) {
   EXPECT_THAT(page_of(run), Not(HasSubstr("communication: ")));
   run.verdict.communication.late = 0.0031;
   const std::string html = page_of(run);
-  EXPECT_THAT(without_data(html), HasSubstr("<p>communication: 3.1 ms per step = late rank 3.1</p>"));
+  EXPECT_THAT(without_data(html),
+              HasSubstr("<p>communication: 3.1 ms per step = late rank 3.1</p>"));
   EXPECT_EQ(data_of(html)["verdict"]["communication"]["late_seconds"], 0.0031);
 }
 
 TEST(Page, ACauseHasItsSettingAndWhatElseIsSaidOfIt) {
   RunRecords run;
-  run.verdict.causes = {{.cause = "optimizer", .setting = "--accumulate 8", .otherwise = "(a larger <batch>)"}};
-  EXPECT_THAT(without_data(page_of(run)), HasSubstr("<code>--accumulate 8</code> (a larger &lt;batch&gt;)"));
+  run.verdict.causes = {
+      {.cause = "optimizer", .setting = "--accumulate 8", .otherwise = "(a larger <batch>)"}};
+  EXPECT_THAT(without_data(page_of(run)),
+              HasSubstr("<code>--accumulate 8</code> (a larger &lt;batch&gt;)"));
 }
 
 TEST(Page, TheVerdictHasWhatWasMeasuredBeforeTraining) {
@@ -76,9 +85,10 @@ TEST(Page, TheVerdictHasWhatWasMeasuredBeforeTraining) {
   EXPECT_FALSE(data_of(page_of(run))["verdict"].contains("headroom"));
   run.verdict.probes = {.cached_step = 0.0082, .latency = 25e-6, .seconds_per_byte = 1e-9 / 3};
   const std::string html = page_of(run);
-  EXPECT_THAT(without_data(html),
-              HasSubstr("measured before training: 8.2 ms per step with batches from memory; 0.025 ms "
-                        "+ 0.350 ms per MiB for an all-reduce"));
+  EXPECT_THAT(
+      without_data(html),
+      HasSubstr("measured before training: 8.2 ms per step with batches from memory; 0.025 ms "
+                "+ 0.350 ms per MiB for an all-reduce"));
   EXPECT_EQ(data_of(html)["verdict"]["headroom"]["step_seconds"], 0.0082);
   EXPECT_EQ(data_of(html)["verdict"]["all_reduce"]["latency_seconds"], 25e-6);
 }
@@ -86,20 +96,23 @@ TEST(Page, TheVerdictHasWhatWasMeasuredBeforeTraining) {
 TEST(Page, TheTableOfRanksHasTheCoresThatWereBusy) {
   RunRecords run;
   for (int64_t step = 1; step <= 8; ++step) {
-    run.steps.push_back({.step = step,
-                         .ranks = {{.rank = 0, .step_seconds = 0.1, .cpu_seconds = 0.19, .cores = 4},
-                                   {.rank = 1, .step_seconds = 0.1, .cores = 6}}});
+    run.steps.push_back(
+        {.step = step,
+         .ranks = {{.rank = 0, .step_seconds = 0.1, .cpu_seconds = 0.19, .cores = 4},
+                   {.rank = 1, .step_seconds = 0.1, .cores = 6}}});
   }
   const std::string html = page_of(run);
   EXPECT_THAT(without_data(html), HasSubstr(">1.9 of 4</td>"));
-  EXPECT_THAT(without_data(html), Not(HasSubstr(">6.0</td>"))) << "cores that a rank may use are not busy";
+  EXPECT_THAT(without_data(html), Not(HasSubstr(">6.0</td>")))
+      << "cores that a rank may use are not busy";
   EXPECT_EQ(data_of(html)["ranks"][0]["cores_busy"], 1.9);
   EXPECT_EQ(data_of(html)["ranks"][0]["cores"], 4);
 }
 
 TEST(Page, NamesOfOthersAreShownAndNeverRun) {
-  const ContactSheet sheet{.caption = kHostile,
-                           .samples = {{.name = kHostile, .target = kHostile, .prediction = kHostile}}};
+  const ContactSheet sheet{
+      .caption = kHostile,
+      .samples = {{.name = kHostile, .target = kHostile, .prediction = kHostile}}};
   ContactSheet pictures = sheet;
   pictures.samples[0].picture = "data:image/jpeg;base64,AAAA";
   const RunRecords run = hostile_run();
@@ -115,7 +128,8 @@ TEST(Page, NamesOfOthersAreShownAndNeverRun) {
   RunRecords second = run;
   second.config.back().second = kHostile + "2";
   const Digest a = digest(run), b = digest(second);
-  const std::string html = comparison_page({run, a}, {second, b}, regressions(run, a, second, b, 0.05), 0.05, 1e9);
+  const std::string html =
+      comparison_page({run, a}, {second, b}, regressions(run, a, second, b, 0.05), 0.05, 1e9);
   EXPECT_THAT(html, Not(HasSubstr("<script>")));
   EXPECT_THAT(without_data(html), Not(HasSubstr("onerror='")));
   EXPECT_EQ(data_of(html)["differences"][0]["second"], kHostile + "2");
@@ -125,7 +139,8 @@ TEST(Page, NeedsNothingFromOutsideAndRunsNothing) {
   const testing::RunFolder folder;
   folder.whole_run();
   const std::string html = page_of(read_run(folder.path()));
-  const std::string without_namespace = std::regex_replace(html, std::regex("http://www.w3.org/2000/svg"), "");
+  const std::string without_namespace =
+      std::regex_replace(html, std::regex("http://www.w3.org/2000/svg"), "");
   for (const char* part : {"http:", "https:", "src=\"/", "@import", "url("}) {
     EXPECT_EQ(without_namespace.find(part), std::string::npos) << part;
   }
@@ -137,9 +152,9 @@ TEST(Page, HasEverySectionThatTheRunHas) {
   const testing::RunFolder folder;
   folder.whole_run();
   const std::string html = page_of(read_run(folder.path()));
-  for (const char* part :
-       {"Verdict", "Where the time went", "Learning", "Steps", "Ranks and devices", "Results", "Setup",
-        "no times of single ranks", "compute-bound 90 %", "validation, degrees", "learning rate"}) {
+  for (const char* part : {"Verdict", "Where the time went", "Learning", "Steps",
+                           "Ranks and devices", "Results", "Setup", "no times of single ranks",
+                           "compute-bound 90 %", "validation, degrees", "learning rate"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
   EXPECT_THAT(html, Not(HasSubstr("Slowest steps")));
@@ -153,17 +168,19 @@ TEST(Page, OfALongRunWithManyRanksIsSmall) {
   RunRecords run;
   std::string text, ranks;
   for (int rank = 0; rank < 8; ++rank) {
-    ranks += str(rank > 0 ? "," : "", R"({"rank":)", rank, R"(,"phase_seconds":{"forward":0.0301,"backward":0.0502}})");
+    ranks += str(rank > 0 ? "," : "", R"({"rank":)", rank,
+                 R"(,"phase_seconds":{"forward":0.0301,"backward":0.0502}})");
   }
   for (int step = 1; step <= 20000; ++step) {
-    text +=
-        str(R"({"kind":"step","step":)", step, R"(,"loss":)", 1.0 / step,
-            R"(,"grad_norm":0.123456789,"learning_rate":0.00123456,)", R"("samples_per_second":)", 300.123 + step % 7,
-            R"(,"step_seconds":0.0812345,"phase_seconds":{"forward":0.0301234,"backward":0.0501234},)", R"("ranks":[)",
-            ranks, "]}\n");
+    text += str(
+        R"({"kind":"step","step":)", step, R"(,"loss":)", 1.0 / step,
+        R"(,"grad_norm":0.123456789,"learning_rate":0.00123456,)", R"("samples_per_second":)",
+        300.123 + step % 7,
+        R"(,"step_seconds":0.0812345,"phase_seconds":{"forward":0.0301234,"backward":0.0501234},)",
+        R"("ranks":[)", ranks, "]}\n");
     if (step % 100 == 0)
-      text +=
-          str(R"({"kind":"eval","split":"val","step":)", step, R"(,"metrics":{"loss":1,"top1":0.5,"top5":0.7}})", "\n");
+      text += str(R"({"kind":"eval","split":"val","step":)", step,
+                  R"(,"metrics":{"loss":1,"top1":0.5,"top5":0.7}})", "\n");
   }
   Table confusion;
   confusion.name = "confusion: rows are targets, columns predictions";
@@ -175,7 +192,8 @@ TEST(Page, OfALongRunWithManyRanksIsSmall) {
   add_records(run, text);
   run.evaluations.back().tables = {confusion};
   ContactSheet sheet;
-  sheet.samples.assign(12, {.picture = "data:image/jpeg;base64," + std::string(4000, 'A'), .name = "a"});
+  sheet.samples.assign(
+      12, {.picture = "data:image/jpeg;base64," + std::string(4000, 'A'), .name = "a"});
   EXPECT_LT(page_of(run, sheet).size(), 300U << 10);
 }
 
@@ -186,8 +204,10 @@ TEST(Page, FilledReplacesEachKeyOnce) {
 
 TEST(Comparison, NamesTheKeysThatDiffer) {
   RunRecords first, second;
-  first.config = {{"train.epochs", "4"}, {"run.name", "a"}, {"data.workers", "2"}, {"old.key", "1"}};
-  second.config = {{"train.epochs", "8"}, {"run.name", "b"}, {"data.workers", "2"}, {"new.key", ""}};
+  first.config = {
+      {"train.epochs", "4"}, {"run.name", "a"}, {"data.workers", "2"}, {"old.key", "1"}};
+  second.config = {
+      {"train.epochs", "8"}, {"run.name", "b"}, {"data.workers", "2"}, {"new.key", ""}};
   const std::vector<Difference> all = config_differences(first, second);
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].key + all[0].first + all[0].second, "train.epochs48");
@@ -205,10 +225,14 @@ TEST(Curves, GivesEachUnitAChartAndKeepsTheTasksOrder) {
         {.step = step,
          .split = "val",
          .metrics = {{"loss", 2}, {"zeal", 0.5}, {"error", 30}, {"accuracy", 0.5}, {"worst", 90}}});
-    run.evaluations.push_back({.step = step, .split = "test", .metrics = {{"loss", 2}, {"only_test", 1}}});
+    run.evaluations.push_back(
+        {.step = step, .split = "test", .metrics = {{"loss", 2}, {"only_test", 1}}});
   }
-  run.environment.metrics = {
-      {"loss", ""}, {"zeal", "share"}, {"error", "degrees"}, {"accuracy", "share"}, {"worst", "degrees"}};
+  run.environment.metrics = {{"loss", ""},
+                             {"zeal", "share"},
+                             {"error", "degrees"},
+                             {"accuracy", "share"},
+                             {"worst", "degrees"}};
   const std::vector<LineChart> charts = learning_curves(run);
   ASSERT_EQ(charts.size(), 3U);
   EXPECT_EQ(charts[0].series.size(), 2U);

@@ -23,23 +23,28 @@ TEST(Regression, IsWorseBeyondTheLimitAndTheNoise) {
   EXPECT_EQ(judged(100, 96, 0.5).judgment, Judgment::kFine) << "within the limit";
   EXPECT_EQ(judged(100, 107, 0.5).judgment, Judgment::kFine) << "better";
   EXPECT_EQ(judged(100, 93, 4).judgment, Judgment::kCannotTell) << "noise 11 %, difference 7 %";
-  EXPECT_EQ(judged(100, 99, 4).judgment, Judgment::kCannotTell) << "noise 11 % may hide a loss beyond the limit";
+  EXPECT_EQ(judged(100, 99, 4).judgment, Judgment::kCannotTell)
+      << "noise 11 % may hide a loss beyond the limit";
   EXPECT_EQ(judged(100, 80, 4).judgment, Judgment::kWorse) << "20 % are more than noise";
   EXPECT_EQ(judged(100, 93, 0.5, 0.10).judgment, Judgment::kFine);
 }
 
 TEST(Regression, OfAnErrorIsTheOtherDirection) {
-  EXPECT_EQ(compare("mae", {10, 0}, {11, 0}, /*higher_is_better=*/false, 0.05).judgment, Judgment::kWorse);
+  EXPECT_EQ(compare("mae", {10, 0}, {11, 0}, /*higher_is_better=*/false, 0.05).judgment,
+            Judgment::kWorse);
   EXPECT_EQ(compare("mae", {10, 0}, {9, 0}, false, 0.05).judgment, Judgment::kFine);
   EXPECT_EQ(compare("mae", {0, 0}, {0, 0}, false, 0.05).judgment, Judgment::kFine);
-  EXPECT_EQ(compare("mae", {0, 0}, {1, 0}, false, 0.05).judgment, Judgment::kWorse) << "from perfect to not";
+  EXPECT_EQ(compare("mae", {0, 0}, {1, 0}, false, 0.05).judgment, Judgment::kWorse)
+      << "from perfect to not";
 }
 
 TEST(Regression, WithoutValuesOrNoiseNobodyCanTell) {
-  EXPECT_THAT(compare("a", {kUnknown, 0}, {1, 0}, true, 0.05).reason, HasSubstr("the first run has no such value"));
+  EXPECT_THAT(compare("a", {kUnknown, 0}, {1, 0}, true, 0.05).reason,
+              HasSubstr("the first run has no such value"));
   const Regression short_run = compare("a", {1, 0}, {0.5, kUnknown}, true, 0.05);
   EXPECT_EQ(short_run.judgment, Judgment::kCannotTell);
-  EXPECT_THAT(to_text(short_run, 0.05), HasSubstr("cannot tell: its noise is not known: the second run is too short"));
+  EXPECT_THAT(to_text(short_run, 0.05),
+              HasSubstr("cannot tell: its noise is not known: the second run is too short"));
 }
 
 TEST(Throughput, NoiseKnowsThatNeighborsAreAlike) {
@@ -62,7 +67,8 @@ TEST(BestMetric, NoiseIsJitterOrSampling) {
   const Measured error = best_metric({20, 10, 5, 5.2, 5.0, 5.2}, mae, 400);
   EXPECT_DOUBLE_EQ(error.value, 5);
   EXPECT_NEAR(error.error, 0.2 * 1.4826 / std::sqrt(1.5), 1e-9);
-  EXPECT_NEAR(best_metric({9, 8, 7, 6, 5}, mae, 400).error, 0, 1e-9) << "steady progress is no noise";
+  EXPECT_NEAR(best_metric({9, 8, 7, 6, 5}, mae, 400).error, 0, 1e-9)
+      << "steady progress is no noise";
   EXPECT_TRUE(std::isnan(best_metric({5}, mae, 400).error));
   EXPECT_NEAR(best_metric({0.9}, top1, 100).error, 0.03, 1e-9) << "a share of 100 samples";
   EXPECT_DOUBLE_EQ(best_metric({0.5, 0.9, 0.7}, top1, 100).value, 0.9);
@@ -77,9 +83,11 @@ TEST(Regression, OfTwoRuns) {
     b.step(step, 1, 160);
     c.step(step, 1, 320);
     if (step % 100 == 0)
-      c.record(str(R"({"kind":"eval","step":)", step, R"(,"split":"val","metrics":{"loss":1,"mae":5},"samples":9})"));
+      c.record(str(R"({"kind":"eval","step":)", step,
+                   R"(,"split":"val","metrics":{"loss":1,"mae":5},"samples":9})"));
   }
-  const RunRecords first = read_run(a.path()), second = read_run(b.path()), third = read_run(c.path());
+  const RunRecords first = read_run(a.path()), second = read_run(b.path()),
+                   third = read_run(c.path());
   const auto all = regressions(first, digest(first), second, digest(second), 0.05);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].judgment, Judgment::kWorse);
@@ -95,7 +103,8 @@ TEST(Regression, OfTwoRuns) {
   EXPECT_LT(same[1].loss, 0) << "5 is better than 6";
   RunRecords other = third;
   other.best_metric = "top1";
-  EXPECT_THAT(regressions(first, digest(first), other, digest(other), 0.05)[1].reason, HasSubstr("mae and top1"));
+  EXPECT_THAT(regressions(first, digest(first), other, digest(other), 0.05)[1].reason,
+              HasSubstr("mae and top1"));
 }
 
 TEST(Regression, ComparesTheBestOfMoreEvaluationsThanAreKept) {

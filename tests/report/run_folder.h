@@ -25,15 +25,17 @@ class RunFolder {
   }
   // A step of 100 ms: 60 backward, 30 forward, 5 waiting for data, and 5 that no phase covers.
   void step(int64_t step, double loss = 1, double speed = 320, const std::string& more = "") const {
-    record(str(R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step, R"(,"epoch":)", (step - 1) / 100,
-               R"(,"loss":)", loss, R"(,"learning_rate":0.001,"grad_norm":0.5,"loss_scale":null,"samples_per_second":)",
-               speed,
-               R"(,"step_seconds":0.1,"phase_seconds":{"data_wait":0.005,"h2d":0,"forward":0.03,"backward":0.06},)",
-               R"("memory_used_bytes":1073741824,"memory_total_bytes":8589934592)", more, "}"));
+    record(str(
+        R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step, R"(,"epoch":)",
+        (step - 1) / 100, R"(,"loss":)", loss,
+        R"(,"learning_rate":0.001,"grad_norm":0.5,"loss_scale":null,"samples_per_second":)", speed,
+        R"(,"step_seconds":0.1,"phase_seconds":{"data_wait":0.005,"h2d":0,"forward":0.03,"backward":0.06},)",
+        R"("memory_used_bytes":1073741824,"memory_total_bytes":8589934592)", more, "}"));
   }
   void evaluation(int64_t step, double mae, const std::string& split = "val") const {
-    record(str(R"({"kind":"eval","time":)", 1000 + step, R"(,"step":)", step, R"(,"epoch":0,"split":")", split,
-               R"(","metrics":{"loss":0.1,"mae":)", mae, R"(},"samples":400,"seconds":0.5})"));
+    record(str(R"({"kind":"eval","time":)", 1000 + step, R"(,"step":)", step,
+               R"(,"epoch":0,"split":")", split, R"(","metrics":{"loss":0.1,"mae":)", mae,
+               R"(},"samples":400,"seconds":0.5})"));
   }
   void environment() const {
     write(
@@ -45,7 +47,8 @@ class RunFolder {
                          {"name":"mae","unit":"degrees","higher_is_better":false}],
               "ranks":[{"node":"vm","device":"CPU","memory_bytes":8589934592,"cores":1,"threads":1,"loader_threads":1},
                        {"node":"vm","device":"CPU","memory_bytes":8589934592,"cores":1,"threads":1,"loader_threads":1}]})");
-    write("config.yaml", "task:\n  name: headpose\ntrain:\n  epochs: 4  # passes\n  metric: \"\"\n");
+    write("config.yaml",
+          "task:\n  name: headpose\ntrain:\n  epochs: 4  # passes\n  metric: \"\"\n");
   }
   // 400 steps with a record for every ten, an evaluation for every hundred, finished.
   void whole_run() const {
@@ -57,7 +60,9 @@ class RunFolder {
     }
     evaluation(400, 6.5, "test");
     record(R"({"kind":"state","time":1401,"step":400,"state":"finished"})");
-    write("log.txt", "step line\nverdict: compute-bound 90 %\nfinished: all 400 steps are done | 400 steps in 40.0s\n");
+    write("log.txt",
+          "step line\nverdict: compute-bound 90 %\nfinished: all 400 steps are done | 400 steps in "
+          "40.0s\n");
   }
 
  private:

@@ -36,7 +36,8 @@ TEST(RunRecords, OfAWholeRun) {
   EXPECT_EQ(records.steps.size(), 40U);
   EXPECT_EQ(records.steps[1].count, 10);
   EXPECT_EQ(records.last_step, 400);
-  EXPECT_EQ(records.verdict.text, "verdict: compute-bound 90 %") << "from the log, as of a version without the record";
+  EXPECT_EQ(records.verdict.text, "verdict: compute-bound 90 %")
+      << "from the log, as of a version without the record";
   EXPECT_EQ(records.best_metric, "mae");
   EXPECT_DOUBLE_EQ(records.best_value, 6);
   EXPECT_EQ(records.best_step, 400);
@@ -83,8 +84,9 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
 TEST(RunRecords, ALongVerdictIsWhole) {
   const std::string evidence(400, 'e');
   RunRecords records;
-  add_records(records, str(R"({"kind":"verdict","step":2,"text":"verdict: )", evidence,
-                           R"(","causes":[{"cause":"decode","evidence":")", evidence, R"("}]})", "\n"));
+  add_records(records,
+              str(R"({"kind":"verdict","step":2,"text":"verdict: )", evidence,
+                  R"(","causes":[{"cause":"decode","evidence":")", evidence, R"("}]})", "\n"));
   EXPECT_EQ(records.verdict.text, "verdict: " + evidence);
   ASSERT_EQ(records.verdict.causes.size(), 1U);
   EXPECT_EQ(records.verdict.causes[0].evidence, evidence);
@@ -103,9 +105,11 @@ TEST(RunRecords, DamageIsLeftOutAndNamed) {
   run.write("config.yaml", "\x01");
   const RunRecords records = read_run(run.path());
   EXPECT_EQ(records.steps.size(), 40U);
-  EXPECT_THAT(records.gaps, Contains(HasSubstr("2 lines are no record and left out (the first: line 48)")));
+  EXPECT_THAT(records.gaps,
+              Contains(HasSubstr("2 lines are no record and left out (the first: line 48)")));
   EXPECT_THAT(records.gaps, Contains(HasSubstr("1 step records that go back in time")));
-  EXPECT_THAT(records.gaps, Contains(HasSubstr("1 records of kinds that this version does not know")));
+  EXPECT_THAT(records.gaps,
+              Contains(HasSubstr("1 records of kinds that this version does not know")));
   EXPECT_THAT(records.gaps, Contains("environment.json is damaged: it is no JSON object"));
   EXPECT_THAT(records.gaps, Contains("config.yaml is damaged: it has no settings"));
   EXPECT_TRUE(records.evaluations.back().tables.empty());
@@ -146,7 +150,8 @@ TEST(RunRecords, StatesOfRuns) {
 // A resumed run appends to the log of the process before it.
 TEST(RunRecords, TheReasonIsThatOfTheLastProcess) {
   const std::string banner = "dtrain 0.1.0 (abc) | LibTorch 2\n  rank 0     vm\n";
-  const std::string stopped = "finished: stopped on request at step 12 of 400; --resume auto continues | 12 steps\n";
+  const std::string stopped =
+      "finished: stopped on request at step 12 of 400; --resume auto continues | 12 steps\n";
   const RunFolder run;
   run.environment();
   run.step(12);
@@ -154,7 +159,8 @@ TEST(RunRecords, TheReasonIsThatOfTheLastProcess) {
     run.write("log.txt", log);
     return read_run(run.path()).reason;
   };
-  EXPECT_EQ(reason_of(banner + stopped), "stopped on request at step 12 of 400; --resume auto continues");
+  EXPECT_EQ(reason_of(banner + stopped),
+            "stopped on request at step 12 of 400; --resume auto continues");
   EXPECT_EQ(reason_of(banner + stopped + banner), "") << "the resumed process was killed";
   EXPECT_EQ(reason_of(banner + stopped + banner + "finished: all 400 steps are done | 388 steps\n"),
             "all 400 steps are done");
@@ -166,14 +172,16 @@ TEST(RunRecords, WhatIsNoRun) {
   const testing::TempDir folder;
   expect_error<DataError>([&] { read_run(folder / "none"); }, {"none does not exist"});
   std::ofstream(folder / "file") << "x";
-  expect_error<DataError>([&] { read_run(folder / "file"); }, {"file is a file; name the folder of a run"});
+  expect_error<DataError>([&] { read_run(folder / "file"); },
+                          {"file is a file; name the folder of a run"});
   fs::create_directory(folder / "empty");
   expect_error<DataError>([&] { read_run(folder / "empty"); }, {"is no run folder"});
   fs::create_directories(folder / "runs/a/checkpoints/step_00000001");
   std::ofstream(folder / "runs/a/metrics.jsonl") << "";
   expect_error<DataError>([&] { read_run(folder / "runs"); }, {"holds runs (a); name one of them"});
   std::ofstream(folder / "runs/a/checkpoints/step_00000001/MANIFEST.json") << "{}";
-  expect_error<DataError>([&] { read_run(folder / "runs/a/checkpoints/step_00000001"); }, {"is a checkpoint"});
+  expect_error<DataError>([&] { read_run(folder / "runs/a/checkpoints/step_00000001"); },
+                          {"is a checkpoint"});
   EXPECT_EQ(read_run(folder / "runs/a/").name, "a");
 }
 
@@ -189,15 +197,19 @@ TEST(RunRecords, FilesThatAreNoFiles) {
   EXPECT_THAT(records.gaps, Contains("config.yaml is not a regular file"));
 }
 
-// The last evaluation of a split keeps its tables: any number of splits would be any number of tables.
+// The last evaluation of a split keeps its tables: any number of splits would be any number
+// of tables.
 TEST(RunRecords, OnlySplitsThatARunHasAreEvaluated) {
   std::string text;
   for (int i = 0; i < 5000; ++i) {
-    text += str(R"({"kind":"eval","split":"s)", i, R"(","step":)", i,
-                R"(,"metrics":{"mae":1},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})", "\n");
+    text += str(
+        R"({"kind":"eval","split":"s)", i, R"(","step":)", i,
+        R"(,"metrics":{"mae":1},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})",
+        "\n");
   }
   RunRecords records;
-  add_records(records, text + R"({"kind":"eval","split":"test","step":9,"metrics":{"mae":1}})" + "\n");
+  add_records(records,
+              text + R"({"kind":"eval","split":"test","step":9,"metrics":{"mae":1}})" + "\n");
   EXPECT_EQ(records.evaluations.size(), 1u);
 }
 
@@ -205,9 +217,11 @@ TEST(RunRecords, ALongRunTakesBoundedMemory) {
   std::string text;
   for (int64_t step = 1; step <= 30000; ++step) {
     text += str(R"({"kind":"step","step":)", step, R"(,"loss":)", step % 2, R"(,"step_seconds":)",
-                step == 777 ? 9 : 0.1, R"(,"samples_per_second":100,"phase_seconds":{"forward":0.1}})", "\n");
-    text += str(R"({"kind":"eval","split":"val","step":)", step, R"(,"metrics":{"mae":)", 30001 - step,
-                R"(},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})", "\n");
+                step == 777 ? 9 : 0.1,
+                R"(,"samples_per_second":100,"phase_seconds":{"forward":0.1}})", "\n");
+    text +=
+        str(R"({"kind":"eval","split":"val","step":)", step, R"(,"metrics":{"mae":)", 30001 - step,
+            R"(},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})", "\n");
   }
   RunRecords records;
   add_records(records, text);
@@ -239,20 +253,23 @@ TEST(RunRecords, OfMoreBytesThanAreReadTheBeginningAndTheEndCount) {
   EXPECT_EQ(records.steps.front().step, 10);
   EXPECT_EQ(records.steps.back().step, 400);
   EXPECT_LT(records.steps.size(), 25U);
-  for (const StepWindow& window : records.steps) EXPECT_LE(window.count, 10) << "not those that are left out";
+  for (const StepWindow& window : records.steps)
+    EXPECT_LE(window.count, 10) << "not those that are left out";
   EXPECT_DOUBLE_EQ(records.evaluations.back().metric("mae"), 6.5) << "of the test";
   EXPECT_THAT(records.gaps, ElementsAre(HasSubstr("metrics.jsonl has ")));
 }
 
 TEST(RunRecords, HostileLinesNeitherCrashNorHang) {
   const std::string deep(200000, '[');
-  std::string text = deep + "\n" + R"({"kind":"step","step":1e300})" + "\n" + R"({"kind":"step","step":-5,"loss":1})" +
-                     "\n" + R"({"kind":7,"step":"x","time":"y"})" + "\n" +
+  std::string text = deep + "\n" + R"({"kind":"step","step":1e300})" + "\n" +
+                     R"({"kind":"step","step":-5,"loss":1})" + "\n" +
+                     R"({"kind":7,"step":"x","time":"y"})" + "\n" +
                      R"({"kind":"step","step":1,"phase_seconds":[],"ranks":{"a":1}})" + "\n" +
                      R"({"kind":"eval","metrics":[],"tables":{},"split":[]})" + "\n" +
                      R"({"kind":"verdict","causes":{"a":1}})" + "\n\n\xff\xfe\n";
-  text += R"({"kind":"eval","split":"val","step":2,"metrics":{"mae":null,"mae_text":"inf"},"tables":[{"columns":[")" +
-          std::string(100000, 'x') + R"("],"rows":[1],"cells":[[1]]}]})" + "\n";
+  text +=
+      R"({"kind":"eval","split":"val","step":2,"metrics":{"mae":null,"mae_text":"inf"},"tables":[{"columns":[")" +
+      std::string(100000, 'x') + R"("],"rows":[1],"cells":[[1]]}]})" + "\n";
   RunRecords records;
   add_records(records, text);
   ASSERT_EQ(records.steps.size(), 1U);
@@ -266,7 +283,8 @@ TEST(RunRecords, TheBestValueIsThatOfTheNewestCheckpoint) {
   const RunFolder run;
   run.whole_run();
   run.write("checkpoints/step_00000300/state.json", R"({"metric":"mae","best":1,"best_step":300})");
-  run.write("checkpoints/step_00000400/state.json", R"({"metric":"mae","best":4.5,"best_step":350})");
+  run.write("checkpoints/step_00000400/state.json",
+            R"({"metric":"mae","best":4.5,"best_step":350})");
   run.write("checkpoints/step_00000400/model.safetensors", std::string(1000, 'x'));
   run.write("checkpoints/other/state.json", "{}");
   const RunRecords records = read_run(run.path());
@@ -309,12 +327,14 @@ TEST(Digest, WhereTheTimeWent) {
 
 TEST(Digest, SavesCountOnceWhereverTheyWere) {
   RunRecords records;
-  add_records(records, R"({"kind":"step","step":1,"step_seconds":3,"phase_seconds":{"forward":1,"checkpoint":2}})"
-                       "\n"
-                       R"({"kind":"checkpoint","step":1,"seconds":2})"
-                       "\n"
-                       R"({"kind":"checkpoint","step":2,"seconds":4})"
-                       "\n");
+  add_records(
+      records,
+      R"({"kind":"step","step":1,"step_seconds":3,"phase_seconds":{"forward":1,"checkpoint":2}})"
+      "\n"
+      R"({"kind":"checkpoint","step":1,"seconds":2})"
+      "\n"
+      R"({"kind":"checkpoint","step":2,"seconds":4})"
+      "\n");
   const Digest known = digest(records);
   EXPECT_DOUBLE_EQ(known.parts[6], 6) << "the last one is in no step record";
   EXPECT_DOUBLE_EQ(known.seconds, 7);
@@ -323,8 +343,8 @@ TEST(Digest, SavesCountOnceWhereverTheyWere) {
 TEST(Digest, TimeBetweenTwoProcessesDoesNotCount) {
   std::string text;
   for (int step = 10; step <= 200; step += 10) {
-    text += str(R"({"kind":"step","time":)", (step > 100 ? 101000 : 1000) + step, R"(,"step":)", step,
-                R"(,"step_seconds":0.1})", "\n");
+    text += str(R"({"kind":"step","time":)", (step > 100 ? 101000 : 1000) + step, R"(,"step":)",
+                step, R"(,"step_seconds":0.1})", "\n");
   }
   RunRecords records;
   add_records(records, text);
@@ -335,10 +355,11 @@ TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {
   RunRecords records;
   std::string text;
   for (int step = 10; step <= 100; step += 10) {
-    // The windows differ in length: what counts is all CPU time over all wall time. One has no CPU time.
+    // The windows differ in length: what counts is all CPU time over all wall time. One has no
+    // CPU time.
     const bool slow = step > 50;
-    text += str(R"({"kind":"step","step":)", step, R"(,"ranks":[{"rank":0,"step_seconds":)", slow ? 0.3 : 0.1,
-                R"(,"cpu":{)",
+    text += str(R"({"kind":"step","step":)", step, R"(,"ranks":[{"rank":0,"step_seconds":)",
+                slow ? 0.3 : 0.1, R"(,"cpu":{)",
                 step == 100 ? ""
                 : slow      ? R"("cpu_seconds":0.3,)"
                             : R"("cpu_seconds":0.2,)",
@@ -379,11 +400,12 @@ TEST(Digest, TheSlowestStepOfAWindow) {
   for (int step = 10; step <= 400; step += 10) {
     const bool slow = step == 200;
     const double data = slow ? 0.25 : 0.012;  // 0.01 is usual on rank 1
-    text += str(R"({"kind":"step","step":)", step, R"(,"step_seconds":0.1,"phase_seconds":{"forward":0.1},)",
+    text += str(R"({"kind":"step","step":)", step,
+                R"(,"step_seconds":0.1,"phase_seconds":{"forward":0.1},)",
                 R"("ranks":[{"rank":0,"phase_seconds":{"forward":0.1}},)",
-                R"({"rank":1,"phase_seconds":{"forward":0.09,"data_wait":0.01}}],)", R"("slowest":{"step":)", step - 4,
-                R"(,"rank":1,"step_seconds":)", data + 0.09, R"(,"phase_seconds":{"forward":0.09,"data_wait":)", data,
-                "}}}\n");
+                R"({"rank":1,"phase_seconds":{"forward":0.09,"data_wait":0.01}}],)",
+                R"("slowest":{"step":)", step - 4, R"(,"rank":1,"step_seconds":)", data + 0.09,
+                R"(,"phase_seconds":{"forward":0.09,"data_wait":)", data, "}}}\n");
   }
   add_records(records, text);
   EXPECT_EQ(records.slowest[0].slowest.step, 196);

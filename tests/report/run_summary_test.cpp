@@ -36,7 +36,8 @@ TEST(RunSummary, OfAWholeRun) {
 TEST(RunSummary, AgreesWithTheWholeReading) {
   const RunFolder run;
   run.whole_run();
-  run.write("checkpoints/step_00000400/state.json", R"({"metric":"mae","best":4.5,"best_step":350})");
+  run.write("checkpoints/step_00000400/state.json",
+            R"({"metric":"mae","best":4.5,"best_step":350})");
   EXPECT_DOUBLE_EQ(summarize(run.path()).best, read_run(run.path()).best_value);
   EXPECT_EQ(summarize(run.path()).state, read_run(run.path()).state);
 }
@@ -87,11 +88,13 @@ TEST(RunSummary, ListsNewestFirstWithDamagedOnes) {
   const auto run = [&](const std::string& name, const std::string& metrics) {
     fs::create_directories(folder / "runs" / name);
     std::ofstream(folder / "runs" / name / "metrics.jsonl") << metrics;
-    std::ofstream(folder / "runs" / name / "environment.json") << R"({"task":"classify","metric":"top1"})";
+    std::ofstream(folder / "runs" / name / "environment.json")
+        << R"({"task":"classify","metric":"top1"})";
   };
   run("old", "{\"kind\":\"step\",\"time\":1000,\"step\":1}\n");
   run("new",
-      "{\"kind\":\"step\",\"time\":3000,\"step\":5,\"samples_per_second\":7}\n{\"kind\":\"state\",\"time\":3000,"
+      "{\"kind\":\"step\",\"time\":3000,\"step\":5,\"samples_per_second\":7}\n{\"kind\":\"state\","
+      "\"time\":3000,"
       "\"state\":\"failed\"}\n");
   run("bad", "no record\n");
   run("\x1b[31m", "{\"kind\":\"step\",\"time\":2000,\"step\":1}\n");
@@ -124,7 +127,8 @@ TEST(RunSummary, ListsNewestFirstWithDamagedOnes) {
 
 TEST(RunSummary, AFolderWithoutRuns) {
   const testing::TempDir folder;
-  expect_error<DataError>([&] { list_runs(folder / "none"); }, {"none does not exist: no run was started here"});
+  expect_error<DataError>([&] { list_runs(folder / "none"); },
+                          {"none does not exist: no run was started here"});
   fs::create_directory(folder / "runs");
   expect_error<DataError>([&] { list_runs(folder / "runs"); }, {"runs has no runs in it"});
   std::ofstream(folder / "file") << "x";
@@ -135,7 +139,8 @@ TEST(RunSummary, AThousandRuns) {
   const testing::TempDir folder;
   std::string text;
   for (int64_t step = 1; step <= 300; ++step) {
-    text += str(R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step, R"(,"samples_per_second":100})", "\n");
+    text += str(R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step,
+                R"(,"samples_per_second":100})", "\n");
   }
   for (int i = 0; i < 1000; ++i) {
     const fs::path run = folder / ("r" + std::to_string(i));

@@ -1,15 +1,20 @@
-// Sends a signal at an exact moment of a rank, for a dtrain that is started with LD_PRELOAD. Variables say when:
-//   SIGNAL_BOARD        a file of kBoardBytes, shared by the ranks, which tells the test what happened, and when
-//   SIGNAL_AFTER        what is looked for in everything that any rank writes; empty: the moment may come at once
+// Sends a signal at an exact moment of a rank, for a dtrain that is started with LD_PRELOAD.
+// Variables say when:
+//   SIGNAL_BOARD        a file of kBoardBytes, shared by the ranks, which tells the test what
+//                       happened, and when
+//   SIGNAL_AFTER        what is looked for in everything that any rank writes; empty: the moment
+//                       may come at once
 //   SIGNAL_AFTER_NTH    the how many-th time (1) that text is written
-//   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync, rename, reduce, finalize,
-//                       finalize_end, exit (of main()); pread: of the data; text: with the text itself
+//   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync,
+//                       rename, reduce, finalize, finalize_end, exit (of main()); pread: of the
+//                       data; text: with the text itself
 //   SIGNAL_NTH          the how many-th (1) such call after the text ...
 //   SIGNAL_RANK         ... of this rank (0); text is of the rank that writes
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
 //   SIGNAL_WAIT         1: the rank does not go on before it has received the signal
 //   SIGNAL_SLOW_US      after the text each read of samples takes so much longer
-//   SIGNAL_NUMBER, SIGNAL_TO   which (SIGUSR1), and to whom: parent (mpirun; without mpirun the process itself) or self
+//   SIGNAL_NUMBER, SIGNAL_TO   which (SIGUSR1), and to whom: parent (mpirun; without mpirun the
+//                              process itself) or self
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -66,7 +71,9 @@ std::string variable(const char* name, const char* otherwise) {
   return text ? text : otherwise;
 }
 
-int64_t number(const char* name, const char* otherwise) { return ::atoll(variable(name, otherwise).c_str()); }
+int64_t number(const char* name, const char* otherwise) {
+  return ::atoll(variable(name, otherwise).c_str());
+}
 
 template <typename Function>
 Function* next(const char* name) {
@@ -93,7 +100,9 @@ void fire() {
     return;
   }
   send();
-  for (int ms = 0; plan->waits && board->handler_set[own_rank] && !board->received[own_rank] && ms < 3000; ++ms) {
+  for (int ms = 0;
+       plan->waits && board->handler_set[own_rank] && !board->received[own_rank] && ms < 3000;
+       ++ms) {
     ::usleep(1000);
   }
 }
@@ -107,13 +116,15 @@ void reached(const char* call) {
 // Not one of the files of /proc, which are read in the same way after each step.
 bool is_data(int file) {
   std::array<char, 4096> path;
-  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path.data(), path.size());
+  const ssize_t size =
+      ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path.data(), path.size());
   return size > 0 && std::string_view(path.data(), static_cast<size_t>(size)).ends_with(".h5");
 }
 
 void written(const void* bytes, size_t size) {
   if (!is_active() || plan->after.empty() || board->armed) return;
-  if (!::memmem(bytes, size, plan->after.data(), plan->after.size()) || ++texts != plan->after_nth) return;
+  if (!::memmem(bytes, size, plan->after.data(), plan->after.size()) || ++texts != plan->after_nth)
+    return;
   board->armed = now();
   if (plan->call == "text") fire();
 }
@@ -134,10 +145,11 @@ __attribute__((constructor)) void begin() {
   void* mapped = ::mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   ::close(descriptor);
   if (mapped == MAP_FAILED) return;
-  plan = new Plan{variable("SIGNAL_AFTER", ""),       variable("SIGNAL_CALL", ""),   number("SIGNAL_AFTER_NTH", "1"),
-                  number("SIGNAL_NTH", "1"),          number("SIGNAL_RANK", "0"),    number("SIGNAL_DELAY_US", "0"),
-                  number("SIGNAL_SLOW_US", "0"),      number("SIGNAL_NUMBER", "10"), number("SIGNAL_WAIT", "0") != 0,
-                  variable("SIGNAL_TO", "") == "self"};
+  plan = new Plan{variable("SIGNAL_AFTER", ""),    variable("SIGNAL_CALL", ""),
+                  number("SIGNAL_AFTER_NTH", "1"), number("SIGNAL_NTH", "1"),
+                  number("SIGNAL_RANK", "0"),      number("SIGNAL_DELAY_US", "0"),
+                  number("SIGNAL_SLOW_US", "0"),   number("SIGNAL_NUMBER", "10"),
+                  number("SIGNAL_WAIT", "0") != 0, variable("SIGNAL_TO", "") == "self"};
   own_rank = static_cast<int>(number("OMPI_COMM_WORLD_RANK", "0")) % kMostRanks;
   own_process = ::getpid();
   board = static_cast<Board*>(mapped);
@@ -158,16 +170,19 @@ int main_of_rank(int count, char** arguments, char** environment) {
 
 extern "C" {
 
-int __libc_start_main(int (*program)(int, char**, char**), int count, char** arguments, void (*init)(), void (*fini)(),
-                      void (*rtld_fini)(), void* stack_end) {
-  using Start = int(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+int __libc_start_main(int (*program)(int, char**, char**), int count, char** arguments,
+                      void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+  using Start =
+      int(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
   real_main = program;
-  return next<Start>("__libc_start_main")(main_of_rank, count, arguments, init, fini, rtld_fini, stack_end);
+  return next<Start>("__libc_start_main")(main_of_rank, count, arguments, init, fini, rtld_fini,
+                                          stack_end);
 }
 
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) {
   static auto* const real = next<int(int, const struct sigaction*, struct sigaction*)>("sigaction");
-  if (!is_active() || number != SIGUSR1 || !action || (action->sa_flags & SA_SIGINFO) || !action->sa_handler) {
+  if (!is_active() || number != SIGUSR1 || !action || (action->sa_flags & SA_SIGINFO) ||
+      !action->sa_handler) {
     return real(number, action, before);
   }
   real_handler = action->sa_handler;
@@ -198,8 +213,10 @@ int MPI_Finalize() {
   return code;
 }
 
-int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* group, void* request) {
-  static auto* const real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
+int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* group,
+                   void* request) {
+  static auto* const real =
+      next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
   reached("reduce");
   return real(from, to, count, type, operation, group, request);
 }

@@ -23,24 +23,31 @@ constexpr double kTimeout = 3;  // seconds; the lines come each second
 
 class HostWatchTest : public ::testing::Test {
  protected:
-  // The agent runs the command; it refuses where there is a file DOWN-HOST, and is silent where there is SILENT-HOST.
+  // The agent runs the command; it refuses where there is a file DOWN-HOST, and is silent where
+  // there is SILENT-HOST.
   HostWatchTest() {
     const fs::path script = folder_ / "agent";
-    std::ofstream(script) << "#!/bin/sh\nhost=$1; shift; cd " << folder_.path().string()
-                          << "\n[ ! -e DOWN-$host ] || { echo \"$host: connection refused\" >&2; exit 255; }\n"
-                             "[ ! -e SILENT-$host ] || exec sleep 100\n"
-                             "sh -c \"$*\" | while read -r line; do\n"
-                             "  [ ! -e DOWN-$host ] && [ ! -e SILENT-$host ] || exit 1\n  echo\ndone\n";
+    std::ofstream(script)
+        << "#!/bin/sh\nhost=$1; shift; cd " << folder_.path().string()
+        << "\n[ ! -e DOWN-$host ] || { echo \"$host: connection refused\" >&2; exit 255; }\n"
+           "[ ! -e SILENT-$host ] || exec sleep 100\n"
+           "sh -c \"$*\" | while read -r line; do\n"
+           "  [ ! -e DOWN-$host ] && [ ! -e SILENT-$host ] || exit 1\n  echo\ndone\n";
     fs::permissions(script, fs::perms::owner_all);
   }
   HostWatch watch(std::vector<Host> hosts, double timeout = kTimeout) {
-    return {std::move(hosts), {(folder_ / "agent").string()}, dist::environment(), timeout, real_clock()};
+    return {std::move(hosts),
+            {(folder_ / "agent").string()},
+            dist::environment(),
+            timeout,
+            real_clock()};
   }
   void put(const std::string& name) { std::ofstream(folder_ / name) << "x"; }
   void remove(const std::string& name) { fs::remove(folder_ / name); }
 
   // Polls until it is so; false after 20 s.
-  static bool until(HostWatch& watch, std::vector<HostWatch::Change>& changes, const std::function<bool()>& so) {
+  static bool until(HostWatch& watch, std::vector<HostWatch::Change>& changes,
+                    const std::function<bool()>& so) {
     const auto began = std::chrono::steady_clock::now();
     while (seconds_since(began) < 20) {
       for (const HostWatch::Change& change : watch.poll()) changes.push_back(change);

@@ -9,7 +9,8 @@ namespace {
 
 TEST(CauseOfTheEnd, IsTheExitCodeAndWhatTheSupervisorDid) {
   EXPECT_EQ(cause_of({.code = 0}), Cause::kFinished);
-  EXPECT_EQ(cause_of({.code = 0, .stop_sent = true}), Cause::kFinished) << "it was at its end anyway";
+  EXPECT_EQ(cause_of({.code = 0, .stop_sent = true}), Cause::kFinished)
+      << "it was at its end anyway";
   EXPECT_EQ(cause_of({.code = 75}), Cause::kPreempted);
   EXPECT_EQ(cause_of({.code = 75, .stop_sent = true}), Cause::kStopped);
   EXPECT_EQ(cause_of({.code = 138, .stop_sent = true}), Cause::kStopped) << "before main()";
@@ -17,18 +18,22 @@ TEST(CauseOfTheEnd, IsTheExitCodeAndWhatTheSupervisorDid) {
   EXPECT_EQ(cause_of({.code = 76}), Cause::kComm);
   EXPECT_EQ(cause_of({.code = 137}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 139, .stop_sent = true}), Cause::kCrash);
-  EXPECT_EQ(cause_of({.code = 1}), Cause::kCrash) << "mpirun lost a daemon, or a rank left silently";
+  EXPECT_EQ(cause_of({.code = 1}), Cause::kCrash)
+      << "mpirun lost a daemon, or a rank left silently";
   EXPECT_EQ(cause_of({.code = 1, .refused = true}), Cause::kError);
-  EXPECT_EQ(cause_of({.code = 127}), Cause::kCrash) << "a host may not have mounted its file systems yet";
-  EXPECT_EQ(cause_of({.code = 1, .stop_sent = true, .saved = true}), Cause::kStopped) << "it was ended after its save";
+  EXPECT_EQ(cause_of({.code = 127}), Cause::kCrash)
+      << "a host may not have mounted its file systems yet";
+  EXPECT_EQ(cause_of({.code = 1, .stop_sent = true, .saved = true}), Cause::kStopped)
+      << "it was ended after its save";
   EXPECT_EQ(cause_of({.code = 1, .stop_sent = true}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 143, .host_lost = true}), Cause::kHostLost);
   EXPECT_EQ(cause_of({.code = 76, .host_lost = true}), Cause::kHostLost);
 }
 
 TEST(CauseOfTheEnd, EachErrorOfDtrainButThatOfRanksWouldComeAgain) {
-  const int codes[] = {UsageError("").exit_code(),  DataError("").exit_code(),    DeviceError("").exit_code(),
-                       Error("").exit_code(),       OutputError("").exit_code(),  CheckpointError("").exit_code(),
+  const int codes[] = {UsageError("").exit_code(),  DataError("").exit_code(),
+                       DeviceError("").exit_code(), Error("").exit_code(),
+                       OutputError("").exit_code(), CheckpointError("").exit_code(),
                        ConfigError("").exit_code(), NumericsError("").exit_code()};
   for (const int code : codes) {
     EXPECT_EQ(cause_of({.code = code}), Cause::kError) << code;
@@ -71,7 +76,8 @@ TEST(RestartPolicy, ANewCheckpointBeginsTheCountAndTheWaitAgain) {
   EXPECT_EQ(policy.decide(Cause::kCrash, -1).wait, 1);
   EXPECT_EQ(policy.decide(Cause::kCrash, -1).wait, 2);
   EXPECT_EQ(policy.decide(Cause::kCrash, -1).wait, 4);
-  for (int64_t step = 1; step < 20; ++step) EXPECT_EQ(policy.decide(Cause::kCrash, step).wait, 1) << step;
+  for (int64_t step = 1; step < 20; ++step)
+    EXPECT_EQ(policy.decide(Cause::kCrash, step).wait, 1) << step;
   EXPECT_EQ(policy.decide(Cause::kCrash, 15).wait, 2) << "those after step 15 were damaged";
   EXPECT_EQ(policy.decide(Cause::kCrash, 19).wait, 1) << "that of step 19 was written again";
 }

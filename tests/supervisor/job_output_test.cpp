@@ -11,7 +11,8 @@ using ::testing::HasSubstr;
 
 struct Printed {
   std::string out, error;
-  JobOutput output{[this](std::string_view text, bool is_error) { (is_error ? error : out) += text; }};
+  JobOutput output{
+      [this](std::string_view text, bool is_error) { (is_error ? error : out) += text; }};
 };
 
 TEST(TaggedLine, HasTheRankAndTheStream) {
@@ -24,8 +25,9 @@ TEST(TaggedLine, HasTheRankAndTheStream) {
 }
 
 TEST(TaggedLine, AnythingElseIsMpirunsOwn) {
-  for (const char* text : {"", "[", "[1,", "[1,2]", "[1,2]<stdlog>:x", "[x,2]<stderr>:y", "[1,-2]<stderr>:y",
-                           "mpirun noticed that process rank 1", "[node:123] a message of a daemon"}) {
+  for (const char* text :
+       {"", "[", "[1,", "[1,2]", "[1,2]<stdlog>:x", "[x,2]<stderr>:y", "[1,-2]<stderr>:y",
+        "mpirun noticed that process rank 1", "[node:123] a message of a daemon"}) {
     EXPECT_EQ(parse_tagged(text).rank, kNoRank) << text;
     EXPECT_EQ(parse_tagged(text).text, text);
   }
@@ -42,10 +44,13 @@ TEST(JobOutput, PrintsWhatPeopleWouldSeeWithoutASupervisor) {
   EXPECT_EQ(printed.error, "an error\n");
 }
 
-TEST(JobOutput, TagsInsideOfLinesAreRemoved) {  // mpirun puts one before each 4096 bytes that it reads
+TEST(JobOutput,
+     TagsInsideOfLinesAreRemoved) {  // mpirun puts one before each 4096 bytes that it reads
   Printed printed;
   printed.output.add(
-      "[1,1]<stdout>:one li[1,1]<stdout>:ne\n[1,0]<stdout>:half [1,1]<stdout>:another\n[1,0]<stdout>:a line\n", false);
+      "[1,1]<stdout>:one li[1,1]<stdout>:ne\n[1,0]<stdout>:half "
+      "[1,1]<stdout>:another\n[1,0]<stdout>:a line\n",
+      false);
   EXPECT_EQ(printed.out, "one line\nanother\nhalf a line\n");
   EXPECT_THAT(printed.output.last_lines(0), ElementsAre("half a line"));
   EXPECT_THAT(printed.output.last_lines(1), ElementsAre("one line", "another"));
@@ -75,7 +80,8 @@ TEST(JobOutput, ALineThatNeverEndsIsPrintedInParts) {
 
 TEST(JobOutput, NamesTheRankThatPrintedTheFirstError) {
   Printed printed;
-  printed.output.add("[1,3]<stderr>:[rank 3] error: data.h5#5: the checksum does not match\n", true);
+  printed.output.add("[1,3]<stderr>:[rank 3] error: data.h5#5: the checksum does not match\n",
+                     true);
   printed.output.add("[1,0]<stderr>:error: rank 3 is gone\n", true);
   printed.output.finish();
   EXPECT_EQ(printed.output.failed_rank(), 3);
@@ -98,7 +104,8 @@ TEST(JobOutput, ARankThatASignalEndedIsTheCauseOfWhatTheOthersSay) {
 TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
   Printed printed;
   printed.output.add(
-      "[1,1]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank "
+      "[1,1]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no "
+      "longer be used: rank "
       "1 "
       "(process 27873) has died\n",
       true);
@@ -108,17 +115,20 @@ TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
 }
 
 TEST(JobOutput, WhatAStoppedRankSaysWhenTheJobEndsIsNotWhyItFailed) {
-  for (const std::string text : {"the shared_memory communicator can no longer be used: rank 0 (process 11) has died",
-                                 "receiving from rank 0 failed: MPI_ERR_OTHER: known error not in list",
-                                 "the communicator of the gradients says: a collective failed: unhandled system error "
-                                 "(...). NCCL_DEBUG=WARN prints "
-                                 "more; dist.backend staged works without NCCL",
-                                 "ncclAllReduce failed: remote process exited or there was a network error (...). "
-                                 "NCCL_DEBUG=WARN prints more"}) {
+  for (const std::string text :
+       {"the shared_memory communicator can no longer be used: rank 0 (process 11) has died",
+        "receiving from rank 0 failed: MPI_ERR_OTHER: known error not in list",
+        "the communicator of the gradients says: a collective failed: unhandled system error "
+        "(...). NCCL_DEBUG=WARN prints "
+        "more; dist.backend staged works without NCCL",
+        "ncclAllReduce failed: remote process exited or there was a network error (...). "
+        "NCCL_DEBUG=WARN prints more"}) {
     Printed printed;
     printed.output.add(
-        "[1,1]<stderr>:a warning\n[1,0]<stderr>:[rank 0] error: rank 1 has sent no heartbeat for 5.1 s (last: phase "
-        "all_reduce, step 5). Its process is stopped, or the machine is swapping\n[1,1]<stderr>:[rank 1] error: " +
+        "[1,1]<stderr>:a warning\n[1,0]<stderr>:[rank 0] error: rank 1 has sent no heartbeat for "
+        "5.1 s (last: phase "
+        "all_reduce, step 5). Its process is stopped, or the machine is "
+        "swapping\n[1,1]<stderr>:[rank 1] error: " +
             text + "\n",
         true);
     EXPECT_EQ(printed.output.failed_rank(), 1);
@@ -131,14 +141,16 @@ TEST(JobOutput, WhatAStoppedRankSaysWhenTheJobEndsIsNotWhyItFailed) {
 TEST(JobOutput, ARankThatSaysWhyItEndedIsBelievedWhoeverSpeaksFirst) {
   for (const std::string first :
        {"the shared_memory communicator can no longer be used: rank 1 (process 12) has died",
-        "the shared_memory communicator can no longer be used: rank 1 has left while others wait for it",
+        "the shared_memory communicator can no longer be used: rank 1 has left while others wait "
+        "for it",
         "receiving from rank 1 failed: MPI_ERR_OTHER: known error not in list"}) {
     Printed printed;
-    printed.output.add("[1,0]<stderr>:[rank 0] error: " + first +
-                           "\n[1,1]<stderr>:[rank 1] error: data.h5#5: the checksum does not match\n"
-                           "[1,2]<stderr>:[rank 2] error: " +
-                           first + "\n",
-                       true);
+    printed.output.add(
+        "[1,0]<stderr>:[rank 0] error: " + first +
+            "\n[1,1]<stderr>:[rank 1] error: data.h5#5: the checksum does not match\n"
+            "[1,2]<stderr>:[rank 2] error: " +
+            first + "\n",
+        true);
     EXPECT_EQ(printed.output.failed_rank(), 1);
     EXPECT_EQ(printed.output.cause(), "[rank 1] error: data.h5#5: the checksum does not match");
     EXPECT_THAT(printed.output.last_lines(1), ElementsAre(HasSubstr("data.h5#5")));
@@ -148,8 +160,10 @@ TEST(JobOutput, ARankThatSaysWhyItEndedIsBelievedWhoeverSpeaksFirst) {
 TEST(JobOutput, ARankThatRepeatsWhatAnotherOneHasSeenMeansTheSameRank) {
   Printed printed;
   printed.output.add(
-      "[1,1]<stderr>:[rank 1] error: the shared_memory communicator can no longer be used: rank 0: rank 2 (process 12) "
-      "has died\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank 2 (process "
+      "[1,1]<stderr>:[rank 1] error: the shared_memory communicator can no longer be used: rank 0: "
+      "rank 2 (process 12) "
+      "has died\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be "
+      "used: rank 2 (process "
       "12) has died\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 2);
@@ -159,8 +173,10 @@ TEST(JobOutput, ARankThatRepeatsWhatAnotherOneHasSeenMeansTheSameRank) {
 TEST(JobOutput, AFullGpuIsTheErrorOfItsRank) {
   Printed printed;
   printed.output.add(
-      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: rank 1 (process 12) has died\n"
-      "[1,1]<stderr>:[rank 1] error: a collective failed: out of memory (...): the GPU has too little memory left for "
+      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: rank 1 (process 12) "
+      "has died\n"
+      "[1,1]<stderr>:[rank 1] error: a collective failed: out of memory (...): the GPU has too "
+      "little memory left for "
       "NCCL's buffers. Use a smaller --batch-size\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 1);
@@ -170,25 +186,30 @@ TEST(JobOutput, AFullGpuIsTheErrorOfItsRank) {
 TEST(JobOutput, ARankThatWaitsInAFailedCommunicatorNamesTheCauseNext) {
   Printed printed;
   printed.output.add(
-      "[1,0]<stderr>:[rank 0] error: rank 0 has made no progress for 5.1 s in phase all_reduce, step 5: it waits in a "
+      "[1,0]<stderr>:[rank 0] error: rank 0 has made no progress for 5.1 s in phase all_reduce, "
+      "step 5: it waits in a "
       "communicator that has failed\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 0);
   printed.output.add(
-      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: the shared_memory communicator can no "
+      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: the shared_memory "
+      "communicator can no "
       "longer be used: rank 1 (process 12) has died\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 1);
   EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 (process 12) has died"));
-  EXPECT_THAT(printed.output.last_lines(0), ElementsAre(HasSubstr("waits in"), HasSubstr("rank 1 (process 12)")));
+  EXPECT_THAT(printed.output.last_lines(0),
+              ElementsAre(HasSubstr("waits in"), HasSubstr("rank 1 (process 12)")));
 }
 
 TEST(JobOutput, ARankHoldsTheRunOnceItsBannerNamesTheFolder) {
   Printed printed;
-  printed.output.add("[1,1]<stdout>:  run folder runs/r\n[1,0]<stdout>:error: the run folder runs/r\n", false);
+  printed.output.add(
+      "[1,1]<stdout>:  run folder runs/r\n[1,0]<stdout>:error: the run folder runs/r\n", false);
   EXPECT_FALSE(printed.output.holds_run());
   EXPECT_EQ(printed.output.run_folder(), "");
-  printed.output.add("[1,0]<stdout>:  run folder my runs/r-2\n[1,0]<stdout>:  run folder runs/s\n", false);
+  printed.output.add("[1,0]<stdout>:  run folder my runs/r-2\n[1,0]<stdout>:  run folder runs/s\n",
+                     false);
   EXPECT_TRUE(printed.output.holds_run());
   EXPECT_EQ(printed.output.run_folder(), "my runs/r-2");
 }
@@ -196,7 +217,8 @@ TEST(JobOutput, ARankHoldsTheRunOnceItsBannerNamesTheFolder) {
 TEST(JobOutput, OfRanksThatAreMissedTogetherTheFirstIsTheOneThatFailed) {
   Printed printed;
   printed.output.add(
-      "[1,6]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0 on host0] error: ranks 6-7 on host3 have sent no heartbeat for "
+      "[1,6]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0 on host0] error: ranks 6-7 on host3 have sent "
+      "no heartbeat for "
       "5.1 s (last: phase all_reduce, step 5)\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 6);
@@ -217,7 +239,8 @@ TEST(JobOutput, ARankThatLeftWithoutAWordIsNamedByMpirun) {
 
 TEST(JobOutput, KeepsTheLastLinesOfEachRank) {
   Printed printed;
-  for (int i = 0; i < 25; ++i) printed.output.add("[1,1]<stdout>:line " + std::to_string(i) + "\n", false);
+  for (int i = 0; i < 25; ++i)
+    printed.output.add("[1,1]<stdout>:line " + std::to_string(i) + "\n", false);
   const auto lines = printed.output.last_lines(1);
   ASSERT_EQ(lines.size(), JobOutput::kLastLines);
   EXPECT_EQ(lines.back(), "line 24");
@@ -240,24 +263,28 @@ TEST(JobOutput, ALostDaemonIsNamedByItsHost) {
       "  HNP daemon   : [[13474,0],0] on node vm\n  Remote daemon: [[13474,0],2] on node host1\n",
       true);
   EXPECT_EQ(printed.output.cause(),
-            "mpirun lost its daemon on host host1: the host or its network is down, or something blocks the "
+            "mpirun lost its daemon on host host1: the host or its network is down, or something "
+            "blocks the "
             "connection: look with `ssh host1` and launch/ssh/check");
   EXPECT_EQ(printed.output.failed_rank(), std::nullopt);
 }
 
 TEST(JobOutput, TheFirstWordsOfMpirunAreTheCauseWhereThereIsNoOther) {
   Printed printed;
-  printed.output.add("----\n\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by\n",
-                     true);
+  printed.output.add(
+      "----\n\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by\n",
+      true);
   EXPECT_EQ(printed.output.cause(), "ORTE was unable to reliably start one or more daemons.");
   EXPECT_TRUE(printed.output.lacks_host());
 }
 
 TEST(JobOutput, ADaemonThatDidNotStartIsNoticedWhateverTheRemoteShellSaysFirst) {
-  for (const char* said : {"ORTE was unable to reliably start one or more daemons.\n",
-                           "An ORTE daemon has unexpectedly failed after launch and before\ncommunicating back.\n"}) {
+  for (const char* said :
+       {"ORTE was unable to reliably start one or more daemons.\n",
+        "An ORTE daemon has unexpectedly failed after launch and before\ncommunicating back.\n"}) {
     Printed printed;
-    printed.output.add("Warning: Permanently added 'b' (ED25519) to the list of known hosts.\r\n", true);
+    printed.output.add("Warning: Permanently added 'b' (ED25519) to the list of known hosts.\r\n",
+                       true);
     printed.output.add("ssh: connect to host b port 22: Connection refused\r\n-----\n", true);
     EXPECT_FALSE(printed.output.lacks_host());
     printed.output.add(said, true);
@@ -269,26 +296,31 @@ TEST(JobOutput, ADaemonThatDidNotStartIsNoticedWhateverTheRemoteShellSaysFirst) 
 TEST(JobOutput, TheFirstWordsOfMpirunAreASentence) {
   Printed printed;
   printed.output.add(
-      "--------\nmpirun was unable to find the specified executable file, and therefore\ndid not launch the job.  This "
+      "--------\nmpirun was unable to find the specified executable file, and therefore\ndid not "
+      "launch the job.  This "
       "error was first reported for process\nrank 0.\n",
       true);
   EXPECT_EQ(printed.output.cause(),
-            "mpirun was unable to find the specified executable file, and therefore did not launch the job.");
+            "mpirun was unable to find the specified executable file, and therefore did not launch "
+            "the job.");
   Printed list;
-  list.output.add("****\nOpen RTE was unable to open the hostfile:\n    none\n\nSomething else.\n", true);
+  list.output.add("****\nOpen RTE was unable to open the hostfile:\n    none\n\nSomething else.\n",
+                  true);
   EXPECT_EQ(list.output.cause(), "Open RTE was unable to open the hostfile: none");
 }
 
 TEST(JobOutput, ALimitOfTimeOfMpirunIsNoCrash) {
   Printed printed;
-  printed.output.add("The user-provided time limit for job execution has been reached:\n\n  Timeout: 3 seconds\n",
-                     true);
+  printed.output.add(
+      "The user-provided time limit for job execution has been reached:\n\n  Timeout: 3 seconds\n",
+      true);
   EXPECT_TRUE(printed.output.was_refused());
 }
 
 TEST(JobOutput, WithoutAWordThereIsNoCause) {
   Printed printed;
-  printed.output.add("[1,0]<stderr>:all is well\n[1,0]<stderr>:warning: not an error: a warning\n", true);
+  printed.output.add("[1,0]<stderr>:all is well\n[1,0]<stderr>:warning: not an error: a warning\n",
+                     true);
   EXPECT_EQ(printed.output.cause(), "");
   EXPECT_EQ(printed.output.failed_rank(), std::nullopt);
 }

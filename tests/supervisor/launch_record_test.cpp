@@ -35,7 +35,8 @@ class LaunchRecordTest : public ::testing::Test {
     std::ofstream file(run() / "metrics.jsonl", std::ios::app);
     for (int64_t step = from; step <= to; ++step) {
       clock_.advance(seconds(1));
-      json record = {{"kind", "step"}, {"time", unix_seconds(clock_) + clock_difference_}, {"step", step}};
+      json record = {
+          {"kind", "step"}, {"time", unix_seconds(clock_) + clock_difference_}, {"step", step}};
       if (!filler_.empty()) record["ranks"] = filler_;
       file << record.dump() << "\n";
     }
@@ -66,7 +67,8 @@ TEST_F(LaunchRecordTest, WritesToAFileOfItsOwnAlone) {
   fs::create_directories(run());
   fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
   LaunchRecord linked(run(), true, -1, clock_);
-  expect_error<OutputError>([&] { linked.launch_started({}); }, {"launch.jsonl is a symbolic link", "remove it"});
+  expect_error<OutputError>([&] { linked.launch_started({}); },
+                            {"launch.jsonl is a symbolic link", "remove it"});
   EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
   fs::remove(run() / "launch.jsonl");
   ASSERT_EQ(::mkfifo((run() / "launch.jsonl").c_str(), 0600), 0);

@@ -74,7 +74,8 @@ TEST(OutputRelay, PassesEverythingOnInOrder) {
 
 TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
   PipedStdout pipe;
-  ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK), 0);  // by somebody who shares it
+  ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK),
+            0);  // by somebody who shares it
   const std::string expected(1 << 20, 'x');
   std::string got;
   std::thread reader([&] {
@@ -122,7 +123,8 @@ TEST(OutputRelay, AReaderThatStaysAwayDelaysTheEndByAFewSeconds) {
   EXPECT_LT(seconds_since(begin), 30) << "two seconds, and a loaded machine";
 }
 
-// As behind `2>&1 | less`: the order of what is printed stays, and neither stream waits for the other one.
+// As behind `2>&1 | less`: the order of what is printed stays, and neither stream waits for the
+// other one.
 TEST(OutputRelay, BothStreamsMayBeTheSamePipe) {
   PipedStdout pipe;
   const FileDescriptor real(::dup(STDERR_FILENO));
@@ -132,14 +134,16 @@ TEST(OutputRelay, BothStreamsMayBeTheSamePipe) {
     const OutputRelay relay;
     for (int line = 0; line < 20000; ++line) {  // more than the pipe has room for: nobody reads yet
       const std::string text = std::to_string(line) + "\n";
-      ASSERT_EQ(::write(line % 2 == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size()), std::ssize(text));
+      ASSERT_EQ(::write(line % 2 == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size()),
+                std::ssize(text));
       expected += text;
     }
     std::thread([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       while (got.size() < expected.size()) {
         char bytes[64 << 10];
-        got.append(bytes, static_cast<size_t>(std::max<ssize_t>(0, ::read(pipe.reader.get(), bytes, sizeof bytes))));
+        got.append(bytes, static_cast<size_t>(std::max<ssize_t>(
+                              0, ::read(pipe.reader.get(), bytes, sizeof bytes))));
       }
     }).join();
   }

@@ -62,7 +62,8 @@ TEST_F(SessionFolderTest, IsUsedAsLongAsARankHasItForTemporaryFiles) {
     folder.wait_until_unused(limit);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
-  const std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "TMPDIR=" + folder.path().string()};
+  const std::vector<std::string> variables = {"PATH=/usr/bin:/bin",
+                                              "TMPDIR=" + folder.path().string()};
   const ChildProcess remote_shell({"sleep", "60"}, variables);  // of mpirun, to a host that is lost
   {
     std::vector<std::string> of_rank = variables;
@@ -133,7 +134,8 @@ TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto since = std::chrono::system_clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const fs::path left = segment("vader_segment.h.0.2.0"), ours = segment("dtrain-3f"), used = segment("dtrain-4f");
+  const fs::path left = segment("vader_segment.h.0.2.0"), ours = segment("dtrain-3f"),
+                 used = segment("dtrain-4f");
   const fs::path others = segment("mpich_shm_1");
   const int file = ::open(used.c_str(), O_RDWR);
   void* mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
@@ -146,7 +148,8 @@ TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
   EXPECT_FALSE(remove_unused_segments(parent_.path(), since));
   EXPECT_FALSE(fs::exists(left));
   EXPECT_FALSE(fs::exists(ours));
-  for (const fs::path& stays : {before, used, others, young}) EXPECT_TRUE(fs::exists(stays)) << stays;
+  for (const fs::path& stays : {before, used, others, young})
+    EXPECT_TRUE(fs::exists(stays)) << stays;
   fs::remove(young);
   EXPECT_TRUE(remove_unused_segments(parent_.path(), since)) << "what is mapped is not meant";
   ::munmap(mapped, 4096);

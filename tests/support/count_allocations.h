@@ -1,7 +1,8 @@
 #pragma once
 
-// Counts what a test program allocates that is linked with count_allocations (LIBS), which replaces operator new, and
-// its calls of the system. In a file of its own, so that the compiler does not see through it.
+// Counts what a test program allocates that is linked with count_allocations (LIBS), which replaces
+// operator new, and its calls of the system. In a file of its own, so that the compiler does not
+// see through it.
 // Thread-safety: any thread, but peak_bytes_of() from one at a time.
 
 #include <cstdint>

@@ -15,7 +15,8 @@ void expect_error(Action&& action, const std::vector<std::string>& parts) {
     ADD_FAILURE() << "nothing was thrown; expected a message that contains: " << parts.at(0);
   } catch (const Exception& e) {
     for (const std::string& part : parts) {
-      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << "no \"" << part << "\" in: " << e.what();
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos)
+          << "no \"" << part << "\" in: " << e.what();
     }
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// A device stage in host memory, to test the order of calls and the reuse of blocks without a GPU. Like a slow device,
-// it copies a batch only after `lag` more batches have begun (or when the host waits for it), so that a block that is
-// overwritten too early gives wrong pixels.
+// A device stage in host memory, to test the order of calls and the reuse of blocks without a GPU.
+// Like a slow device, it copies a batch only after `lag` more batches have begun (or when the host
+// waits for it), so that a block that is overwritten too early gives wrong pixels.
 
 #include <atomic>
 #include <cstring>
@@ -24,9 +24,10 @@ class HostStage final : public data::DeviceStage {
     if (freed_before_the_end != nullptr) *freed_before_the_end = *freed_;
   }
 
-  int64_t waits = 0;                        // how often the host waited for a copy
-  std::atomic<int64_t> allocated = 0;       // number of blocks
-  int64_t* freed_before_the_end = nullptr;  // receives the number of blocks that did not outlive the stage
+  int64_t waits = 0;                   // how often the host waited for a copy
+  std::atomic<int64_t> allocated = 0;  // number of blocks
+  int64_t* freed_before_the_end =
+      nullptr;  // receives the number of blocks that did not outlive the stage
 
   at::Tensor host_memory(int64_t bytes) override {
     ++allocated;
@@ -38,7 +39,8 @@ class HostStage final : public data::DeviceStage {
     return at::from_blob(block->data(), {bytes}, free, at::kByte);
   }
 
-  std::unique_ptr<data::HostCopy> begin(const at::Tensor& host, const data::PackedBatch& packed) override {
+  std::unique_ptr<data::HostCopy> begin(const at::Tensor& host,
+                                        const data::PackedBatch& packed) override {
     DTRAIN_CHECK(begun_.size() < 2, "a third batch begun");
     DTRAIN_CHECK(host.numel() >= packed.bytes(), "a block too small");
     auto transfer = std::make_shared<Transfer>();
@@ -57,8 +59,8 @@ class HostStage final : public data::DeviceStage {
     const auto transfer = begun_.front();
     begun_.pop_front();
     if (copied) copied();
-    // A device would continue asynchronously. Here the result must be complete on return, so it is made from a copy of
-    // the block; the block itself remains in use until run().
+    // A device would continue asynchronously. Here the result must be complete on return, so it is
+    // made from a copy of the block; the block itself remains in use until run().
     const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();
     const data::PackedBatch& packed = transfer->packed;
     copy_part(block, 0, into.targets);
@@ -91,7 +93,8 @@ class HostStage final : public data::DeviceStage {
     }
   };
   struct Copy final : data::HostCopy {
-    Copy(HostStage& stage, std::shared_ptr<Transfer> transfer) : stage(stage), transfer(std::move(transfer)) {}
+    Copy(HostStage& stage, std::shared_ptr<Transfer> transfer)
+        : stage(stage), transfer(std::move(transfer)) {}
     bool done() const override { return transfer->over; }
     void wait() override {
       stage.waits += !transfer->over;
@@ -105,14 +108,17 @@ class HostStage final : public data::DeviceStage {
     if (to.nbytes() > 0) std::memcpy(to.data_ptr(), block.data_ptr<uint8_t>() + begin, to.nbytes());
   }
 
-  void augmented(const uint8_t* image, const data::SampleAugment& augment, float* out, int32_t side) const {
+  void augmented(const uint8_t* image, const data::SampleAugment& augment, float* out,
+                 int32_t side) const {
     int64_t sum = 0;
     for (int32_t p = 0; p < side * side; ++p) {
-      sum += data::grey_units(data::source_pixel(image, options_.image, augment, side, p / side, p % side));
+      sum += data::grey_units(
+          data::source_pixel(image, options_.image, augment, side, p / side, p % side));
     }
     for (int32_t p = 0; p < side * side; ++p) {
-      data::finished_pixel(data::source_pixel(image, options_.image, augment, side, p / side, p % side),
-                           data::mean_grey(sum, side), augment, data::normalization(options_.spec), out + 3 * p);
+      data::finished_pixel(
+          data::source_pixel(image, options_.image, augment, side, p / side, p % side),
+          data::mean_grey(sum, side), augment, data::normalization(options_.spec), out + 3 * p);
     }
   }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A store without a file: pixels and targets are functions of the sample id. It can fail at a sample, block readers at
-// a gate, and return corrupt bytes.
+// A store without a file: pixels and targets are functions of the sample id. It can fail at a
+// sample, block readers at a gate, and return corrupt bytes.
 
 #include <algorithm>
 #include <atomic>
@@ -53,11 +53,15 @@ class MemoryStore : public data::Store {
     changed_.wait(lock, [&] { return at_gate_ >= count; });
   }
 
-  std::byte pixel(int64_t id, size_t i) const { return static_cast<std::byte>(keyed(uint64_t(id), i) >> 56); }
+  std::byte pixel(int64_t id, size_t i) const {
+    return static_cast<std::byte>(keyed(uint64_t(id), i) >> 56);
+  }
   // Targets are classes, int64 {}, instead of float32 {3}.
   void use_classes() { schema_.target = {data::Element::kInt64, {}}; }
   static int64_t class_of(int64_t id) { return id % 5; }
-  static float target(int64_t id, size_t i) { return static_cast<float>(id) + 0.25f * static_cast<float>(i + 1); }
+  static float target(int64_t id, size_t i) {
+    return static_cast<float>(id) + 0.25f * static_cast<float>(i + 1);
+  }
 
   const data::Schema& schema() const override { return schema_; }
   const std::filesystem::path& path() const override { return path_; }

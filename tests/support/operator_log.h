@@ -1,10 +1,11 @@
 #pragma once
 
-// The operators that the calling thread runs (but for what operators run themselves), each with its arguments as text,
-// to compare what two steps do: numbers by their value; tensors by their shape and their address, unless an operator of
-// this log made their memory. Equal logs mean that a CUDA graph of the first step could be launched for the second one:
-// no argument has changed, only what lies at the addresses. A program that uses it is compiled with NDEBUG, as LibTorch
-// is (see at::RecordFunction).
+// The operators that the calling thread runs (but for what operators run themselves), each with its
+// arguments as text, to compare what two steps do: numbers by their value; tensors by their shape
+// and their address, unless an operator of this log made their memory. Equal logs mean that a CUDA
+// graph of the first step could be launched for the second one: no argument has changed, only what
+// lies at the addresses. A program that uses it is compiled with NDEBUG, as LibTorch is
+// (see at::RecordFunction).
 
 #include <ATen/record_function.h>
 
@@ -36,7 +37,8 @@ class OperatorLog {
 
  private:
   static const void* memory_of(const at::Tensor& tensor) {
-    return tensor.has_storage() ? tensor.storage().data() : static_cast<const void*>(tensor.unsafeGetTensorImpl());
+    return tensor.has_storage() ? tensor.storage().data()
+                                : static_cast<const void*>(tensor.unsafeGetTensorImpl());
   }
 
   void add(std::ostringstream& text, const at::Tensor& tensor) {
@@ -57,7 +59,8 @@ class OperatorLog {
       for (const at::Tensor& tensor : value.toTensorVector()) add(text, tensor);
     } else if (value.isDouble()) {
       text << ' ' << std::hexfloat << value.toDouble();
-    } else if (value.isInt() || value.isBool() || value.isIntList() || value.isDoubleList() || value.isString()) {
+    } else if (value.isInt() || value.isBool() || value.isIntList() || value.isDoubleList() ||
+               value.isString()) {
       text << ' ' << value;
     } else if (value.isList()) {
       for (const c10::IValue& each : value.toListRef()) add(text, each);

@@ -1,6 +1,7 @@
 #pragma once
 
-// torch's recurrent layers with five inputs and seven units, in all forms whose weights have different layouts.
+// torch's recurrent layers with five inputs and seven units, in all forms whose weights have
+// different layouts.
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/rnn.h>
@@ -27,17 +28,23 @@ inline std::vector<RecurrentNetwork> recurrent_networks() {
   const auto add = [&](const char* name, auto layer, int64_t kind, int64_t per_layer) {
     const auto& options = layer->options_base;
     all.push_back({name, layer.ptr(), layer->all_weights(),
-                   [layer](const at::Tensor& x) mutable { return std::get<0>(layer->forward(x)); }, kind, per_layer,
-                   options.proj_size(), options.num_layers(), options.bidirectional()});
+                   [layer](const at::Tensor& x) mutable { return std::get<0>(layer->forward(x)); },
+                   kind, per_layer, options.proj_size(), options.num_layers(),
+                   options.bidirectional()});
   };
   add("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).batch_first(true)), 2, 4);
   add("bidirectional lstm of three layers",
-      torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).num_layers(3).bidirectional(true).batch_first(true)), 2, 4);
-  add("projected lstm", torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).num_layers(2).proj_size(3).batch_first(true)), 2,
+      torch::nn::LSTM(
+          torch::nn::LSTMOptions(5, 7).num_layers(3).bidirectional(true).batch_first(true)),
+      2, 4);
+  add("projected lstm",
+      torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).num_layers(2).proj_size(3).batch_first(true)), 2,
       5);
-  add("lstm without bias", torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).bias(false).batch_first(true)), 2, 2);
+  add("lstm without bias",
+      torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).bias(false).batch_first(true)), 2, 2);
   add("gru", torch::nn::GRU(torch::nn::GRUOptions(5, 7).num_layers(2).batch_first(true)), 3, 4);
-  add("rnn", torch::nn::RNN(torch::nn::RNNOptions(5, 7).bidirectional(true).batch_first(true)), 1, 4);
+  add("rnn", torch::nn::RNN(torch::nn::RNNOptions(5, 7).bidirectional(true).batch_first(true)), 1,
+      4);
   return all;
 }
 

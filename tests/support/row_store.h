@@ -1,7 +1,7 @@
 #pragma once
 
-// A store without a file whose samples have different numbers of rows. Values, targets and lengths are functions of the
-// sample id. Single samples can be made bad.
+// A store without a file whose samples have different numbers of rows. Values, targets and lengths
+// are functions of the sample id. Single samples can be made bad.
 
 #include <algorithm>
 #include <cstring>
@@ -27,14 +27,17 @@ class RowStore : public data::Store {
   RowStore(int64_t samples, int64_t longest, bool orders) : longest_(longest) {
     schema_.task = "test";
     schema_.input = {data::Element::kFloat32, {data::kVariable, kColumns}};
-    schema_.target = {data::Element::kInt64, orders ? std::vector<int64_t>{data::kVariable} : std::vector<int64_t>{}};
+    schema_.target = {data::Element::kInt64,
+                      orders ? std::vector<int64_t>{data::kVariable} : std::vector<int64_t>{}};
     schema_.samples = samples;
   }
 
   std::set<int64_t> unreadable, not_a_number, infinite, rotten, empty;
   data::Schema& schema_to_change() { return schema_; }
 
-  static float value(int64_t id, int64_t i) { return static_cast<float>(id) + static_cast<float>(i) / 64; }
+  static float value(int64_t id, int64_t i) {
+    return static_cast<float>(id) + static_cast<float>(i) / 64;
+  }
   static int64_t target(int64_t id, int64_t i) { return id * 100 + i; }
 
   const data::Schema& schema() const override { return schema_; }
@@ -42,11 +45,15 @@ class RowStore : public data::Store {
   int64_t input_rows(int64_t id) const override {
     if (!schema_.input.variable()) return 1;
     if (empty.count(id)) return 0;
-    return 1 + static_cast<int64_t>(keyed(17, static_cast<uint64_t>(id)) % static_cast<uint64_t>(longest_));
+    return 1 + static_cast<int64_t>(keyed(17, static_cast<uint64_t>(id)) %
+                                    static_cast<uint64_t>(longest_));
   }
-  int64_t target_rows(int64_t id) const override { return schema_.target.variable() ? input_rows(id) : 1; }
+  int64_t target_rows(int64_t id) const override {
+    return schema_.target.variable() ? input_rows(id) : 1;
+  }
   void read_input(int64_t id, std::span<std::byte> out) const override {
-    if (unreadable.count(id)) throw DataError(str(path_.string(), "#", id, ": the test wants this"));
+    if (unreadable.count(id))
+      throw DataError(str(path_.string(), "#", id, ": the test wants this"));
     std::vector<float> values(out.size() / sizeof(float));
     for (size_t i = 0; i < values.size(); ++i) values[i] = value(id, static_cast<int64_t>(i));
     if (not_a_number.count(id)) values.back() = std::numeric_limits<float>::quiet_NaN();
@@ -61,7 +68,8 @@ class RowStore : public data::Store {
     }
   }
   uint64_t checksum(int64_t id) const override {
-    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))), targets(static_cast<size_t>(target_bytes(id)));
+    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))),
+        targets(static_cast<size_t>(target_bytes(id)));
     std::vector<float> values(input.size() / sizeof(float));
     for (size_t i = 0; i < values.size(); ++i) values[i] = value(id, static_cast<int64_t>(i));
     std::memcpy(input.data(), values.data(), input.size());

@@ -31,11 +31,13 @@ std::string describe(const Request& request) {
   static constexpr const char* kOps[] = {"sum", "max", "min"};
   const char* kind = kCollectiveNames[static_cast<size_t>(request.kind)];
   if (request.kind == Kind::kBarrier) return kind;
-  return str(kind, "(", kOps[static_cast<int>(request.op)], ", root ", request.root, ", ", request.in.numel(), " to ",
-             request.out.numel(), " elements of ", c10::toString(request.in.scalar_type()), ")");
+  return str(kind, "(", kOps[static_cast<int>(request.op)], ", root ", request.root, ", ",
+             request.in.numel(), " to ", request.out.numel(), " elements of ",
+             c10::toString(request.in.scalar_type()), ")");
 }
 
-// As strict as the communicators between processes, so that tests detect an operation that would fail there.
+// As strict as the communicators between processes, so that tests detect an operation that would
+// fail there.
 void check_reducible(const at::Tensor& tensor) {
   const at::ScalarType dtype = tensor.scalar_type();
   DTRAIN_CHECK(at::isFloatingType(dtype) || dtype == at::kLong, "tensors of ", c10::toString(dtype),
@@ -47,7 +49,8 @@ at::Tensor reduce(const std::vector<Request>& requests) {
   const at::Tensor total = at::empty({first.numel()}, first.options());
   std::vector<const void*> by_rank;
   for (const Request& request : requests) by_rank.push_back(request.in.const_data_ptr());
-  reduce_in_rank_order(first.scalar_type(), requests[0].op, by_rank, total.data_ptr(), total.numel());
+  reduce_in_rank_order(first.scalar_type(), requests[0].op, by_rank, total.data_ptr(),
+                       total.numel());
   return total;
 }
 
@@ -90,14 +93,16 @@ void perform(const std::vector<Request>& requests) {
   }
 }
 
-// Where the ranks of one world meet. The last one to arrive performs the operation of the round for all.
+// Where the ranks of one world meet. The last one to arrive performs the operation of the round
+// for all.
 class Meeting {
  public:
   explicit Meeting(int size) : requests_(static_cast<size_t>(size)) {}
 
   void meet(int rank, Request request) {
     std::unique_lock lock(mutex_);
-    if (broken_.empty() && !departed_.empty()) broken_ = str(departed_, " has left, rank ", rank, " waits");
+    if (broken_.empty() && !departed_.empty())
+      broken_ = str(departed_, " has left, rank ", rank, " waits");
     throw_if_broken(rank, request);
     Request& mine = requests_[static_cast<size_t>(rank)];
     mine = std::move(request);
@@ -128,7 +133,8 @@ class Meeting {
   void run_round() {
     for (size_t rank = 1; rank < requests_.size(); ++rank) {
       const std::string first = describe(requests_[0]), other = describe(requests_[rank]);
-      if (first != other) return break_up(str("rank 0 asks for ", first, ", rank ", rank, " for ", other));
+      if (first != other)
+        return break_up(str("rank 0 asks for ", first, ", rank ", rank, " for ", other));
     }
     try {
       perform(requests_);
@@ -159,22 +165,26 @@ class Meeting {
   std::string departed_;  // the rank that left last
 };
 
-// An operation blocks until all ranks have issued it, and is done when it returns. Work::wait() throws its error.
+// An operation blocks until all ranks have issued it, and is done when it returns. Work::wait()
+// throws its error.
 class ThreadCommunicator : public Communicator {
  public:
-  ThreadCommunicator(int rank, int size, Meeting& meeting) : Communicator(rank, size), meeting_(meeting) {}
+  ThreadCommunicator(int rank, int size, Meeting& meeting)
+      : Communicator(rank, size), meeting_(meeting) {}
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     check_reducible(inout);
     return issue({Kind::kAllReduce, op, 0, inout, inout});
   }
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel(), in.numel(), " elements for ", size(), " × ", out.numel());
+    DTRAIN_CHECK(in.numel() == size() * out.numel(), in.numel(), " elements for ", size(), " × ",
+                 out.numel());
     check_reducible(in);
     return issue({Kind::kReduceScatter, ReduceOp::kSum, 0, out, in});
   }
   Work all_gather(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(out.numel() == size() * in.numel(), out.numel(), " elements for ", size(), " × ", in.numel());
+    DTRAIN_CHECK(out.numel() == size() * in.numel(), out.numel(), " elements for ", size(), " × ",
+                 in.numel());
     return issue({Kind::kAllGather, ReduceOp::kSum, 0, out, in});
   }
   Work broadcast(at::Tensor inout, int root) override {
@@ -188,8 +198,8 @@ class ThreadCommunicator : public Communicator {
  private:
   Work issue(Request request) {
     for (const at::Tensor& tensor : {request.out, request.in}) {
-      DTRAIN_CHECK(tensor.is_cpu() && tensor.is_contiguous(), "rank ", rank(), ": ", tensor.toString(), " in ",
-                   describe(request));
+      DTRAIN_CHECK(tensor.is_cpu() && tensor.is_contiguous(), "rank ", rank(), ": ",
+                   tensor.toString(), " in ", describe(request));
     }
     DTRAIN_CHECK(request.out.scalar_type() == request.in.scalar_type(), describe(request));
     try {
@@ -258,13 +268,14 @@ std::unique_ptr<Communicator> split_thread_world(Communicator& world, int group,
   };
   std::shared_ptr<Meeting> meeting;
   std::vector<Member> members;
-  for (const Member& member :
-       all_gather_object(world, Member{group, order, world.rank(), reinterpret_cast<uintptr_t>(&meeting)})) {
+  for (const Member& member : all_gather_object(
+           world, Member{group, order, world.rank(), reinterpret_cast<uintptr_t>(&meeting)})) {
     if (member.group == group) members.push_back(member);
   }
   std::ranges::stable_sort(members, {}, &Member::order);
   const auto size = static_cast<int>(members.size());
-  const auto rank = static_cast<int>(std::ranges::find(members, world.rank(), &Member::rank) - members.begin());
+  const auto rank =
+      static_cast<int>(std::ranges::find(members, world.rank(), &Member::rank) - members.begin());
   if (rank == 0) meeting = std::make_shared<Meeting>(size);
   world.barrier();  // it is made
   if (rank != 0) meeting = *reinterpret_cast<const std::shared_ptr<Meeting>*>(members[0].meeting);
@@ -272,15 +283,18 @@ std::unique_ptr<Communicator> split_thread_world(Communicator& world, int group,
   return std::make_unique<GroupCommunicator>(rank, size, std::move(meeting));
 }
 
-std::unique_ptr<Communicator> make_hierarchical_of_threads(Communicator& world, const std::vector<int>& host_by_rank,
+std::unique_ptr<Communicator> make_hierarchical_of_threads(Communicator& world,
+                                                           const std::vector<int>& host_by_rank,
                                                            WithinHost within) {
   std::vector<RankPlace> places = places_of(host_by_rank);
   const RankPlace mine = places.at(static_cast<size_t>(world.rank()));
   std::unique_ptr<Communicator> host = split_thread_world(world, mine.host);
   std::unique_ptr<Communicator> between = split_thread_world(world, mine.local, mine.host);
   if (mine.local >= least_ranks_of_a_host(places)) between.reset();
-  if (within == WithinHost::kSharedMemory) host = make_shared_memory_communicator(*host, {.beside_compute = true});
-  return make_hierarchical_communicator(world.rank(), std::move(places), std::move(host), std::move(between),
+  if (within == WithinHost::kSharedMemory)
+    host = make_shared_memory_communicator(*host, {.beside_compute = true});
+  return make_hierarchical_communicator(world.rank(), std::move(places), std::move(host),
+                                        std::move(between),
                                         {.small_bytes = 1000, .chunk_bytes = 50'000});
 }
 

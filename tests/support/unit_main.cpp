@@ -7,5 +7,6 @@ int main(int argc, char** argv) {
   const int ignored = RUN_ALL_TESTS();
   static_cast<void>(ignored);
   const auto& unit = *::testing::UnitTest::GetInstance();
-  return dtrain::testing::verdict(unit.failed_test_count(), unit.skipped_test_count(), unit.successful_test_count());
+  return dtrain::testing::verdict(unit.failed_test_count(), unit.skipped_test_count(),
+                                  unit.successful_test_count());
 }

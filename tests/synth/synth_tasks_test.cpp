@@ -36,7 +36,8 @@ class SynthTasks : public ::testing::TestWithParam<Case> {};
 TEST_P(SynthTasks, ConvertingTheRawLayoutGivesTheHdf5Layout) {
   const auto [task, layout, raw, converter] = GetParam();
   const testing::TempDir files;
-  const SynthSummary drawn = synth(task, {.out = files / "a.h5", .samples = 120, .size = 24, .threads = 1});
+  const SynthSummary drawn =
+      synth(task, {.out = files / "a.h5", .samples = 120, .size = 24, .threads = 1});
   synth(task, {.layout = layout, .out = files / raw, .samples = 120, .size = 24, .threads = 3});
   convert::ConvertOptions o;
   o.source = files / raw;
@@ -60,11 +61,14 @@ TEST_P(SynthTasks, LeavesNothingWhenStopped) {
   struct Stop {};
   const auto stop = [](const Progress&) { throw Stop{}; };
   EXPECT_THROW(synth(task, {.out = files / "a.h5", .samples = 40, .size = 16}, stop), Stop);
-  EXPECT_THROW(synth(task, {.layout = layout, .out = files / raw, .samples = 40, .size = 16}, stop), Stop);
+  EXPECT_THROW(synth(task, {.layout = layout, .out = files / raw, .samples = 40, .size = 16}, stop),
+               Stop);
   EXPECT_TRUE(fs::is_empty(files.path()));
   fs::create_directory(files / "mine");
   if (std::string(layout) == "npz") return;
-  EXPECT_THROW(synth(task, {.layout = layout, .out = files / "mine", .samples = 40, .size = 16}, stop), Stop);
+  EXPECT_THROW(
+      synth(task, {.layout = layout, .out = files / "mine", .samples = 40, .size = 16}, stop),
+      Stop);
   EXPECT_TRUE(fs::is_empty(files / "mine"));
 }
 
@@ -77,8 +81,10 @@ TEST_P(SynthTasks, EqualOptionsGiveEqualFiles) {
   if (std::string(task) != "pointer") {
     EXPECT_EQ(content(files / "a.h5"), content(files / "b.h5"));
   }
-  EXPECT_EQ(data::open_file(files / "a.h5")->schema().checksum, data::open_file(files / "b.h5")->schema().checksum);
-  EXPECT_NE(data::open_file(files / "a.h5")->schema().checksum, data::open_file(files / "c.h5")->schema().checksum);
+  EXPECT_EQ(data::open_file(files / "a.h5")->schema().checksum,
+            data::open_file(files / "b.h5")->schema().checksum);
+  EXPECT_NE(data::open_file(files / "a.h5")->schema().checksum,
+            data::open_file(files / "c.h5")->schema().checksum);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SynthTasks,
@@ -100,9 +106,11 @@ TEST(ClassScene, TheMeanColorDoesNotDetermineTheClass) {
       square[static_cast<size_t>(c)] += sum * sum / kEach;
     }
   }
-  for (size_t c = 0; c < 10; ++c) {  // classes differ by less than half of the deviation within a class
+  for (size_t c = 0; c < 10;
+       ++c) {  // classes differ by less than half of the deviation within a class
     const double deviation = std::sqrt(square[c] - mean[c] * mean[c]);
-    for (size_t d = 0; d < 10; ++d) EXPECT_LT(std::abs(mean[c] - mean[d]), deviation / 2) << c << ' ' << d;
+    for (size_t d = 0; d < 10; ++d)
+      EXPECT_LT(std::abs(mean[c] - mean[d]), deviation / 2) << c << ' ' << d;
   }
 }
 
@@ -114,11 +122,13 @@ TEST(ClassScene, ClassesAreSortedAndDrawnDifferently) {
 }
 
 TEST(PointerRule, SortsByFeature0ThenFeature1InTheDirectionOfTheSet) {
-  const auto element = [](float a, float b, float c) { return std::vector<float>{a, b, c, 9, 9, 9, 9, 0}; };
+  const auto element = [](float a, float b, float c) {
+    return std::vector<float>{a, b, c, 9, 9, 9, 9, 0};
+  };
   const auto set = [&](float direction) {
     std::vector<float> all;
-    for (const auto& e :
-         {element(0.5f, 0.9f, direction), element(0.1f, 0.2f, direction), element(0.5f, 0.3f, direction)}) {
+    for (const auto& e : {element(0.5f, 0.9f, direction), element(0.1f, 0.2f, direction),
+                          element(0.5f, 0.3f, direction)}) {
       all.insert(all.end(), e.begin(), e.end());
     }
     return all;
@@ -181,8 +191,10 @@ TEST(Synth, UnknownNamesSuggestTheNearest) {
                            const std::vector<std::string>& parts) {
     testing::expect_error<UsageError>([&] { synth(task, options); }, parts);
   };
-  refused("classfy", {.out = files / "x"}, {"unknown task classfy", "Did you mean classify?", "pointer"});
-  refused("pointer", {.layout = "npy", .out = files / "x"}, {"unknown layout npy of pointer", "Did you mean npz?"});
+  refused("classfy", {.out = files / "x"},
+          {"unknown task classfy", "Did you mean classify?", "pointer"});
+  refused("pointer", {.layout = "npy", .out = files / "x"},
+          {"unknown layout npy of pointer", "Did you mean npz?"});
   refused("pointer", {.out = files / "x", .max_length = 2}, {"--max-length 2"});
 }
 

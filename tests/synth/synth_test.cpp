@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 formats::Image draw(const convert::HeadPose& pose) {
-  formats::Image image(96, 96);  // black, with a lamp at the camera, so that only the head is asymmetric
+  formats::Image image(
+      96, 96);  // black, with a lamp at the camera, so that only the head is asymmetric
   render(head_model({}), pose, {.x = 48, .y = 48, .scale = 34}, {}, image);
   return image;
 }
@@ -34,8 +35,9 @@ double mean_difference(const formats::Image& a, const formats::Image& b) {
 }
 
 TEST(Renderer, AMirroredPictureShowsTheMirroredPose) {
-  for (const convert::HeadPose& pose : {convert::HeadPose{}, convert::HeadPose{35, 10, -20},
-                                        convert::HeadPose{-60, -30, 25}, convert::HeadPose{10, 45, 40}}) {
+  for (const convert::HeadPose& pose :
+       {convert::HeadPose{}, convert::HeadPose{35, 10, -20}, convert::HeadPose{-60, -30, 25},
+        convert::HeadPose{10, 45, 40}}) {
     EXPECT_LT(mean_difference(mirrored(draw(pose)), draw(mirrored(pose))), 0.02);
     if (pose.yaw != 0) {
       EXPECT_GT(mean_difference(draw(pose), draw(mirrored(pose))), 3);
@@ -50,7 +52,8 @@ TEST(Renderer, EachAngleChangesThePicture) {
   EXPECT_GT(mean_difference(straight, draw({.roll = 10})), 1);
 }
 
-// The offset of a green nose from the middle of the picture, as the mean position of the green pixels.
+// The offset of a green nose from the middle of the picture, as the mean position of the
+// green pixels.
 TEST(Renderer, TheNosePointsWhereTheAnglesSay) {
   const auto nose = [](const convert::HeadPose& pose) {
     const Ellipsoid head{.center = {0, 0, 0}, .radii = {0.8, 1, 0.9}, .color = {0.5f, 0, 0}};
@@ -118,7 +121,8 @@ std::string bytes_in(const fs::path& file) {
 
 TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   const testing::TempDir folder;
-  const SynthSummary summary = synth("headpose", {.out = folder / "a.h5", .samples = 50, .size = 32, .threads = 1});
+  const SynthSummary summary =
+      synth("headpose", {.out = folder / "a.h5", .samples = 50, .size = 32, .threads = 1});
   synth("headpose", {.out = folder / "b.h5", .samples = 50, .size = 32, .threads = 3});
   EXPECT_EQ(bytes_in(folder / "a.h5"), bytes_in(folder / "b.h5"));
   synth("headpose", {.out = folder / "c.h5", .samples = 50, .size = 32, .seed = 2});
@@ -131,14 +135,16 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(summary.splits.at("train") + summary.splits.at("test"), 50);
   EXPECT_GT(summary.splits.at("test"), 0);
   for (const int64_t id : store->split("test")) {
-    for (const int64_t other : store->split("train")) EXPECT_NE(store->group(id), store->group(other));
+    for (const int64_t other : store->split("train"))
+      EXPECT_NE(store->group(id), store->group(other));
   }
   std::vector<std::byte> input(32 * 32 * 3);
   store->read_input(17, input);
   const std::vector<float> target = data::read_target_as<float>(*store, 17);
   const SynthSample sample = synth_sample(1, 17, 32);
-  EXPECT_EQ(input, std::vector<std::byte>(reinterpret_cast<const std::byte*>(sample.image.rgb.data()),
-                                          reinterpret_cast<const std::byte*>(sample.image.rgb.data()) + 3072));
+  EXPECT_EQ(input, std::vector<std::byte>(
+                       reinterpret_cast<const std::byte*>(sample.image.rgb.data()),
+                       reinterpret_cast<const std::byte*>(sample.image.rgb.data()) + 3072));
   EXPECT_FLOAT_EQ(target[0], static_cast<float>(sample.pose.yaw));
   EXPECT_FLOAT_EQ(target[2], static_cast<float>(sample.pose.roll));
 }
@@ -148,7 +154,8 @@ TEST(Synth, LpLayoutEqualsThePublishedOne) {
   synth("headpose", {.layout = "300wlp", .out = folder / "lp", .samples = 34, .size = 64});
   for (const char* name : {"AFW", "AFW_Flip", "HELEN", "IBUG", "LFPW"})
     EXPECT_TRUE(fs::is_directory(folder / "lp" / name));
-  const fs::path one = folder / "lp/HELEN/HELEN_000001_1_2", twin = folder / "lp/HELEN_Flip/HELEN_000001_1_2";
+  const fs::path one = folder / "lp/HELEN/HELEN_000001_1_2",
+                 twin = folder / "lp/HELEN_Flip/HELEN_000001_1_2";
   EXPECT_EQ(formats::read_image(one.string() + ".jpg").width, 64);
   const formats::Matrices a = formats::read_mat(one.string() + ".mat", {"Pose_Para", "pt2d"});
   const formats::Matrices b = formats::read_mat(twin.string() + ".mat", {"Pose_Para", "pt2d"});
@@ -172,11 +179,13 @@ TEST(Synth, RefusesInvalidOptions) {
   refused({.out = folder / "x", .samples = 0}, "--samples");
   refused({.out = folder / "x", .size = 3}, "--size");
   std::ofstream(folder / "there.h5") << "mine";
-  testing::expect_error<OutputError>([&] { synth("headpose", {.out = folder / "there.h5", .samples = 4}); },
-                                     {"exists", "--force"});
+  testing::expect_error<OutputError>(
+      [&] { synth("headpose", {.out = folder / "there.h5", .samples = 4}); },
+      {"exists", "--force"});
   EXPECT_EQ(bytes_in(folder / "there.h5"), "mine");
-  testing::expect_error<OutputError>([&] { synth("headpose", {.layout = "biwi", .out = folder.path(), .samples = 4}); },
-                                     {"not an empty folder"});
+  testing::expect_error<OutputError>(
+      [&] { synth("headpose", {.layout = "biwi", .out = folder.path(), .samples = 4}); },
+      {"not an empty folder"});
   synth("headpose", {.out = folder / "there.h5", .samples = 4, .size = 16, .force = true});
   EXPECT_EQ(data::open_file(folder / "there.h5")->schema().samples, 4);
 }

@@ -1,4 +1,5 @@
-// Task classify: class weights, the loss against the mean of torch, metrics of counts made by hand, and errors.
+// Task classify: class weights, the loss against the mean of torch, metrics of counts made by hand,
+// and errors.
 
 #include <gmock/gmock.h>
 
@@ -55,7 +56,8 @@ std::string message_of(const Body& body) {
 
 TEST(ClassWeights, AreNoneBalancedOrAList) {
   EXPECT_THAT(class_weights("none", kThree, {}), ElementsAre(1, 1, 1));
-  EXPECT_THAT(class_weights("balanced", kThree, {6, 3, 0}), ElementsAre(0.75, 1.5, 0));  // 9 / (2 classes · count)
+  EXPECT_THAT(class_weights("balanced", kThree, {6, 3, 0}),
+              ElementsAre(0.75, 1.5, 0));  // 9 / (2 classes · count)
   EXPECT_THAT(class_weights("1,0.5,2", kThree, {}), ElementsAre(1, 0.5, 2));
   EXPECT_EQ(mean_weight({0.75, 1.5, 0}, {6, 3, 0}), 1);
   EXPECT_EQ(mean_weight({1, 0.5, 3}, {2, 4, 2}), 1.25);
@@ -66,7 +68,8 @@ TEST(ClassWeights, RefusesOtherTextByName) {
   const auto refusal = [](const char* text) {
     return message_of<ConfigError>([&] { class_weights(text, kThree, {1, 1, 1}); });
   };
-  EXPECT_THAT(refusal("1,2"), HasSubstr("train.class_weights: 2 numbers for 3 classes (cat, dog, eel)"));
+  EXPECT_THAT(refusal("1,2"),
+              HasSubstr("train.class_weights: 2 numbers for 3 classes (cat, dog, eel)"));
   EXPECT_THAT(refusal("ballanced"), HasSubstr("'ballanced' is not a number"));
   EXPECT_THAT(refusal("1,-2,1"), HasSubstr("'-2' is not a number of at least 0"));
   EXPECT_THAT(refusal("1,nan,1"), HasSubstr("'nan' is not a number"));
@@ -84,7 +87,8 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
       const Loss loss = task->loss(batch);
       task->model().eval();
       const std::vector<double> values = class_weights(weights, kThree, {10, 40, 50});
-      const std::vector<Row> rows = task->predict(batch);  // its probabilities give the logits, up to a constant
+      const std::vector<Row> rows =
+          task->predict(batch);  // its probabilities give the logits, up to a constant
       at::Tensor logits = at::empty({5, 3}, at::kDouble);
       for (int64_t i = 0; i < 5; ++i) {
         const auto& order = std::get<std::vector<std::string>>(rows[static_cast<size_t>(i)][2]);
@@ -94,9 +98,11 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
           logits[i][number] = std::log(shares[k]);
         }
       }
-      const at::Tensor mean = at::cross_entropy_loss(logits, batch.targets, at::tensor(values, at::kDouble),
-                                                     at::Reduction::Mean, -100, smoothing);
-      EXPECT_NEAR((loss.sum / loss.weight).item<double>(), mean.item<double>(), 1e-5) << weights << smoothing;
+      const at::Tensor mean =
+          at::cross_entropy_loss(logits, batch.targets, at::tensor(values, at::kDouble),
+                                 at::Reduction::Mean, -100, smoothing);
+      EXPECT_NEAR((loss.sum / loss.weight).item<double>(), mean.item<double>(), 1e-5)
+          << weights << smoothing;
       EXPECT_NEAR(loss.per_sample.sum().item<double>(), loss.sum.item<double>(), 1e-5);
     }
   }
@@ -110,13 +116,16 @@ TEST(Classify, ThePlannedWeightIsWhatTheSamplesWillHave) {
   EXPECT_EQ(make_task(config, facts(kThree, {5, 3, 2}))->planned_weight(20), 20);
 }
 
-// Rows: the true class. Class 2 is never predicted; class 3 occurs neither as a target nor as a prediction.
-const at::Tensor kConfusion = at::tensor({3., 1., 0., 0., 0., 4., 0., 0., 1., 1., 0., 0., 0., 0., 0., 0.}).view({4, 4});
+// Rows: the true class. Class 2 is never predicted; class 3 occurs neither as a target nor as
+// a prediction.
+const at::Tensor kConfusion =
+    at::tensor({3., 1., 0., 0., 0., 4., 0., 0., 1., 1., 0., 0., 0., 0., 0., 0.}).view({4, 4});
 
 TEST(Classify, MetricsAreThoseOfTheConfusionMatrix) {
   const auto task = make_task(small(), facts({"a", "b", "c", "d"}));
   const at::Tensor ten = at::full({}, 10.0, at::kDouble);
-  const Summary summary = task->summarise({{"samples", ten}, {"loss", ten * 2}, {"hits", kConfusion.to(at::kDouble)}});
+  const Summary summary =
+      task->summarise({{"samples", ten}, {"loss", ten * 2}, {"hits", kConfusion.to(at::kDouble)}});
   std::map<std::string, double> metrics(summary.metrics.begin(), summary.metrics.end());
   EXPECT_FALSE(metrics.contains("top5"));
   EXPECT_DOUBLE_EQ(metrics["loss"], 2);
@@ -140,7 +149,8 @@ TEST(Classify, CountsTheTopFiveOfSixClassesAndMore) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& order = std::get<std::vector<std::string>>(rows[i][2]);
     ASSERT_EQ(order.size(), 5u);
-    const std::string target(1, static_cast<char>('a' + batch.targets[static_cast<int64_t>(i)].item<int64_t>()));
+    const std::string target(
+        1, static_cast<char>('a' + batch.targets[static_cast<int64_t>(i)].item<int64_t>()));
     top1 += order[0] == target ? 1 : 0;
     top5 += std::find(order.begin(), order.end(), target) != order.end() ? 1 : 0;
     EXPECT_EQ(std::get<std::string>(rows[i][0]), order[0]);
@@ -162,7 +172,7 @@ TEST(Classify, EvaluatesTheCenterOfImagesThatAreStoredLarger) {
   EXPECT_EQ(facts_of(make_task(small(), stored)->metadata()).classes, kThree);
 }
 
-// ---- errors ---------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 class ClassStore : public dtrain::testing::MemoryStore {
  public:
@@ -176,7 +186,9 @@ class ClassStore : public dtrain::testing::MemoryStore {
   void read_target(int64_t id, std::span<std::byte> out) const override {
     std::memcpy(out.data(), &classes_[static_cast<size_t>(id)], out.size());
   }
-  std::string attribute(const std::string& name) const override { return name == "class_names" ? names_ : ""; }
+  std::string attribute(const std::string& name) const override {
+    return name == "class_names" ? names_ : "";
+  }
 
  private:
   std::vector<int64_t> classes_;
@@ -207,7 +219,8 @@ TEST(Classify, AcceptsDataWithSomeOfItsClassesInAnyOrder) {
   const auto named_e = make_task(small(), facts({"cat", "caf\xc3\xa9"}));
   named_e->check(ClassStore({0}, "cafe\xcc\x81"));  // the same name in another Unicode form
   EXPECT_EQ(named_e->samples().class_numbers, (std::vector<int64_t>{1}));
-  EXPECT_THAT(refusal(ClassStore({0, 1, 2}, "cat\neel")), HasSubstr("#2: class 2 is not between 0 and 1"));
+  EXPECT_THAT(refusal(ClassStore({0, 1, 2}, "cat\neel")),
+              HasSubstr("#2: class 2 is not between 0 and 1"));
 }
 
 TEST(Classify, RefusesAClassOutOfRangeWithFileAndSample) {
@@ -216,9 +229,11 @@ TEST(Classify, RefusesAClassOutOfRangeWithFileAndSample) {
 }
 
 TEST(Classify, RefusesDataOfOtherClassesOrAnotherTask) {
-  EXPECT_THAT(refusal(ClassStore({0, 1}, "dog\nfox\neel")),
-              HasSubstr("has the classes dog, fox, eel; the network knows cat, dog, eel, but not fox"));
-  EXPECT_THAT(refusal(ClassStore({0, 1}, "")), HasSubstr("has no classes; the network knows cat, dog, eel"));
+  EXPECT_THAT(
+      refusal(ClassStore({0, 1}, "dog\nfox\neel")),
+      HasSubstr("has the classes dog, fox, eel; the network knows cat, dog, eel, but not fox"));
+  EXPECT_THAT(refusal(ClassStore({0, 1}, "")),
+              HasSubstr("has no classes; the network knows cat, dog, eel"));
   ClassStore other({0, 1});
   other.schema_to_change().task = "headpose";
   EXPECT_THAT(refusal(other), HasSubstr("holds samples of task 'headpose', not classify"));
@@ -240,7 +255,8 @@ TEST(ConfigOf, MetadataOutOfRangeAreACheckpointError) {
                       {"stored_size", "40"}, {"mean", "0,0.5,1"},     {"std", "0.25,0.25,0.25"}};
   EXPECT_EQ(config_of(good).model.image_size, 32);
   EXPECT_EQ(facts_of(good).stored_size, 40);
-  for (const auto& [key, value] : Metadata{{"image_size", "4097"}, {"stored_size", "65537"}, {"mean", "0,0.5"}}) {
+  for (const auto& [key, value] :
+       Metadata{{"image_size", "4097"}, {"stored_size", "65537"}, {"mean", "0,0.5"}}) {
     for (const std::string& wrong : {value, std::string("0"), std::string("x")}) {
       Metadata metadata = good;
       metadata[key] = wrong;
@@ -254,7 +270,8 @@ TEST(ConfigOf, MetadataOutOfRangeAreACheckpointError) {
   for (const char* wrong : {"0,0.25,0.25", "x,1,1", "1,1", "1,1,1,1", "-1,1,1", "inf,1,1"}) {
     Metadata metadata = good;
     metadata["std"] = wrong;
-    testing::expect_error<CheckpointError>([&] { config_of(metadata); }, {"says std", "not three numbers above 0"});
+    testing::expect_error<CheckpointError>([&] { config_of(metadata); },
+                                           {"says std", "not three numbers above 0"});
   }
 }
 

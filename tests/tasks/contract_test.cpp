@@ -1,6 +1,8 @@
-// The contract of every task, run for each task of the table on samples made for it: the loss is finite, one batch
-// can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the state round-trips,
-// predictions give the metrics that evaluation gives, and all of it works in double precision.
+// The contract of every task, run for each task of the table on samples made for it: the loss is
+// finite, one batch
+// can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the
+// state round-trips, predictions give the metrics that evaluation gives, and all of it works in
+// double precision.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,16 +41,21 @@ config::Config small(const std::string& task) {
   config.augment.noise = 0.123456789;
   config.augment.mask_share = 0.6;
   config.augment.mask_span = 3;
-  config.sequence = {.encoder_epochs = 1, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
+  config.sequence = {
+      .encoder_epochs = 1, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
   return config;
 }
 
 data::Batch batch_of(const Task& task, const Example& example, std::vector<int64_t> ids) {
   const auto samples = static_cast<int64_t>(ids.size());
-  data::Loader loader(
-      *example.store, std::move(ids), task.samples(),
-      {.batch_size = samples, .global_batch = samples, .steps = 1, .shuffle = false, .augment = false, .threads = 1},
-      {});
+  data::Loader loader(*example.store, std::move(ids), task.samples(),
+                      {.batch_size = samples,
+                       .global_batch = samples,
+                       .steps = 1,
+                       .shuffle = false,
+                       .augment = false,
+                       .threads = 1},
+                      {});
   return loader.next();
 }
 
@@ -124,7 +131,8 @@ TEST_P(EveryTask, OverfitsOneBatchInEachPhase) {
     }
     EXPECT_LE(last, 0.05 * first);
     const std::string moved = phase.metrics.empty() ? "loss" : phase.metrics.front();
-    EXPECT_NE(before.at(moved), evaluated().at(moved)) << moved << " does not follow the training of this phase";
+    EXPECT_NE(before.at(moved), evaluated().at(moved))
+        << moved << " does not follow the training of this phase";
     for (const std::string& name : phase.metrics) EXPECT_TRUE(before.contains(name)) << name;
   });
 }
@@ -134,7 +142,8 @@ TEST_P(EveryTask, CountsAddUpInEachPhase) {
     task->model().eval();
     const at::NoGradGuard no_grad;
     const Counts at_once = task->count(batch({0, 1, 2, 3, 4, 5})).sums;
-    const Counts first = task->count(batch({0, 1})).sums, second = task->count(batch({2, 3, 4, 5})).sums;
+    const Counts first = task->count(batch({0, 1})).sums,
+                 second = task->count(batch({2, 3, 4, 5})).sums;
     ASSERT_EQ(first.size(), at_once.size());
     ASSERT_EQ(second.size(), at_once.size());
     for (size_t i = 0; i < at_once.size(); ++i) {
@@ -179,7 +188,8 @@ struct Recomputed {
   double value = 0;
 };
 
-std::optional<Recomputed> recompute(const Task& task, const Example& example, const std::vector<Row>& rows) {
+std::optional<Recomputed> recompute(const Task& task, const Example& example,
+                                    const std::vector<Row>& rows) {
   const std::vector<std::string> columns = task.columns();
   const auto has_metric = [&](const char* name) {
     for (const MetricSpec& metric : task.metrics()) {
@@ -208,7 +218,8 @@ std::optional<Recomputed> recompute(const Task& task, const Example& example, co
         if (const auto* number = std::get_if<double>(&value)) values.push_back(*number);
       }
       EXPECT_EQ(values.size(), target.size());
-      for (size_t k = 0; k < target.size(); ++k) sum += std::abs(values[k] - static_cast<double>(target[k]));
+      for (size_t k = 0; k < target.size(); ++k)
+        sum += std::abs(values[k] - static_cast<double>(target[k]));
       weight += static_cast<double>(target.size());
     } else {
       return std::nullopt;
@@ -233,8 +244,10 @@ TEST_P(EveryTask, PredictionsGiveTheMetricsOfTheEvaluationInEachPhase) {
     ASSERT_EQ(rows.size(), example.ids.size());
     for (const Row& row : rows) EXPECT_EQ(row.size(), task->columns().size());
     const std::optional<Recomputed> recomputed = recompute(*task, example, rows);
-    ASSERT_TRUE(recomputed) << "this suite does not know how to recompute a metric from column " << task->columns()[0];
-    EXPECT_NEAR(train::metric(stats, recomputed->metric), recomputed->value, 1e-5 * std::max(1.0, recomputed->value));
+    ASSERT_TRUE(recomputed) << "this suite does not know how to recompute a metric from column "
+                            << task->columns()[0];
+    EXPECT_NEAR(train::metric(stats, recomputed->metric), recomputed->value,
+                1e-5 * std::max(1.0, recomputed->value));
   };
   in_each_phase([&](const Phase&) { dist::run_thread_world(1, compare); });
 }
@@ -245,8 +258,10 @@ TEST_P(EveryTask, StateRoundTripsInEachPhase) {
 
 void EveryTask::expect_round_trip() {
   checkpoint::NamedTensors state;
-  for (const auto& item : task->model().named_parameters()) state.emplace_back(item.key(), item.value().detach());
-  for (const auto& item : task->model().named_buffers()) state.emplace_back(item.key(), item.value());
+  for (const auto& item : task->model().named_parameters())
+    state.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : task->model().named_buffers())
+    state.emplace_back(item.key(), item.value());
   const checkpoint::TensorFile file =
       checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
   config::Config other = config_of(file.metadata);
@@ -267,7 +282,8 @@ void EveryTask::expect_round_trip() {
   const Counts counts = task->count(batch).sums, again = restored->count(batch).sums;
   ASSERT_EQ(counts.size(), again.size());
   for (size_t i = 0; i < counts.size(); ++i) {
-    EXPECT_TRUE(at::equal(counts[i].second, again[i].second)) << "evaluated otherwise: " << counts[i].first;
+    EXPECT_TRUE(at::equal(counts[i].second, again[i].second))
+        << "evaluated otherwise: " << counts[i].first;
   }
 }
 
@@ -276,7 +292,8 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   for (const auto& item : task->model().named_parameters())
     EXPECT_EQ(item.value().scalar_type(), at::kDouble) << item.key();
   for (const auto& item : task->model().named_buffers()) {
-    EXPECT_EQ(item.value().scalar_type(), item.key().ends_with("num_batches_tracked") ? at::kLong : at::kDouble)
+    EXPECT_EQ(item.value().scalar_type(),
+              item.key().ends_with("num_batches_tracked") ? at::kLong : at::kDouble)
         << item.key();
   }
   data::Batch batch = this->batch({0, 1, 2});
@@ -289,7 +306,8 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   });
 }
 
-// A short run in float64, with dropout and in all phases; batch norm shares its statistics where the task lets it.
+// A short run in float64, with dropout and in all phases; batch norm shares its statistics where
+// the task lets it.
 std::vector<at::Tensor> trained(config::Config config, const Example& example, int ranks) {
   config.train.batch_size = config.train.global_batch = 5;
   config.run.log_every = {.steps = 1};
@@ -318,7 +336,8 @@ TEST_P(EveryTask, ManyRanksTrainAsOne) {
     const std::vector<at::Tensor> many = trained(config, example, ranks);
     ASSERT_EQ(many.size(), one.size());
     for (size_t k = 0; k < one.size(); ++k) {
-      EXPECT_LE((one[k] - many[k]).abs().max().item<double>(), 1e-9 * std::max(1.0, one[k].abs().max().item<double>()))
+      EXPECT_LE((one[k] - many[k]).abs().max().item<double>(),
+                1e-9 * std::max(1.0, one[k].abs().max().item<double>()))
           << ranks << " ranks, tensor " << k;
     }
   }
@@ -328,7 +347,8 @@ TEST(SequenceTask, GoesThroughBothPhasesHere) {
   const config::Config config = small("sequence");
   std::vector<std::string> names;
   const std::unique_ptr<Task> task = make_task(config, example_for(config).facts);
-  for (const train::RunPhase& one : train::phases_of(*task, config.train.epochs)) names.push_back(one.phase.name);
+  for (const train::RunPhase& one : train::phases_of(*task, config.train.epochs))
+    names.push_back(one.phase.name);
   EXPECT_EQ(names, (std::vector<std::string>{"encoder", "classifier"}));
 }
 
@@ -340,7 +360,8 @@ bool recomputes(const at::Tensor& loss) {
     open.pop_back();
     if (node == nullptr || !seen.insert(node).second) continue;
     if (node->name().find("Checkpointed") != std::string::npos) return true;
-    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      open.push_back(edge.function.get());
   }
   return false;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Samples of any field, made from their ids, for the contract suite. The suite finds the fields that a task needs by
-// offering all of them (see example_for()), so that a new task needs no change of the suite.
+// Samples of any field, made from their ids, for the contract suite. The suite finds the fields
+// that a task needs by offering all of them (see example_for()), so that a new task needs no change
+// of the suite.
 
 #include <algorithm>
 #include <cstring>
@@ -27,13 +28,21 @@ class ExampleStore : public data::Store {
   static constexpr int64_t kClasses = 3;
 
   ExampleStore(const std::string& task, data::Field input, data::Field target, int64_t samples) {
-    schema_ = {.task = task, .input = std::move(input), .target = std::move(target), .samples = samples, .checksum = 1};
+    schema_ = {.task = task,
+               .input = std::move(input),
+               .target = std::move(target),
+               .samples = samples,
+               .checksum = 1};
   }
 
   const data::Schema& schema() const override { return schema_; }
   const std::filesystem::path& path() const override { return path_; }
-  int64_t input_rows(int64_t id) const override { return schema_.input.variable() ? 3 + id * 5 % 7 : 1; }
-  int64_t target_rows(int64_t id) const override { return schema_.target.variable() ? input_rows(id) : 1; }
+  int64_t input_rows(int64_t id) const override {
+    return schema_.input.variable() ? 3 + id * 5 % 7 : 1;
+  }
+  int64_t target_rows(int64_t id) const override {
+    return schema_.target.variable() ? input_rows(id) : 1;
+  }
 
   void read_input(int64_t id, std::span<std::byte> out) const override {
     if (schema_.input.element == data::Element::kUint8) {
@@ -44,7 +53,8 @@ class ExampleStore : public data::Store {
     std::vector<float> values(out.size() / sizeof(float));
     for (size_t i = 0; i < values.size(); ++i) {
       // The last feature may be a mark (pointer: visited) that is not set yet.
-      values[i] = i % features + 1 == features ? 0.0f : 2 * static_cast<float>(uniform01(keyed(id, i))) - 1;
+      values[i] =
+          i % features + 1 == features ? 0.0f : 2 * static_cast<float>(uniform01(keyed(id, i))) - 1;
     }
     std::memcpy(out.data(), values.data(), out.size());
   }
@@ -52,14 +62,16 @@ class ExampleStore : public data::Store {
   void read_target(int64_t id, std::span<std::byte> out) const override {
     if (schema_.target.element == data::Element::kFloat32) {
       std::vector<float> values(out.size() / sizeof(float));
-      for (size_t i = 0; i < values.size(); ++i) values[i] = 3 * static_cast<float>(uniform01(keyed(id, i, 1))) - 1.5f;
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = 3 * static_cast<float>(uniform01(keyed(id, i, 1))) - 1.5f;
       std::memcpy(out.data(), values.data(), out.size());
       return;
     }
     std::vector<int64_t> values(out.size() / sizeof(int64_t));
     if (schema_.target.variable()) {  // an order
       std::iota(values.begin(), values.end(), 0);
-      std::sort(values.begin(), values.end(), [&](int64_t a, int64_t b) { return keyed(id, a, 2) < keyed(id, b, 2); });
+      std::sort(values.begin(), values.end(),
+                [&](int64_t a, int64_t b) { return keyed(id, a, 2) < keyed(id, b, 2); });
     } else {
       for (int64_t& value : values) value = id % kClasses;
     }
@@ -67,7 +79,8 @@ class ExampleStore : public data::Store {
   }
 
   uint64_t checksum(int64_t id) const override {
-    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))), target(static_cast<size_t>(target_bytes(id)));
+    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))),
+        target(static_cast<size_t>(target_bytes(id)));
     read_input(id, input);
     read_target(id, target);
     return data::sample_checksum(input, target);
@@ -77,7 +90,8 @@ class ExampleStore : public data::Store {
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string& name) const override {
     if (const auto found = attributes.find(name); found != attributes.end()) return found->second;
-    const bool classes = schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
+    const bool classes =
+        schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
     return name == "class_names" && classes ? "ant\nbee\ncat" : "";
   }
   void verify(const ReportProgress&) const override {}
@@ -95,14 +109,17 @@ struct Example {
   std::vector<int64_t> ids;
 };
 
-// The first set of samples that the task accepts; Error, with the reason of each refusal, if it accepts none.
+// The first set of samples that the task accepts; Error, with the reason of each refusal, if it
+// accepts none.
 inline Example example_for(const config::Config& config, int64_t samples = 12) {
   using data::Element;
   using data::Field;
   const Field image{Element::kUint8, {36, 32, 3}}, rows{Element::kFloat32, {data::kVariable, 8}};
-  const Field numbers{Element::kFloat32, {3}}, label{Element::kInt64, {}}, order{Element::kInt64, {data::kVariable}};
+  const Field numbers{Element::kFloat32, {3}}, label{Element::kInt64, {}},
+      order{Element::kInt64, {data::kVariable}};
   std::string refusals;
-  for (const auto& [input, target] : {std::pair{image, numbers}, {image, label}, {rows, order}, {rows, label}}) {
+  for (const auto& [input, target] :
+       {std::pair{image, numbers}, {image, label}, {rows, order}, {rows, label}}) {
     Example example;
     example.store = std::make_unique<ExampleStore>(str(config.task), input, target, samples);
     example.ids.resize(static_cast<size_t>(samples));

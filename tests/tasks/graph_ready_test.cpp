@@ -1,5 +1,6 @@
-// What CUDA graphs need of a step (docs/design.md, section 5), shown on the CPU: with static buffers a run has the same
-// bits, lengths may be rounded up, and what the operators of a micro-step receive is the same in each step.
+// What CUDA graphs need of a step (docs/design.md, section 5), shown on the CPU: with static
+// buffers a run has the same bits, lengths may be rounded up, and what the operators of a
+// micro-step receive is the same in each step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ config::Config three_steps(const std::string& task) {
   config.train.ema = 0.9;
   config.optimizer.clip_norm = 1;
   config.pointer = {.teacher_forcing = 0.7, .teacher_forcing_end = 0.2};
-  config.sequence = {.encoder_epochs = 2, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
+  config.sequence = {
+      .encoder_epochs = 2, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
   return config;
 }
 
@@ -48,13 +50,16 @@ TEST_P(ThreeSteps, HaveTheSameBitsWithStaticBuffers) {
   const config::Config config = three_steps(GetParam());
   const Example example = example_for(config);
   const auto trained = [&](bool static_buffers) {
-    return weights_after(
-        {.config = config, .ranks = 2, .precision = train::Precision::kFp32, .static_buffers = static_buffers},
-        example);
+    return weights_after({.config = config,
+                          .ranks = 2,
+                          .precision = train::Precision::kFp32,
+                          .static_buffers = static_buffers},
+                         example);
   };
   const std::vector<at::Tensor> plain = trained(false), same = trained(true);
   ASSERT_EQ(plain.size(), same.size());
-  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(at::equal(plain[i], same[i])) << "tensor " << i;
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(at::equal(plain[i], same[i])) << "tensor " << i;
   const std::unique_ptr<Task> untrained = make_task(config, example.facts);
   EXPECT_GT(largest_move(plain, untrained->model().parameters()), 1e-4) << "nothing was learned";
 }
@@ -103,13 +108,16 @@ Logs logs_of(const config::Config& config, bool static_buffers) {
     }
     before = phase;
   };
-  weights_after(
-      {.config = config, .precision = train::Precision::kFp32, .static_buffers = static_buffers, .progress = progress},
-      example_for(config));
+  weights_after({.config = config,
+                 .precision = train::Precision::kFp32,
+                 .static_buffers = static_buffers,
+                 .progress = progress},
+                example_for(config));
   return logs;
 }
 
-// Steps of epochs 2 and later: at the first step the ranks agree on the parameters in use, and read the loss.
+// Steps of epochs 2 and later: at the first step the ranks agree on the parameters in use, and read
+// the loss.
 class Arguments : public ::testing::TestWithParam<std::string> {
  protected:
   config::Config config = [] {
@@ -130,10 +138,12 @@ TEST_P(Arguments, OfTheOperatorsOfAMicroStepAreTheSameInEachStep) {
     const std::vector<std::string>& first = logs.at({2, micro});
     EXPECT_GT(first.size(), 100u) << "nothing was observed";
     for (int64_t step = 3; step < 8; ++step) {
-      EXPECT_THAT(logs.at({step, micro}), ::testing::ContainerEq(first)) << "step " << step << ", micro-step " << micro;
+      EXPECT_THAT(logs.at({step, micro}), ::testing::ContainerEq(first))
+          << "step " << step << ", micro-step " << micro;
     }
   }
-  EXPECT_GT(logs.at({2, 1}).size(), logs.at({2, 0}).size()) << "the last micro-step has the optimizer";
+  EXPECT_GT(logs.at({2, 1}).size(), logs.at({2, 0}).size())
+      << "the last micro-step has the optimizer";
 }
 
 // What the test above would miss if addresses were not seen.
@@ -144,8 +154,8 @@ TEST_P(Arguments, DifferWithoutStaticBuffers) {
   EXPECT_LT(same, 5);
 }
 
-// On the CPU an LSTM packs the rows that are not padding, so each batch of samples of different lengths has other
-// sizes. On a GPU it takes padded batches.
+// On the CPU an LSTM packs the rows that are not padding, so each batch of samples of different
+// lengths has other sizes. On a GPU it takes padded batches.
 INSTANTIATE_TEST_SUITE_P(EachTask, Arguments, ::testing::Values("headpose"),
                          [](const auto& info) { return info.param; });
 

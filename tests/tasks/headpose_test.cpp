@@ -33,7 +33,8 @@ TEST(Headpose, CountsErrorsByAngleAndSize) {
   batch.targets = at::empty({3, 3}, at::kDouble);
   for (int64_t i = 0; i < 3; ++i) {
     for (int64_t k = 0; k < 3; ++k)
-      batch.targets[i][k] = std::get<double>(rows[static_cast<size_t>(i)][static_cast<size_t>(k)]) + off[i][k];
+      batch.targets[i][k] =
+          std::get<double>(rows[static_cast<size_t>(i)][static_cast<size_t>(k)]) + off[i][k];
   }
   const at::NoGradGuard no_grad;
   const Counted counted = task->count(batch);
@@ -50,7 +51,8 @@ TEST(Headpose, CountsErrorsByAngleAndSize) {
   EXPECT_NEAR(metrics.at("mae"), (5 + 11 + 40.3 / 3) / 3, 1e-4);
   ASSERT_EQ(summary.tables.size(), 1u);
   const Table& table = summary.tables[0];
-  EXPECT_THAT(table.columns, ElementsAre("0-1", "1-2", "2-3", "3-5", "5-10", "10-15", "15-20", "20-30", "30+"));
+  EXPECT_THAT(table.columns,
+              ElementsAre("0-1", "1-2", "2-3", "3-5", "5-10", "10-15", "15-20", "20-30", "30+"));
   EXPECT_THAT(table.rows, ElementsAre("yaw", "pitch", "roll"));
   const double third = 100.0 / 3;
   const auto near = [](double value) { return ::testing::DoubleNear(value, 1e-9); };
@@ -68,14 +70,17 @@ TEST(Headpose, CropsWithTheRatioOfTheConfiguration) {
 
 TEST(Headpose, RefusesTargetsOfAnotherOrderOrUnit) {
   const auto task = make_task(small_config(), {});
-  ExampleStore store("headpose", {data::Element::kUint8, {36, 32, 3}}, {data::Element::kFloat32, {3}}, 4);
+  ExampleStore store("headpose", {data::Element::kUint8, {36, 32, 3}},
+                     {data::Element::kFloat32, {3}}, 4);
   EXPECT_NO_THROW(task->check(store));
   store.attributes = {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
   EXPECT_NO_THROW(task->check(store));
   store.attributes["target_unit"] = "radian";
-  testing::expect_error<DataError>([&] { task->check(store); }, {"example.h5", "`target_unit`", "radian", "degree"});
+  testing::expect_error<DataError>([&] { task->check(store); },
+                                   {"example.h5", "`target_unit`", "radian", "degree"});
   store.attributes = {{"target_names", "pitch,yaw,roll"}};
-  testing::expect_error<DataError>([&] { task->check(store); }, {"`target_names`", "pitch,yaw,roll"});
+  testing::expect_error<DataError>([&] { task->check(store); },
+                                   {"`target_names`", "pitch,yaw,roll"});
 }
 
 TEST(Headpose, TrainsEveryNetworkOfTheTable) {

@@ -1,5 +1,6 @@
-// A new task is one folder and one line in the table. This target has both (fixture/): the configuration knows the
-// task, and it passes the contract of every task (contract_test.cpp, run for it alone), in which it also trains.
+// A new task is one folder and one line in the table. This target has both (fixture/): the
+// configuration knows the task, and it passes the contract of every task (contract_test.cpp, run
+// for it alone), in which it also trains.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,9 +41,11 @@ TEST(NewTask, TrainsItsOwnNetworksOnly) {
     config::from_yaml("task: toy\nmodel: {name: resnet18}", "c.yaml");
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "c.yaml:2:15: model.name: task toy trains toy_network, not resnet18");
+    EXPECT_STREQ(error.what(),
+                 "c.yaml:2:15: model.name: task toy trains toy_network, not resnet18");
   }
-  EXPECT_THROW(config::from_yaml("task: toy\ntrain: {label_smoothing: 0.1}", "c.yaml"), ConfigError);
+  EXPECT_THROW(config::from_yaml("task: toy\ntrain: {label_smoothing: 0.1}", "c.yaml"),
+               ConfigError);
 }
 
 TEST(NewTask, IsMadeFromItsConfiguration) {

@@ -32,7 +32,9 @@ class SetStore : public data::Store {
   const std::filesystem::path& path() const override { return path_; }
   int64_t input_rows(int64_t id) const override { return elements[static_cast<size_t>(id)]; }
   int64_t target_rows(int64_t id) const override { return static_cast<int64_t>(of(id).size()); }
-  void read_input(int64_t, std::span<std::byte> out) const override { std::fill(out.begin(), out.end(), std::byte{}); }
+  void read_input(int64_t, std::span<std::byte> out) const override {
+    std::fill(out.begin(), out.end(), std::byte{});
+  }
   void read_target(int64_t id, std::span<std::byte> out) const override {
     if (!out.empty()) std::memcpy(out.data(), of(id).data(), out.size());
   }
@@ -57,7 +59,8 @@ config::Config small() {
   return config;
 }
 
-std::string refusal(const SetStore& store, const DataFacts& facts = {}, const config::Config& config = small()) {
+std::string refusal(const SetStore& store, const DataFacts& facts = {},
+                    const config::Config& config = small()) {
   try {
     const auto task = make_task(config, facts);
     task->check(store);
@@ -99,7 +102,8 @@ TEST(PointerTask, AcceptsSetsOfPermutations) { EXPECT_EQ(refusal(SetStore(kOrder
 TEST(PointerTask, NamesASampleWhoseOrderIsNotAPermutation) {
   expect_says(refusal(SetStore({{0, 1}, {0, 2, 2}})),
               {"sets.h5#1", "element 2 twice", "sets.npz#1", "Convert the raw data again"});
-  expect_says(refusal(SetStore({{0, 1}, {1, 0}, {0, 3, 1}})), {"sets.h5#2", "element 3 of a set of 3"});
+  expect_says(refusal(SetStore({{0, 1}, {1, 0}, {0, 3, 1}})),
+              {"sets.h5#2", "element 3 of a set of 3"});
   expect_says(refusal(SetStore({{-1, 0}})), {"sets.h5#0", "element -1"});
   SetStore shorter({{0, 1}, {1, 0, 2}});
   shorter.elements[1] = 4;
@@ -136,7 +140,9 @@ TEST(PointerTask, MetricsAreThoseOfThePredictedOrders) {
     auto order = std::get<std::vector<int64_t>>(rows[static_cast<size_t>(i)][0]);
     ASSERT_EQ(order.size(), kOrders[static_cast<size_t>(i)].size());
     if (i >= 2) std::swap(order[order.size() - 2], order[order.size() - 1]);
-    batch.targets[i].slice(0, 0, static_cast<int64_t>(order.size())).copy_(at::tensor(order, at::kLong));
+    batch.targets[i]
+        .slice(0, 0, static_cast<int64_t>(order.size()))
+        .copy_(at::tensor(order, at::kLong));
   }
   const Counted counted = task->count(batch);
   const Summary summary = task->summarise(counted.sums);
@@ -168,8 +174,8 @@ TEST(PointerTask, TheLossWithoutTeacherForcingDoesNotDependOnTheBatch) {
   }
 }
 
-// With ratio 0 the decoder receives its own choices, with 1 the correct order, and in between each sample one of them,
-// as its draw says.
+// With ratio 0 the decoder receives its own choices, with 1 the correct order, and in between each
+// sample one of them, as its draw says.
 TEST(PointerTask, SamplesWithoutTeacherForcingReceiveTheNetworksOwnChoices) {
   const auto make = [](double ratio) {
     config::Config config = small();
@@ -181,7 +187,9 @@ TEST(PointerTask, SamplesWithoutTeacherForcingReceiveTheNetworksOwnChoices) {
     task->model().train();
     return task;
   };
-  const auto losses = [&](double ratio) { return make(ratio)->loss(batch_of(kOrders, 5)).per_sample; };
+  const auto losses = [&](double ratio) {
+    return make(ratio)->loss(batch_of(kOrders, 5)).per_sample;
+  };
   const at::Tensor forced = losses(1), own = losses(0);
   {
     const auto task = make(0);
@@ -190,14 +198,18 @@ TEST(PointerTask, SamplesWithoutTeacherForcingReceiveTheNetworksOwnChoices) {
     const models::Sets sets{batch.inputs, batch.lengths, /*padded=*/true};
     const auto memory = network.encode(sets);
     const at::Tensor choices = network.choose(sets, memory, batch.targets);
-    EXPECT_TRUE(at::allclose(network.losses(sets, memory, batch.targets, choices), own, 1e-5, 1e-6));
+    EXPECT_TRUE(
+        at::allclose(network.losses(sets, memory, batch.targets, choices), own, 1e-5, 1e-6));
   }
-  const auto differ = [&](int64_t i) { return std::abs(forced[i].item<double>() - own[i].item<double>()) > 1e-4; };
+  const auto differ = [&](int64_t i) {
+    return std::abs(forced[i].item<double>() - own[i].item<double>()) > 1e-4;
+  };
   int of_both[2] = {0, 0};  // samples whose two losses differ, by what they received
   for (const double ratio : {0.3, 0.5, 0.7}) {
     const at::Tensor mixed = losses(ratio);
     for (int64_t i = 0; i < mixed.size(0); ++i) {
-      const bool is_forced_here = layers::is_forced(static_cast<uint64_t>(small().train.seed), 0, i, ratio);
+      const bool is_forced_here =
+          layers::is_forced(static_cast<uint64_t>(small().train.seed), 0, i, ratio);
       EXPECT_NEAR(mixed[i].item<double>(), (is_forced_here ? forced : own)[i].item<double>(), 1e-5)
           << ratio << " " << i;
       if (differ(i)) ++of_both[is_forced_here];

@@ -22,7 +22,8 @@ TEST(RecurrentWeights, AreTorchsInTorchsOrder) {
     EXPECT_EQ(found->layers, network.layers);
     EXPECT_EQ(found->bidirectional, network.bidirectional);
     ASSERT_EQ(found->weights.size(), network.weights.size());
-    for (size_t i = 0; i < network.weights.size(); ++i) EXPECT_TRUE(found->weights[i].is_same(network.weights[i])) << i;
+    for (size_t i = 0; i < network.weights.size(); ++i)
+      EXPECT_TRUE(found->weights[i].is_same(network.weights[i])) << i;
   }
 }
 

@@ -35,14 +35,17 @@ TEST(Registry, EachTaskHasNetworksAndADefaultConfigWhereItHasGeneratedData) {
     EXPECT_NE(task.networks.front().name, "auto") << name;
     EXPECT_EQ(task.quickstart.empty(), task.generated.samples == 0) << name;
     if (task.quickstart.empty()) continue;
-    EXPECT_EQ(name_of(config::from_yaml(config::embedded(task.quickstart).value(), task.quickstart).task), name);
+    EXPECT_EQ(
+        name_of(config::from_yaml(config::embedded(task.quickstart).value(), task.quickstart).task),
+        name);
   }
 }
 
 TEST(Registry, TheDefaultConfigOfADataSetIsForItsTask) {
   for (const catalog::DataSet& set : catalog::data_sets()) {
     if (set.config.empty()) continue;
-    EXPECT_EQ(name_of(config::from_yaml(config::embedded(set.config).value(), set.config).task), set.task);
+    EXPECT_EQ(name_of(config::from_yaml(config::embedded(set.config).value(), set.config).task),
+              set.task);
   }
 }
 

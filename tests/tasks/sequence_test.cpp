@@ -27,7 +27,8 @@ config::Config small_config() {
   config.task = catalog::task_named("sequence");
   config.model.hidden = 16;
   config.model.dropout = 0;
-  config.sequence = {.encoder_epochs = 2, .classifier_epochs = 3, .iterations = 2, .encoder_lr_ratio = 0.5};
+  config.sequence = {
+      .encoder_epochs = 2, .classifier_epochs = 3, .iterations = 2, .encoder_lr_ratio = 0.5};
   return config;
 }
 
@@ -52,15 +53,17 @@ TEST(Confusion, CountsByTargetAndPrediction) {
   const at::Tensor targets = at::tensor({0, 0, 1, 2, 2, 2}, at::kLong),
                    taken = at::tensor({0, 1, 1, 2, 0, 2}, at::kLong);
   const at::Tensor matrix = hits_and_misses(targets, taken, 4);
-  EXPECT_TRUE(
-      at::equal(matrix, at::tensor({1., 1., 0., 0., 0., 1., 0., 0., 1., 0., 2., 0., 0., 0., 0., 0.}).view({4, 4})));
+  EXPECT_TRUE(at::equal(
+      matrix,
+      at::tensor({1., 1., 0., 0., 0., 1., 0., 0., 1., 0., 2., 0., 0., 0., 0., 0.}).view({4, 4})));
   EXPECT_DOUBLE_EQ(accuracy(matrix), 4.0 / 6);
   // 2 TP / (predicted + samples): 2/4, 2/3, 4/5; the fourth class does not occur.
   EXPECT_DOUBLE_EQ(macro_f1(matrix), (0.5 + 2.0 / 3 + 0.8) / 3);
   const Table table = class_table(matrix, {"a", "b", "c", "d"});
   EXPECT_EQ(table.cells[2], (std::vector<double>{1, 2.0 / 3, 0.8, 3}));
   EXPECT_TRUE(std::isnan(table.cells[3][0]));
-  EXPECT_EQ(confusion_table(matrix, {"a", "b", "c", "d"}).cells[2], (std::vector<double>{1, 0, 2, 0}));
+  EXPECT_EQ(confusion_table(matrix, {"a", "b", "c", "d"}).cells[2],
+            (std::vector<double>{1, 0, 2, 0}));
 }
 
 // With 21 843 classes the matrix would take 3.8 GB per batch.
@@ -82,11 +85,14 @@ TEST(Confusion, OfManyClassesCountsEachAlone) {
 class OddStore : public ExampleStore {
  public:
   OddStore()
-      : ExampleStore("sequence", {data::Element::kFloat32, {data::kVariable, 8}}, {data::Element::kInt64, {}}, 6) {}
+      : ExampleStore("sequence", {data::Element::kFloat32, {data::kVariable, 8}},
+                     {data::Element::kInt64, {}}, 6) {}
   int64_t empty = -1, wrong_class = -1;
   std::string names = "ant\nbee\ncat";
 
-  int64_t input_rows(int64_t id) const override { return id == empty ? 0 : ExampleStore::input_rows(id); }
+  int64_t input_rows(int64_t id) const override {
+    return id == empty ? 0 : ExampleStore::input_rows(id);
+  }
   void read_target(int64_t id, std::span<std::byte> out) const override {
     ExampleStore::read_target(id, out);
     const int64_t number = 3;
@@ -102,7 +108,8 @@ class SequenceTaskTest : public ::testing::Test {
   std::string refusal(const OddStore& store, const config::Config& config = small_config()) {
     return refusal(store, facts_of(store, ids), config);
   }
-  std::string refusal(const data::Store& store, const DataFacts& facts, const config::Config& config = small_config()) {
+  std::string refusal(const data::Store& store, const DataFacts& facts,
+                      const config::Config& config = small_config()) {
     try {
       const auto task = make_task(config, facts);
       task->check(store);
@@ -127,9 +134,14 @@ class SequenceTaskTest : public ::testing::Test {
     return "";
   }
   data::Batch batch(const Task& task) {
-    data::Loader loader(
-        store, ids, task.samples(),
-        {.batch_size = 6, .global_batch = 6, .steps = 1, .shuffle = false, .augment = false, .threads = 1}, {});
+    data::Loader loader(store, ids, task.samples(),
+                        {.batch_size = 6,
+                         .global_batch = 6,
+                         .steps = 1,
+                         .shuffle = false,
+                         .augment = false,
+                         .threads = 1},
+                        {});
     return loader.next();
   }
 
@@ -160,9 +172,11 @@ TEST_F(SequenceTaskTest, RefusesAnotherNumberOfFeatures) {
 }
 
 TEST_F(SequenceTaskTest, RefusesOtherTasksAndFields) {
-  const data::Field rows{data::Element::kFloat32, {data::kVariable, 8}}, label{data::Element::kInt64, {}};
+  const data::Field rows{data::Element::kFloat32, {data::kVariable, 8}},
+      label{data::Element::kInt64, {}};
   const DataFacts facts = facts_of(store, ids);
-  EXPECT_THAT(refusal(ExampleStore("pointer", rows, label, 2), facts), HasSubstr("of task 'pointer', not sequence"));
+  EXPECT_THAT(refusal(ExampleStore("pointer", rows, label, 2), facts),
+              HasSubstr("of task 'pointer', not sequence"));
   EXPECT_THAT(refusal(ExampleStore("sequence", rows, {data::Element::kFloat32, {3}}, 2), facts),
               HasSubstr("/targets int64"));
 }
@@ -197,7 +211,9 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
   config::Config config = small_config();
   config.sequence.encoder_lr_ratio = 0;
   const auto task = make_task(config, facts_of(store, ids));
-  const auto batches = [&] { return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>(); };
+  const auto batches = [&] {
+    return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>();
+  };
   std::vector<int64_t> seen;
   for (const char* phase : {"encoder", "classifier", "encoder"}) {
     task->enter(phase_named(*task, phase));
@@ -214,7 +230,8 @@ TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
   for (const bool encoder : {true, false}) {
     const Phase phase = phase_named(*task, encoder ? "encoder" : "classifier");
     for (const MetricSpec& metric : task->metrics()) {
-      EXPECT_EQ(phase.moves(metric.name), encoder == (metric.name == "reconstruction_mse")) << metric.name;
+      EXPECT_EQ(phase.moves(metric.name), encoder == (metric.name == "reconstruction_mse"))
+          << metric.name;
     }
   }
 }
@@ -225,13 +242,15 @@ TEST_F(SequenceTaskTest, ReportsThePhasesThatTrainEpochsLeavesOut) {
   const auto task = make_task(config, facts_of(store, ids));
   EXPECT_THAT(refusal_of_epochs(*task, 15),
               AllOf(HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 15"),
-                    HasSubstr("the classifier would never be trained"), HasSubstr("sequence.encoder_epochs")));
+                    HasSubstr("the classifier would never be trained"),
+                    HasSubstr("sequence.encoder_epochs")));
   EXPECT_THAT(task->check_epochs(16, false),
               HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 16"));
   EXPECT_THAT(task->check_epochs(149, false), HasSubstr("train.epochs is 149"));
   EXPECT_EQ(task->check_epochs(150, false), "");
   EXPECT_THAT(task->check_epochs(15, /*by_max_steps=*/true),
-              AllOf(HasSubstr("train.max_steps ends the training in epoch 15"), HasSubstr("not trained at all")));
+              AllOf(HasSubstr("train.max_steps ends the training in epoch 15"),
+                    HasSubstr("not trained at all")));
   EXPECT_THAT(task->check_epochs(16, true), HasSubstr("Use more --train.max_steps"));
 
   config.sequence.iterations = 0;
@@ -251,7 +270,8 @@ TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
   task->enter(phase_named(*task, "encoder"));
   const data::Batch all = batch(*task);
   EXPECT_EQ(task->loss(all).weight.item<double>(), static_cast<double>(all.rows * 8));
-  EXPECT_NEAR(task->planned_weight(6), static_cast<double>(all.rows * 8), 1e-6 * static_cast<double>(all.rows * 8));
+  EXPECT_NEAR(task->planned_weight(6), static_cast<double>(all.rows * 8),
+              1e-6 * static_cast<double>(all.rows * 8));
 }
 
 TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
@@ -300,7 +320,8 @@ TEST_F(SequenceTaskTest, PredictsNamesAndProbabilities) {
   const std::vector<Row> rows = task->predict(batch(*task));
   ASSERT_EQ(rows.size(), 6u);
   for (const Row& row : rows) {
-    EXPECT_THAT((std::vector<std::string>{"ant", "bee", "cat"}), ::testing::Contains(std::get<std::string>(row[0])));
+    EXPECT_THAT((std::vector<std::string>{"ant", "bee", "cat"}),
+                ::testing::Contains(std::get<std::string>(row[0])));
     EXPECT_GE(std::get<double>(row[1]), 1.0 / 3);
     EXPECT_LE(std::get<double>(row[1]), 1);
   }

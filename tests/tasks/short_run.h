@@ -1,7 +1,7 @@
 #pragma once
 
-// A short training of any task on the samples of example_store.h, on the CPU, with threads as ranks: what the weights
-// are afterwards.
+// A short training of any task on the samples of example_store.h, on the CPU, with threads as
+// ranks: what the weights are afterwards.
 
 #include <ATen/Parallel.h>
 
@@ -40,29 +40,31 @@ inline std::vector<at::Tensor> weights_after(const ShortRun& run, const Example&
     monitoring::Sinks sinks;
     const std::atomic<bool> stop{false};
     const bool first = comm.rank() == 0;
-    train::Trainer trainer({.config = config,
-                            .batches = batches,
-                            .task = *task,
-                            .store = *example.store,
-                            .splits = splits,
-                            .device = at::kCPU,
-                            .precision = run.precision,
-                            .loader_threads = 1,
-                            .cores = 1,
-                            .host_cores = 1,
-                            .node = "here",
-                            .gradients = comm,
-                            .host = comm,
-                            .statistics = config.train.sync_batch_norm && run.ranks > 1 ? &comm : nullptr,
-                            .checkpoints = nullptr,
-                            .sinks = sinks,
-                            .stop_requested = stop,
-                            .verdict_requested = nullptr,
-                            .progress = first && run.progress ? run.progress : [](const char*, int64_t) {},
-                            .static_buffers = run.static_buffers});
+    train::Trainer trainer(
+        {.config = config,
+         .batches = batches,
+         .task = *task,
+         .store = *example.store,
+         .splits = splits,
+         .device = at::kCPU,
+         .precision = run.precision,
+         .loader_threads = 1,
+         .cores = 1,
+         .host_cores = 1,
+         .node = "here",
+         .gradients = comm,
+         .host = comm,
+         .statistics = config.train.sync_batch_norm && run.ranks > 1 ? &comm : nullptr,
+         .checkpoints = nullptr,
+         .sinks = sinks,
+         .stop_requested = stop,
+         .verdict_requested = nullptr,
+         .progress = first && run.progress ? run.progress : [](const char*, int64_t) {},
+         .static_buffers = run.static_buffers});
     trainer.run();
     if (!first) return;
-    for (const at::Tensor& parameter : task->model().parameters()) weights.push_back(parameter.detach().clone());
+    for (const at::Tensor& parameter : task->model().parameters())
+      weights.push_back(parameter.detach().clone());
   });
   return weights;
 }

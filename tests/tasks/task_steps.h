@@ -1,8 +1,8 @@
 #pragma once
 
-// Twenty training steps of any task on the samples of example_store.h, for tests of what a step does on its device.
-// None of them logs, evaluates or saves, and the phase does not change. They come after the warm-up, at whose end the
-// ranks gather their measurements once.
+// Twenty training steps of any task on the samples of example_store.h, for tests of what a step
+// does on its device. None of them logs, evaluates or saves, and the phase does not change. They
+// come after the warm-up, at whose end the ranks gather their measurements once.
 
 #include <atomic>
 #include <functional>
@@ -25,8 +25,9 @@ constexpr int64_t kMeasuredSteps = 20;
 constexpr auto kStepsBefore = static_cast<int64_t>(train::RunMeasurements::kWarmUpSteps) + 1;
 constexpr int64_t kStepsInAll = kStepsBefore + kMeasuredSteps + 1;  // the last one logs
 
-// Every task and phase, with what makes a step longer: several micro-steps, clipping, averaged weights, dropout, keyed
-// augmentation, recomputed activations, a decoder that is fed its own choices.
+// Every task and phase, with what makes a step longer: several micro-steps, clipping, averaged
+// weights, dropout, keyed augmentation, recomputed activations, a decoder that is fed its
+// own choices.
 inline std::vector<std::pair<std::string, config::Config>> step_cases() {
   std::vector<std::pair<std::string, config::Config>> cases;
   for (const std::string_view task : names_of(catalog::TaskId{})) {
@@ -45,7 +46,8 @@ inline std::vector<std::pair<std::string, config::Config>> step_cases() {
     config.optimizer.clip_norm = 1;
     config.optimizer.clip_value = 5;
     config.checkpoint.every = {};
-    config.sequence = {.encoder_epochs = 100, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 0.5};
+    config.sequence = {
+        .encoder_epochs = 100, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 0.5};
     cases.emplace_back(task, config);
     if (task == "sequence") {
       config.sequence.encoder_epochs = 0;
@@ -68,11 +70,12 @@ inline std::vector<std::pair<std::string, config::Config>> step_cases() {
   return cases;
 }
 
-// Trains one rank; calls measured(true) before the measured steps and measured(false) after them. `device_failed`: as
-// in TrainContext.
-inline train::TrainResult train_measured(config::Config config, at::Device device, train::Precision precision,
-                                         const std::function<void(bool)>& measured,
-                                         const std::function<void(const Error&)>& device_failed = {}) {
+// Trains one rank; calls measured(true) before the measured steps and measured(false) after them.
+// `device_failed`: as in TrainContext.
+inline train::TrainResult train_measured(
+    config::Config config, at::Device device, train::Precision precision,
+    const std::function<void(bool)>& measured,
+    const std::function<void(const Error&)>& device_failed = {}) {
   if (catalog::row(config.task).network_from_file) config.model.file = module_file().string();
   const Example example = example_for(config);
   const std::unique_ptr<Task> task = make_task(config, example.facts);

@@ -1,4 +1,5 @@
-// The documented format: "Trace Event Format" (JSON object with traceEvents; ph M, X, b/n/e, s/f, C).
+// The documented format: "Trace Event Format" (JSON object with traceEvents; ph M, X, b/n/e,
+// s/f, C).
 
 #include "trace/chrome_trace.h"
 
@@ -18,27 +19,36 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 RankTrace made_rank(int rank, double offset_seconds = 0) {
-  RankTrace trace{
-      .rank = rank, .name = "rank " + std::to_string(rank) + ": node, cpu", .began = us(90), .ended = us(300)};
+  RankTrace trace{.rank = rank,
+                  .name = "rank " + std::to_string(rank) + ": node, cpu",
+                  .began = us(90),
+                  .ended = us(300)};
   trace.clock.offset_before = trace.clock.offset_after = offset_seconds;
-  trace.tracks = {
-      {.name = "gradients (mpi)", .place = kCommPlace, .events = {operation(127, 140, 800), operation(205, 215, 800)}},
-      {.name = kTrainingThread, .place = kTrainingPlace, .events = two_steps()},
-      {.name = kTrainingThread,
-       .place = kOperatorPlace,
-       .events = {operator_event("aten::conv2d", 106, 110, 3, "layer1.0.conv1"),
-                  backward_event("ConvolutionBackward0", 116, 119, 3)}},
-      {.name = kBuckets, .events = {ready(0, 120), sent(0, 121, 800), ready(0, 200), sent(0, 200, 800)}},
-      {.name = "loader 0",
-       .place = kLoaderPlace,
-       .events = {stage("read", 80, 95, 1, 0, 5), stage("read", 95.5, 97.25, 1, 0, 6)}},
-      {.name = kCounters,
-       .events = {{.name = "batches ready", .begin = us(100), .end = us(100), .kind = Kind::kCounter, .a = 3}}}};
+  trace.tracks = {{.name = "gradients (mpi)",
+                   .place = kCommPlace,
+                   .events = {operation(127, 140, 800), operation(205, 215, 800)}},
+                  {.name = kTrainingThread, .place = kTrainingPlace, .events = two_steps()},
+                  {.name = kTrainingThread,
+                   .place = kOperatorPlace,
+                   .events = {operator_event("aten::conv2d", 106, 110, 3, "layer1.0.conv1"),
+                              backward_event("ConvolutionBackward0", 116, 119, 3)}},
+                  {.name = kBuckets,
+                   .events = {ready(0, 120), sent(0, 121, 800), ready(0, 200), sent(0, 200, 800)}},
+                  {.name = "loader 0",
+                   .place = kLoaderPlace,
+                   .events = {stage("read", 80, 95, 1, 0, 5), stage("read", 95.5, 97.25, 1, 0, 6)}},
+                  {.name = kCounters,
+                   .events = {{.name = "batches ready",
+                               .begin = us(100),
+                               .end = us(100),
+                               .kind = Kind::kCounter,
+                               .a = 3}}}};
   trace.bucket_track = "gradients (mpi)";
   return trace;
 }
 
-std::string text_of(const std::vector<RankTrace>& ranks, size_t piece_bytes = 1 << 20, const Facts& facts = {}) {
+std::string text_of(const std::vector<RankTrace>& ranks, size_t piece_bytes = 1 << 20,
+                    const Facts& facts = {}) {
   std::string text = trace_header(facts);
   for (const RankTrace& rank : ranks) {
     write_rank(
@@ -65,11 +75,13 @@ TEST(ChromeTrace, IsValidAndNamesProcessesAndThreads) {
   std::map<std::pair<int, int>, std::string> threads;
   for (const json& event : events_of(text, "M")) {
     if (event["name"] == "process_name") processes[event["pid"]] = event["args"]["name"];
-    if (event["name"] == "thread_name") threads[{event["pid"], event["tid"]}] = event["args"]["name"];
+    if (event["name"] == "thread_name")
+      threads[{event["pid"], event["tid"]}] = event["args"]["name"];
   }
   EXPECT_EQ(processes[0], "rank 0: node, cpu");
   EXPECT_EQ(processes[1], "rank 1: node, cpu");
-  EXPECT_EQ(threads.size(), 6u) << "training, loader and communication of two ranks; buckets and counters are none";
+  EXPECT_EQ(threads.size(), 6u)
+      << "training, loader and communication of two ranks; buckets and counters are none";
   for (const json& event : all["traceEvents"]) {
     EXPECT_TRUE(event["pid"].is_number_integer() && event["tid"].is_number_integer()) << event;
     if (event["ph"] == "X") {
@@ -109,7 +121,8 @@ TEST(ChromeTrace, ClocksOfRanksAreOne) {
 
 TEST(ChromeTrace, ABucketHasARowABarAndAnArrow) {
   const std::string text = text_of({made_rank(0)});
-  const std::vector<json> begun = events_of(text, "b"), sent = events_of(text, "n"), ended = events_of(text, "e");
+  const std::vector<json> begun = events_of(text, "b"), sent = events_of(text, "n"),
+                          ended = events_of(text, "e");
   ASSERT_EQ(begun.size(), 2u);
   ASSERT_EQ(sent.size(), 2u);
   ASSERT_EQ(ended.size(), 2u);
@@ -138,7 +151,8 @@ TEST(ChromeTrace, ArrowsHaveTwoEnds) {
     ++ends[event["id"]].second;
     EXPECT_EQ(event["bp"], "e");
   }
-  EXPECT_EQ(ends.size(), 6u) << "two buckets and one operator of each rank: ids are of one rank alone";
+  EXPECT_EQ(ends.size(), 6u)
+      << "two buckets and one operator of each rank: ids are of one rank alone";
   for (const auto& [id, both] : ends) EXPECT_EQ(both, std::pair(1, 1)) << id;
 }
 
@@ -150,10 +164,12 @@ TEST(ChromeTrace, NamesOfOthersAreEscaped) {
   const std::string text = text_of({trace}, 1 << 20, {{"net\"work", "x\ny"}});
   const json all = json::parse(text);  // throws where it is not valid
   EXPECT_EQ(all["otherData"]["net\"work"], "x\ny");
-  EXPECT_EQ(all["traceEvents"][0]["args"]["name"].get<std::string>().substr(0, 14), "rank 0: a\"b\\c\n");
+  EXPECT_EQ(all["traceEvents"][0]["args"]["name"].get<std::string>().substr(0, 14),
+            "rank 0: a\"b\\c\n");
   EXPECT_EQ(text.find('\xff'), std::string::npos);
   bool found = false;
-  for (const json& event : events_of(text, "X")) found |= event["args"].value("module", "") == "mod\"ule";
+  for (const json& event : events_of(text, "X"))
+    found |= event["args"].value("module", "") == "mod\"ule";
   EXPECT_TRUE(found);
 }
 
@@ -162,7 +178,8 @@ TEST(ChromeTrace, PiecesAreSmallAndMakeTheSameText) {
   EXPECT_EQ(text_of({made_rank(0), made_rank(1)}, 300), whole);
   size_t largest = 0;
   write_rank(
-      made_rank(0), us(90), true, [&](std::string_view piece) { largest = std::max(largest, piece.size()); }, 300);
+      made_rank(0), us(90), true,
+      [&](std::string_view piece) { largest = std::max(largest, piece.size()); }, 300);
   EXPECT_LT(largest, 800u) << "one line more than asked for";
 }
 

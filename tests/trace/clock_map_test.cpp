@@ -7,7 +7,8 @@ namespace {
 
 TEST(ClockMap, OfTheSameClockChangesNothing) {
   const ClockMap same;
-  for (const Time time : {Time{0}, Time{1}, Time{123456789012345}}) EXPECT_EQ(same.common(time), time);
+  for (const Time time : {Time{0}, Time{1}, Time{123456789012345}})
+    EXPECT_EQ(same.common(time), time);
 }
 
 TEST(ClockMap, TakesTheOffsetAway) {

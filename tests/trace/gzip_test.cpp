@@ -28,7 +28,8 @@ TEST(Gzip, GivesTheTextBack) {
   for (int i = 0; i < 50'000; ++i) text += std::to_string(i * 7919 % 1000) + ",";
   std::string bytes;
   Gzip gzip([&](std::string_view piece) { bytes += piece; });
-  for (size_t at = 0; at < text.size(); at += 1000) gzip.add(std::string_view(text).substr(at, 1000));
+  for (size_t at = 0; at < text.size(); at += 1000)
+    gzip.add(std::string_view(text).substr(at, 1000));
   gzip.finish();
   EXPECT_LT(bytes.size(), text.size() / 2);
   EXPECT_EQ(unzipped(bytes, text.size()), text);

@@ -6,7 +6,7 @@ namespace dtrain::trace {
 namespace {
 
 const std::vector<MemoryChange> kChanges = {
-    {10, 0xa, 100, 0},                                          // forward: two operators keep what they make
+    {10, 0xa, 100, 0},  // forward: two operators keep what they make
     {11, 0xb, 50, 1},    {12, 0xc, 30, 1}, {13, 0xb, -50, -1},  // 130
     {14, 0xd, 20, 0},                                           // 150 at the end of forward
     {20, 0xe, 40, 2},                                           // backward: 190
@@ -41,7 +41,8 @@ TEST(MemoryPeak, CountsWhatIsHeldWhenAnIntervalBegins) {
 }
 
 TEST(MemoryPeak, TakesTheLargestOfSeveralIntervals) {
-  const MemoryPeak both = peak_within(kChanges, std::vector<Interval>{{10, 11}, {13, 14}, {22, 23}});
+  const MemoryPeak both =
+      peak_within(kChanges, std::vector<Interval>{{10, 11}, {13, 14}, {22, 23}});
   EXPECT_EQ(both.bytes, 180) << "what is held when the second one begins";
   int64_t sum = 0;
   for (const HeldBy& held : both.held) sum += held.bytes;

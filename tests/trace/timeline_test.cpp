@@ -70,12 +70,14 @@ TEST(TrainingSlices, AMicroStepEndsWithItsLastBackward) {
 TEST(TrainingSlices, StepsMicroStepsAndPhasesFollowFromThePhases) {
   const std::vector<Slice> slices = training_slices(two_steps());
   expect_nested(slices);
-  const std::vector<Slice> steps = of_category(slices, "step"), micro = of_category(slices, "micro-step");
+  const std::vector<Slice> steps = of_category(slices, "step"),
+                           micro = of_category(slices, "micro-step");
   EXPECT_THAT(names(steps), ElementsAre("step 7", "step 8"));
   EXPECT_EQ(steps[0].begin, us(100));
   EXPECT_EQ(steps[0].end, us(180));
   EXPECT_EQ(steps[1].end, us(260)) << "the last one ends with its last phase";
-  EXPECT_THAT(names(micro), ElementsAre("micro-step 0", "micro-step 1", "micro-step 0", "micro-step 1"));
+  EXPECT_THAT(names(micro),
+              ElementsAre("micro-step 0", "micro-step 1", "micro-step 0", "micro-step 1"));
   EXPECT_EQ(micro[1].begin, us(130));
   EXPECT_EQ(micro[1].end, us(160)) << "where the wait for the buckets begins";
   for (const Slice& step : steps) {
@@ -101,12 +103,15 @@ TEST(TrainingSlices, OperatorsLieInTheirPhases) {
   events.push_back(operator_event("aten::zeros", 95, 96, -1));  // before the first step
   const std::vector<Slice> slices = training_slices(events);
   expect_nested(slices);
-  EXPECT_THAT(names(of_category(slices, "operator")), ElementsAre("aten::conv2d", "aten::convolution"));
+  EXPECT_THAT(names(of_category(slices, "operator")),
+              ElementsAre("aten::conv2d", "aten::convolution"));
 }
 
 TEST(Nest, EndsWhatOutlastsItsParent) {
-  std::vector<Slice> slices = {
-      {"c", "child", 20, 60}, {"c", "parent", 10, 50}, {"c", "grandchild", 30, 70}, {"c", "next", 50, 80}};
+  std::vector<Slice> slices = {{"c", "child", 20, 60},
+                               {"c", "parent", 10, 50},
+                               {"c", "grandchild", 30, 70},
+                               {"c", "next", 50, 80}};
   nest(slices);
   expect_nested(slices);
   EXPECT_THAT(names(slices), ElementsAre("parent", "child", "grandchild", "next"));
@@ -120,7 +125,8 @@ TEST(Nest, MakesAnySlicesFitForAViewer) {
     std::vector<Slice> slices;
     for (uint64_t i = 0; i < 30; ++i) {
       const auto begin = static_cast<Time>(keyed(seed, i, 0) % 100);
-      slices.push_back({"c", std::to_string(i), begin, begin + static_cast<Time>(keyed(seed, i, 1) % 40)});
+      slices.push_back(
+          {"c", std::to_string(i), begin, begin + static_cast<Time>(keyed(seed, i, 1) % 40)});
     }
     nest(slices);
     expect_nested(slices);
@@ -130,8 +136,9 @@ TEST(Nest, MakesAnySlicesFitForAViewer) {
 
 TEST(LoaderSlices, SamplesOfABatchAreOneGroup) {
   const std::vector<Event> events = {
-      stage("read", 0, 2, 1, 0, 11),  stage("decode", 2, 5, 1, 0, 11), stage("augment", 5, 6, 1, 0, 11),
-      stage("read", 6, 7, 1, 0, 4),   stage("decode", 7, 8, 1, 0, 4),  stage("read", 20, 21, 1, 1, 9),
+      stage("read", 0, 2, 1, 0, 11),    stage("decode", 2, 5, 1, 0, 11),
+      stage("augment", 5, 6, 1, 0, 11), stage("read", 6, 7, 1, 0, 4),
+      stage("decode", 7, 8, 1, 0, 4),   stage("read", 20, 21, 1, 1, 9),
       stage("read", 21, 22, 1, 1, 9),
   };
   const std::vector<Slice> slices = loader_slices(events);
@@ -146,10 +153,11 @@ TEST(LoaderSlices, SamplesOfABatchAreOneGroup) {
 }
 
 TEST(Buckets, TheirOperationsAreThoseOfTheCommunicatorInOrder) {
-  const std::vector<Event> reducer = {ready(1, 120), ready(0, 125),     sent(0, 125, 800), sent(1, 126, 400),
-                                      ready(0, 200), sent(0, 200, 800), sent(1, 230, 400)};
-  const std::vector<Event> carried = {operation(127, 140, 800), operation(140, 150, 400), operation(201, 220, 800),
-                                      operation(231, 240, 400)};
+  const std::vector<Event> reducer = {ready(1, 120),     ready(0, 125), sent(0, 125, 800),
+                                      sent(1, 126, 400), ready(0, 200), sent(0, 200, 800),
+                                      sent(1, 230, 400)};
+  const std::vector<Event> carried = {operation(127, 140, 800), operation(140, 150, 400),
+                                      operation(201, 220, 800), operation(231, 240, 400)};
   const std::vector<BucketTimes> buckets = buckets_of(reducer, carried, two_steps());
   ASSERT_EQ(buckets.size(), 4u);
   EXPECT_EQ(buckets[1].bucket, 1);
@@ -163,9 +171,11 @@ TEST(Buckets, TheirOperationsAreThoseOfTheCommunicatorInOrder) {
 }
 
 TEST(Buckets, TheSumsBehindTheLastOneAreNoBucket) {
-  const std::vector<Event> reducer = {sent(0, 125, 800), sent(1, 126, 16), sent(0, 200, 800), sent(1, 230, 16)};
-  const std::vector<Event> carried = {operation(127, 140, 800), operation(140, 150, 16), operation(150, 151, 16),
-                                      operation(201, 220, 800), operation(231, 240, 16), operation(240, 241, 16)};
+  const std::vector<Event> reducer = {sent(0, 125, 800), sent(1, 126, 16), sent(0, 200, 800),
+                                      sent(1, 230, 16)};
+  const std::vector<Event> carried = {operation(127, 140, 800), operation(140, 150, 16),
+                                      operation(150, 151, 16),  operation(201, 220, 800),
+                                      operation(231, 240, 16),  operation(240, 241, 16)};
   const std::vector<BucketTimes> buckets = buckets_of(reducer, carried, two_steps());
   ASSERT_EQ(buckets.size(), 4u);
   EXPECT_EQ(buckets[1].ended, us(150));
@@ -175,8 +185,9 @@ TEST(Buckets, TheSumsBehindTheLastOneAreNoBucket) {
 
 TEST(Buckets, OperationsOfOthersAreNotTaken) {
   const std::vector<Event> reducer = {ready(0, 125), sent(0, 125, 800)};
-  for (const std::vector<Event>& carried :
-       {std::vector<Event>{}, {operation(127, 140, 8)}, {operation(127, 140, 800), operation(141, 142, 800)}}) {
+  for (const std::vector<Event>& carried : {std::vector<Event>{},
+                                            {operation(127, 140, 8)},
+                                            {operation(127, 140, 800), operation(141, 142, 800)}}) {
     const std::vector<BucketTimes> buckets = buckets_of(reducer, carried, two_steps());
     ASSERT_EQ(buckets.size(), 1u);
     EXPECT_EQ(buckets[0].ended, 0);

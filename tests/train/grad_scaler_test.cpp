@@ -12,7 +12,9 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-at::Tensor number(double value, at::ScalarType dtype = at::kFloat) { return at::full({}, value, dtype); }
+at::Tensor number(double value, at::ScalarType dtype = at::kFloat) {
+  return at::full({}, value, dtype);
+}
 
 TEST(GradScaler, TheWholeWayFromSumToMean) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
@@ -31,7 +33,8 @@ TEST(GradScaler, TheWholeWayFromSumToMean) {
 
 TEST(GradScaler, TheNormIsOfAllBuckets) {
   GradScaler scaler({}, false, at::kCPU, at::kDouble);
-  scaler.unscale({at::full({4}, 6.0, at::kDouble), at::full({1}, 16.0, at::kDouble)}, number(2, at::kDouble), 0);
+  scaler.unscale({at::full({4}, 6.0, at::kDouble), at::full({1}, 16.0, at::kDouble)},
+                 number(2, at::kDouble), 0);
   EXPECT_DOUBLE_EQ(scaler.norm().item<double>(), 10);
 }
 
@@ -68,7 +71,8 @@ TEST(GradScaler, AWeightThatCannotDivideIsASkip) {
     scaler.unscale({at::zeros({3})}, number(weight), 3);
     EXPECT_EQ(scaler.found_inf().item<float>(), 1) << weight;
     scaler.update();
-    EXPECT_EQ(scaler.skipped().item<int64_t>(), weight == 0 ? 0 : 1) << "without samples there is nothing to overflow";
+    EXPECT_EQ(scaler.skipped().item<int64_t>(), weight == 0 ? 0 : 1)
+        << "without samples there is nothing to overflow";
   }
 }
 
@@ -100,7 +104,8 @@ TEST(GradScaler, ThePowerOfTwoIsExact) {
 }
 
 TEST(GradScaler, FitsASumIntoHalfPrecision) {
-  // 512 samples of loss 0.5: the plain sum times 65536 is inf in fp16, the planned size is that of a mean.
+  // 512 samples of loss 0.5: the plain sum times 65536 is inf in fp16, the planned size is that of
+  // a mean.
   const GradScaler scaler({.init_scale = 65536}, true, at::kCPU, at::kFloat);
   const int64_t k = loss_power_of_two(512, 1);
   const at::Tensor sum = number(512 * 0.5);

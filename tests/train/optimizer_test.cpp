@@ -22,7 +22,8 @@ at::Tensor flag(bool value) { return at::full({}, value ? 1.0f : 0.0f); }
 
 at::Tensor keyed_tensor(at::IntArrayRef sizes, uint64_t key, at::ScalarType dtype) {
   const at::Tensor made = at::empty(sizes, at::kDouble);
-  for (int64_t i = 0; i < made.numel(); ++i) made.data_ptr<double>()[i] = 2.0 * uniform01(keyed(key, i)) - 1;
+  for (int64_t i = 0; i < made.numel(); ++i)
+    made.data_ptr<double>()[i] = 2.0 * uniform01(keyed(key, i)) - 1;
   return made.to(dtype);
 }
 
@@ -35,7 +36,8 @@ std::vector<dist::NamedParameter> make_parameters(at::ScalarType dtype, at::Memo
 // Gradients as the reducer leaves them: with the parameter's strides.
 void set_gradients(const std::vector<dist::NamedParameter>& parameters, uint64_t step) {
   for (const auto& [name, p] : parameters) {
-    const at::Tensor gradient = at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false));
+    const at::Tensor gradient =
+        at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false));
     gradient.copy_(keyed_tensor(p.sizes(), keyed(step, name.size()), p.scalar_type()));
     p.mutable_grad() = gradient;
   }
@@ -43,15 +45,16 @@ void set_gradients(const std::vector<dist::NamedParameter>& parameters, uint64_t
 
 // A group of its own for each parameter, because norms and biases may not decay.
 template <typename Method, typename Options>
-std::unique_ptr<torch::optim::Optimizer> grouped(const std::vector<at::Tensor>& parameters, bool decay_all,
-                                                 const Options& options) {
+std::unique_ptr<torch::optim::Optimizer> grouped(const std::vector<at::Tensor>& parameters,
+                                                 bool decay_all, const Options& options) {
   std::vector<torch::optim::OptimizerParamGroup> groups;
   for (const at::Tensor& parameter : parameters) {
     auto own = std::make_unique<Options>(options);
     if (!decay_all && parameter.dim() < 2) own->weight_decay(0);
     groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(own));
   }
-  // LibTorch 2.15 takes a group's 0 for a value that was not given, and puts the default of all groups in its place.
+  // LibTorch 2.15 takes a group's 0 for a value that was not given, and puts the default of all
+  // groups in its place.
   Options defaults = options;
   defaults.weight_decay(0);
   return std::make_unique<Method>(std::move(groups), defaults);
@@ -62,19 +65,23 @@ std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o,
   using namespace torch::optim;
   const bool all = o.decay_norms_and_biases;
   if (o.name == config::OptimizerName::kSgd) {
-    return grouped<SGD>(parameters, all,
-                        SGDOptions(kRate).momentum(o.momentum).weight_decay(o.weight_decay).nesterov(o.nesterov));
+    return grouped<SGD>(
+        parameters, all,
+        SGDOptions(kRate).momentum(o.momentum).weight_decay(o.weight_decay).nesterov(o.nesterov));
   }
   const std::tuple<double, double> betas(o.beta1, o.beta2);
   if (o.name == config::OptimizerName::kAdam) {
-    return grouped<Adam>(parameters, all, AdamOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
+    return grouped<Adam>(parameters, all,
+                         AdamOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
   }
-  return grouped<AdamW>(parameters, all, AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
+  return grouped<AdamW>(parameters, all,
+                        AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
 }
 
 std::vector<config::Optimizer> variants() {
   std::vector<config::Optimizer> list;
-  for (const auto& [decay, all] : {std::pair(0.0, false), std::pair(0.1, false), std::pair(0.1, true)}) {
+  for (const auto& [decay, all] :
+       {std::pair(0.0, false), std::pair(0.1, false), std::pair(0.1, true)}) {
     for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam}) {
       config::Optimizer o;
       o.name = name;
@@ -82,7 +89,8 @@ std::vector<config::Optimizer> variants() {
       o.decay_norms_and_biases = all;
       list.push_back(o);
     }
-    for (const auto& [momentum, nesterov] : {std::pair(0.0, false), std::pair(0.9, false), std::pair(0.9, true)}) {
+    for (const auto& [momentum, nesterov] :
+         {std::pair(0.0, false), std::pair(0.9, false), std::pair(0.9, true)}) {
       config::Optimizer o;
       o.name = config::OptimizerName::kSgd;
       o.weight_decay = decay;
@@ -96,17 +104,19 @@ std::vector<config::Optimizer> variants() {
 }
 
 std::string label(const config::Optimizer& o) {
-  return str(o.name, ", decay ", o.weight_decay, o.decay_norms_and_biases ? " of all" : "", ", momentum ", o.momentum,
-             o.nesterov ? ", nesterov" : "");
+  return str(o.name, ", decay ", o.weight_decay, o.decay_norms_and_biases ? " of all" : "",
+             ", momentum ", o.momentum, o.nesterov ? ", nesterov" : "");
 }
 
 TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
   for (const config::Optimizer& options : variants()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-      for (const at::MemoryFormat format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+      for (const at::MemoryFormat format :
+           {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
         for (const bool clipped : {false, true}) {
           SCOPED_TRACE(str(label(options), ", ", c10::toString(dtype),
-                           format == at::MemoryFormat::Contiguous ? "" : " NHWC", clipped ? " clipped" : ""));
+                           format == at::MemoryFormat::Contiguous ? "" : " NHWC",
+                           clipped ? " clipped" : ""));
           const auto mine = make_parameters(dtype, format), theirs = make_parameters(dtype, format);
           Optimizer optimizer(options, mine);
           const auto loop = torch_loop(options, {theirs[0].tensor, theirs[1].tensor});
@@ -115,8 +125,9 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
             set_gradients(theirs, step);
             at::Tensor clip;
             if (clipped) {
-              const at::Tensor norm = at::linalg_vector_norm(at::stack(
-                  {at::linalg_vector_norm(mine[0].tensor.grad()), at::linalg_vector_norm(mine[1].tensor.grad())}));
+              const at::Tensor norm = at::linalg_vector_norm(
+                  at::stack({at::linalg_vector_norm(mine[0].tensor.grad()),
+                             at::linalg_vector_norm(mine[1].tensor.grad())}));
               clip = clip_factor(norm, 2.0);
               ASSERT_LT(clip.item<double>(), 1);
               for (const auto& p : theirs) p.tensor.mutable_grad().mul_(clip);
@@ -124,8 +135,10 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
             optimizer.step(rate(), clip, flag(false));
             loop->step();
             for (size_t i = 0; i < mine.size(); ++i) {
-              const double difference = (mine[i].tensor - theirs[i].tensor).abs().max().item<double>();
-              ASSERT_LE(difference, dtype == at::kFloat ? 2e-6 : 1e-14) << mine[i].name << " at step " << step;
+              const double difference =
+                  (mine[i].tensor - theirs[i].tensor).abs().max().item<double>();
+              ASSERT_LE(difference, dtype == at::kFloat ? 2e-6 : 1e-14)
+                  << mine[i].name << " at step " << step;
             }
           }
         }
@@ -156,25 +169,31 @@ TEST(Optimizer, TakesTheGradientsOfEachStep) {
       }
       of_kept.step(rate(), {}, flag(false));
       of_fresh.step(rate(), {}, flag(false));
-      for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(at::equal(kept[i].tensor, fresh[i].tensor)) << step;
+      for (size_t i = 0; i < kept.size(); ++i)
+        EXPECT_TRUE(at::equal(kept[i].tensor, fresh[i].tensor)) << step;
       EXPECT_EQ(of_kept.times_grouped(), step < 3 ? 1 : step == 3 ? 2 : 3);
     }
   }
 }
 
-// Three groups in one optimizer: a weight, a bias that decays only where all do, and a weight at a fifth of the rate.
+// Three groups in one optimizer: a weight, a bias that decays only where all do, and a weight at a
+// fifth of the rate.
 TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
   for (config::Optimizer options : variants()) {
     options.weight_decay = 0.1;
     SCOPED_TRACE(label(options));
     const auto make = [] {
       auto parameters = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
-      parameters.push_back({"encoder.weight", keyed_tensor({4, 9}, 3, at::kDouble).requires_grad_(true)});
+      parameters.push_back(
+          {"encoder.weight", keyed_tensor({4, 9}, 3, at::kDouble).requires_grad_(true)});
       return parameters;
     };
     const auto mine = make(), theirs = make();
-    Optimizer optimizer(options, mine, [](const std::string& name) { return name.starts_with("encoder.") ? 0.2 : 1; });
-    const auto weight = torch_loop(options, {theirs[0].tensor}), bias = torch_loop(options, {theirs[1].tensor});
+    Optimizer optimizer(options, mine, [](const std::string& name) {
+      return name.starts_with("encoder.") ? 0.2 : 1;
+    });
+    const auto weight = torch_loop(options, {theirs[0].tensor}),
+               bias = torch_loop(options, {theirs[1].tensor});
     const auto encoder = torch_loop(options, {theirs[2].tensor});
     encoder->param_groups()[0].options().set_lr(0.2 * kRate);
     for (uint64_t step = 0; step < 6; ++step) {
@@ -183,7 +202,8 @@ TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
       optimizer.step(rate(), {}, flag(false));
       for (const auto& loop : {weight.get(), bias.get(), encoder.get()}) loop->step();
       for (size_t i = 0; i < mine.size(); ++i) {
-        ASSERT_LE((mine[i].tensor - theirs[i].tensor).abs().max().item<double>(), 1e-14) << mine[i].name;
+        ASSERT_LE((mine[i].tensor - theirs[i].tensor).abs().max().item<double>(), 1e-14)
+            << mine[i].name;
       }
     }
   }
@@ -205,7 +225,8 @@ TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
       Optimizer with_skips(options, skips), without(options, never);
       for (uint64_t step = 0; step < 4; ++step) {
         set_gradients(skips, 100 + step);
-        for (const auto& p : skips) p.tensor.mutable_grad().fill_(std::numeric_limits<double>::quiet_NaN());
+        for (const auto& p : skips)
+          p.tensor.mutable_grad().fill_(std::numeric_limits<double>::quiet_NaN());
         const auto before = with_skips.state();
         with_skips.step(rate(), at::full({}, std::numeric_limits<double>::quiet_NaN(), dtype),
                         flag(true));  // also the first
@@ -216,7 +237,8 @@ TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
         set_gradients(never, step);
         with_skips.step(rate(), {}, flag(false));
         without.step(rate(), {}, {});
-        for (size_t i = 0; i < skips.size(); ++i) EXPECT_TRUE(skips[i].tensor.equal(never[i].tensor));
+        for (size_t i = 0; i < skips.size(); ++i)
+          EXPECT_TRUE(skips[i].tensor.equal(never[i].tensor));
       }
     }
   }
@@ -247,8 +269,9 @@ TEST(Optimizer, AParameterWithoutGradientIsLeftAlone) {
 }
 
 TEST(Optimizer, GroupsDtypes) {
-  const std::vector<dist::NamedParameter> parameters = {{"a", keyed_tensor({9}, 1, at::kFloat).requires_grad_(true)},
-                                                        {"bb", keyed_tensor({9}, 1, at::kDouble).requires_grad_(true)}};
+  const std::vector<dist::NamedParameter> parameters = {
+      {"a", keyed_tensor({9}, 1, at::kFloat).requires_grad_(true)},
+      {"bb", keyed_tensor({9}, 1, at::kDouble).requires_grad_(true)}};
   Optimizer optimizer({}, parameters);
   for (uint64_t step = 0; step < 3; ++step) {
     for (const auto& p : parameters) {
@@ -278,19 +301,22 @@ TEST(Optimizer, StateComesBackInAnyMemoryFormat) {
       EXPECT_EQ(state[1].first, "exp_avg.weight");
     }
     const auto copies = make_parameters(at::kFloat, at::MemoryFormat::ChannelsLast);
-    for (size_t i = 0; i < copies.size(); ++i) copies[i].tensor.detach().copy_(original[i].tensor.detach());
+    for (size_t i = 0; i < copies.size(); ++i)
+      copies[i].tensor.detach().copy_(original[i].tensor.detach());
     Optimizer second(options, copies);
     second.load(state);
     set_gradients(original, 9);
     set_gradients(copies, 9);
     first.step(rate(), {}, {});
     second.step(rate(), {}, {});
-    for (size_t i = 0; i < copies.size(); ++i) EXPECT_TRUE(copies[i].tensor.equal(original[i].tensor)) << i;
+    for (size_t i = 0; i < copies.size(); ++i)
+      EXPECT_TRUE(copies[i].tensor.equal(original[i].tensor)) << i;
   }
 }
 
 TEST(Optimizer, AStateThatDoesNotFitIsRefusedWithItsName) {
-  const auto refusal = [](const std::function<void(checkpoint::NamedTensors&)>& spoil) -> std::string {
+  const auto refusal =
+      [](const std::function<void(checkpoint::NamedTensors&)>& spoil) -> std::string {
     Optimizer optimizer({}, make_parameters(at::kFloat, at::MemoryFormat::Contiguous));
     checkpoint::NamedTensors state = optimizer.state();
     for (auto& entry : state) entry.second.fill_(7);
@@ -305,13 +331,15 @@ TEST(Optimizer, AStateThatDoesNotFitIsRefusedWithItsName) {
     return "accepted";
   };
   EXPECT_EQ(refusal([](auto&) {}), "accepted");
-  EXPECT_THAT(refusal([](auto& state) { state.pop_back(); }), HasSubstr("exp_avg_sq.bias is missing"));
+  EXPECT_THAT(refusal([](auto& state) { state.pop_back(); }),
+              HasSubstr("exp_avg_sq.bias is missing"));
   EXPECT_THAT(refusal([](auto& state) { state.back().second = at::zeros({36}); }),
               HasSubstr("exp_avg_sq.bias is Float [36] instead of Float [37]"));
   EXPECT_THAT(refusal([](auto& state) { state.back().second = at::zeros({37}, at::kDouble); }),
               HasSubstr("is Double [37]"));
-  EXPECT_THAT(refusal([](auto& state) { state.emplace_back("momentum_buffer.bias", at::zeros({37})); }),
-              HasSubstr("momentum_buffer.bias, which is unknown here"));
+  EXPECT_THAT(
+      refusal([](auto& state) { state.emplace_back("momentum_buffer.bias", at::zeros({37})); }),
+      HasSubstr("momentum_buffer.bias, which is unknown here"));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ TEST(Precision, AutoFollowsTheDevice) {
 }
 
 TEST(Precision, NamesComeBack) {
-  for (const AmpMode amp : {AmpMode::kFp16, AmpMode::kBf16, AmpMode::kTf32, AmpMode::kFp32, AmpMode::kFp64}) {
+  for (const AmpMode amp :
+       {AmpMode::kFp16, AmpMode::kBf16, AmpMode::kTf32, AmpMode::kFp32, AmpMode::kFp64}) {
     EXPECT_EQ(to_string(choose_precision(amp, at::kCUDA, 90)), name_of(amp));
   }
   EXPECT_EQ(choose_precision(AmpMode::kBf16, at::kCPU, 0), Precision::kBf16);
@@ -38,7 +39,8 @@ TEST(Precision, NamesComeBack) {
 
 TEST(Precision, RefusesWhatTheDeviceCannotDoAndSaysWhatToUse) {
   using ::testing::HasSubstr;
-  EXPECT_THAT(refusal(AmpMode::kFp16, at::kCPU, 0), HasSubstr("needs a GPU. On the CPU use bf16, fp32 or auto"));
+  EXPECT_THAT(refusal(AmpMode::kFp16, at::kCPU, 0),
+              HasSubstr("needs a GPU. On the CPU use bf16, fp32 or auto"));
   EXPECT_THAT(refusal(AmpMode::kTf32, at::kCPU, 0), HasSubstr("needs a GPU"));
   EXPECT_THAT(refusal(AmpMode::kBf16, at::kCUDA, 75),
               HasSubstr("capability 8.0 or newer; this one has 7.5. Use fp16 or auto"));
@@ -57,7 +59,8 @@ TEST(Bf16Gain, IsMeasuredWhereItMayPayAndNobodyHasChosen) {
 TEST(Bf16Gain, IsWorthALineFromOneFifthOn) {
   EXPECT_EQ(advise_bf16(0.4), "");
   EXPECT_EQ(advise_bf16(1.19), "");
-  EXPECT_EQ(advise_bf16(1.2), "a layer of this kind is 1.2 times as fast in bf16 on this CPU: try --amp bf16");
+  EXPECT_EQ(advise_bf16(1.2),
+            "a layer of this kind is 1.2 times as fast in bf16 on this CPU: try --amp bf16");
 }
 
 TEST(Bf16Gain, CanBeMeasuredOnAnyCpuWithoutATrace) {
@@ -66,7 +69,8 @@ TEST(Bf16Gain, CanBeMeasuredOnAnyCpuWithoutATrace) {
   at::manual_seed(2);
   for (const auto kind : {data::SampleSpec::Kind::kImage, data::SampleSpec::Kind::kRows}) {
     const double gain = measure_bf16_gain(kind, 32);
-    if (gain == 0 && std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) continue;  // no kernels for bf16: tests/isa
+    if (gain == 0 && std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr)
+      continue;  // no kernels for bf16: tests/isa
     EXPECT_GT(gain, 0.001);
     EXPECT_LT(gain, 1000);
   }
@@ -110,8 +114,10 @@ TEST(Precision, AutocastIsOnForTheHalfPrecisionsOnly) {
 // An advice that the device refuses helps nobody.
 TEST(Precision, WhatHelpsAgainstOverflowIsWhatTheDeviceHas) {
   EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 86), "--amp bf16");
-  EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 75), "--optimizer.clip_norm 1") << "a T4 has no bfloat16";
-  EXPECT_EQ(against_overflow(Precision::kBf16, at::kCUDA, 86), "--optimizer.clip_norm 1") << "it is used already";
+  EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 75), "--optimizer.clip_norm 1")
+      << "a T4 has no bfloat16";
+  EXPECT_EQ(against_overflow(Precision::kBf16, at::kCUDA, 86), "--optimizer.clip_norm 1")
+      << "it is used already";
   EXPECT_TRUE(has_bf16(at::kCPU, 0));
 }
 

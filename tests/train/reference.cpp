@@ -1,5 +1,6 @@
-// Prints what dtrain's loss scaler and schedules do, for the Python scripts beside it to compare with torch's.
-//   train_reference scaler INIT GROWTH BACKOFF INTERVAL   < one 0 or 1 (gradient not finite) per step
+// Prints what dtrain's loss scaler and schedules do, for the Python scripts beside it to compare
+// with torch's.
+//   train_reference scaler INIT GROWTH BACKOFF INTERVAL   < one 0 or 1 (gradient not finite) a step
 //   train_reference plateau min|max PATIENCE GAMMA THRESHOLD   < one metric per evaluation
 //   train_reference schedule NAME LR WARMUP FINAL_RATIO STEP_EPOCHS GAMMA TOTAL STEPS_PER_EPOCH
 
@@ -24,7 +25,8 @@ void trace_scaler(char** args) {
   dtrain::train::GradScaler scaler(options, true, at::kCPU, at::kFloat);
   const at::Tensor weight = at::ones({});
   for (int bad; std::cin >> bad;) {
-    scaler.unscale({at::full({4}, bad != 0 ? std::numeric_limits<float>::infinity() : 1.0f)}, weight, 0);
+    scaler.unscale({at::full({4}, bad != 0 ? std::numeric_limits<float>::infinity() : 1.0f)},
+                   weight, 0);
     scaler.update();
     const auto state = scaler.state();
     std::printf("%.17g %lld %lld\n", state.scale, static_cast<long long>(state.growth_tracker),
@@ -55,7 +57,8 @@ void trace_schedule(char** args) {
   schedule.gamma = std::atof(args[5]);
   const int64_t total = std::atoll(args[6]), steps_per_epoch = std::atoll(args[7]);
   for (int64_t step = 0; step < total; ++step) {
-    std::printf("%.17g\n", dtrain::train::learning_rate(schedule, base_lr, step, total, steps_per_epoch));
+    std::printf("%.17g\n",
+                dtrain::train::learning_rate(schedule, base_lr, step, total, steps_per_epoch));
   }
 }
 

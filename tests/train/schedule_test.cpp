@@ -19,7 +19,8 @@ config::Schedule named(const std::string& name, int64_t warmup = 0) {
 }
 
 TEST(Schedule, ConstantStays) {
-  for (const int64_t step : {0, 1, 99, 100000}) EXPECT_EQ(learning_rate(named("constant"), 0.3, step, 100, 10), 0.3);
+  for (const int64_t step : {0, 1, 99, 100000})
+    EXPECT_EQ(learning_rate(named("constant"), 0.3, step, 100, 10), 0.3);
 }
 
 TEST(Schedule, WarmUpRisesLinearlyAndEndsAtTheRate) {
@@ -57,7 +58,8 @@ TEST(Schedule, OneCycleRisesFromATwentyFifthAndEndsAtItsRatio) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 99, 100, 10), 0.001);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 200, 100, 10), 0.001);
   for (int64_t step = 1; step < 100; ++step) {
-    const double change = learning_rate(schedule, 1, step, 100, 10) - learning_rate(schedule, 1, step - 1, 100, 10);
+    const double change =
+        learning_rate(schedule, 1, step, 100, 10) - learning_rate(schedule, 1, step - 1, 100, 10);
     EXPECT_TRUE(step <= 29 ? change > 0 : change < 0) << step;
   }
 }
@@ -68,7 +70,8 @@ TEST(Schedule, ShortRunsGiveNumbers) {
       for (const int64_t total : {1, 2, 3, 5}) {
         for (int64_t step = 0; step < total + 2; ++step) {
           const double lr = learning_rate(named(name, warmup), 1, step, total, 1);
-          EXPECT_TRUE(std::isfinite(lr) && lr > 0 && lr <= 1) << name << " " << warmup << " " << total << " " << step;
+          EXPECT_TRUE(std::isfinite(lr) && lr > 0 && lr <= 1)
+              << name << " " << warmup << " " << total << " " << step;
         }
       }
     }
@@ -84,27 +87,30 @@ TEST(Schedule, AWarmUpMayBeAShareOfTheRun) {
       const double expected = learning_rate(named(name, 15), 0.1, step, 200, 10);
       EXPECT_EQ(learning_rate(share, 0.1, step, 200, 10), expected) << name << " " << step;
       EXPECT_EQ(learning_rate(both, 0.1, step, 200, 10), expected) << name << " " << step;
-      EXPECT_EQ(learning_rate(both, 0.1, step, 2000, 10), learning_rate(named(name, 40), 0.1, step, 2000, 10));
+      EXPECT_EQ(learning_rate(both, 0.1, step, 2000, 10),
+                learning_rate(named(name, 40), 0.1, step, 2000, 10));
     }
   }
 }
 
 TEST(LongWarmUp, IsSaidWithTheValueToSet) {
+  EXPECT_EQ(long_warm_up(named("cosine", 500), 120),
+            "the learning rate rises for 500 steps (schedule.warmup_steps 500), and the run has "
+            "120, and reaches 24 % of "
+            "--lr: use --schedule.warmup_steps 5%, which is 6 steps");
   EXPECT_EQ(
-      long_warm_up(named("cosine", 500), 120),
-      "the learning rate rises for 500 steps (schedule.warmup_steps 500), and the run has 120, and reaches 24 % of "
-      "--lr: use --schedule.warmup_steps 5%, which is 6 steps");
-  EXPECT_EQ(long_warm_up(named("cosine", 41), 120),
-            "the learning rate rises for 41 steps (schedule.warmup_steps 41), and the run has 120: use "
-            "--schedule.warmup_steps 5%, which is 6 steps");
+      long_warm_up(named("cosine", 41), 120),
+      "the learning rate rises for 41 steps (schedule.warmup_steps 41), and the run has 120: use "
+      "--schedule.warmup_steps 5%, which is 6 steps");
   EXPECT_EQ(long_warm_up(named("cosine", 40), 120), "");
   EXPECT_EQ(long_warm_up(named("cosine"), 120), "");
   EXPECT_EQ(long_warm_up(named("cosine", 1), 1), "") << "no warm-up is shorter";
   EXPECT_NE(long_warm_up(named("cosine", 500), 1), "");
   EXPECT_EQ(long_warm_up(named("one_cycle", 60), 120), "");
-  EXPECT_EQ(long_warm_up(named("one_cycle", 61), 120),
-            "the learning rate rises for 61 steps (schedule.warmup_steps 61), and the run has 120: use "
-            "--schedule.warmup_steps 0, with which one_cycle rises for 30 %, which is 36 steps");
+  EXPECT_EQ(
+      long_warm_up(named("one_cycle", 61), 120),
+      "the learning rate rises for 61 steps (schedule.warmup_steps 61), and the run has 120: use "
+      "--schedule.warmup_steps 0, with which one_cycle rises for 30 %, which is 36 steps");
   const double reached = learning_rate(named("one_cycle", 500), 1, 119, 120, 1);
   EXPECT_THAT(long_warm_up(named("one_cycle", 500), 120),
               ::testing::HasSubstr(str("and reaches ", fixed(100 * reached, 0), " % of --lr")));
@@ -119,10 +125,11 @@ TEST(LongWarmUp, IsSaidWithTheValueToSet) {
 TEST(SecondWarmUp, IsSaidWithTheValueThatAvoidsIt) {
   config::Schedule share = named("cosine");
   share.warmup_steps = {.percent = 5};
-  EXPECT_EQ(
-      second_warm_up({share, 100}, {share, 1000}, 20),
-      "the warm-up had ended at step 5 of 100 (schedule.warmup_steps 5%); now it takes 50 steps of 1000: the "
-      "learning rate is lower from step 20 on and rises until step 50. Use --schedule.warmup_steps 5 to avoid it");
+  EXPECT_EQ(second_warm_up({share, 100}, {share, 1000}, 20),
+            "the warm-up had ended at step 5 of 100 (schedule.warmup_steps 5%); now it takes 50 "
+            "steps of 1000: the "
+            "learning rate is lower from step 20 on and rises until step 50. Use "
+            "--schedule.warmup_steps 5 to avoid it");
   EXPECT_EQ(second_warm_up({share, 100}, {share, 1000}, 50), "");
   EXPECT_EQ(second_warm_up({share, 100}, {share, 1000}, 4), "") << "it had not ended";
   EXPECT_EQ(second_warm_up({share, 100}, {share, 100}, 20), "");

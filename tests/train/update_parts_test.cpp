@@ -1,5 +1,5 @@
-// The parts of an update beside the optimizer: clipping, averaged weights, what evaluations decide, which samples had a
-// loss that is not finite, and how evaluations add up over ranks.
+// The parts of an update beside the optimizer: clipping, averaged weights, what evaluations decide,
+// which samples had a loss that is not finite, and how evaluations add up over ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -135,7 +135,8 @@ TEST(WeightAverage, EndsWhenItIsSwitchedOff) {
   OneWeight module;
   module.set(3);  // the saved average
   WeightAverage average(module, 0);
-  checkpoint::NamedTensors saved = {{"param.weight", at::full({2}, 5.0, at::kDouble)}, {"ema_updates", at::ones({})}};
+  checkpoint::NamedTensors saved = {{"param.weight", at::full({2}, 5.0, at::kDouble)},
+                                    {"ema_updates", at::ones({})}};
   average.load(saved);
   EXPECT_EQ(module.weight[0].item<double>(), 5);
   EXPECT_TRUE(average.state().empty());
@@ -180,7 +181,8 @@ TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {
     EXPECT_EQ(losses.gather(comm).bad, 0);
     if (comm.rank() != 1) {
       const int64_t first = comm.rank() * 10;
-      losses.note(at::tensor({kNaN, 2.0, kInfinity}), at::tensor({first + 1, first + 2, first + 3}));
+      losses.note(at::tensor({kNaN, 2.0, kInfinity}),
+                  at::tensor({first + 1, first + 2, first + 3}));
       losses.note(at::tensor({kNaN}), at::tensor({int64_t{77}}));  // a consequence of it
     }
     const BadLosses::Found found = losses.gather(comm);
@@ -214,7 +216,8 @@ TEST(SumOverRanks, ARankWithoutSamplesLearnsOfTheCounts) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
     tasks::Counts mine;
     if (comm.rank() > 0)
-      mine = {{"a", at::full({}, 2.0 * comm.rank(), at::kDouble)}, {"b", at::ones({2, 3}, at::kDouble)}};
+      mine = {{"a", at::full({}, 2.0 * comm.rank(), at::kDouble)},
+              {"b", at::ones({2, 3}, at::kDouble)}};
     const tasks::Counts sums = sum_over_ranks(mine, comm);
     ASSERT_EQ(sums.size(), 2u);
     EXPECT_EQ(sums[0].first, "a");

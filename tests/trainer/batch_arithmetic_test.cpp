@@ -26,7 +26,8 @@ TEST(BatchArithmetic, TheGlobalBatchDefaultsToTheProduct) {
   EXPECT_EQ(b.accumulate, 2);
   EXPECT_EQ(b.steps_per_epoch, 4);
   EXPECT_EQ(b.tail, 1000 - 3 * 256);
-  EXPECT_NE(describe(b).find("global batch 256 = 4 ranks × 32 × accumulate 2"), std::string::npos) << describe(b);
+  EXPECT_NE(describe(b).find("global batch 256 = 4 ranks × 32 × accumulate 2"), std::string::npos)
+      << describe(b);
 }
 
 TEST(BatchArithmetic, AccumulationIsDerivedAndMayNotDivide) {
@@ -40,7 +41,8 @@ TEST(BatchArithmetic, TheLargestMicroBatchIsOneThatOccurs) {
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 1, 3200)), 3200);
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 3, 3200)), 1067);
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 32), 2, 1000)), 16);
-  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 5), 4, 1000)), 3) << "no rank has one sample";
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 5), 4, 1000)), 3)
+      << "no rank has one sample";
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 4), 4, 1000)), 1);
   EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 1, 0), 4, 3)), 3);
 }
@@ -49,15 +51,19 @@ TEST(BatchArithmetic, MicroStepsCoverTheLargestShare) {
   EXPECT_EQ(micro_steps(128, 2, 32), 2);
   EXPECT_EQ(micro_steps(129, 2, 32), 3);
   EXPECT_EQ(micro_steps(1, 4, 32), 1);
-  EXPECT_EQ(batch_arithmetic(train(32, 3, 128), 2, 1000).accumulate, 2) << "a global batch goes first";
+  EXPECT_EQ(batch_arithmetic(train(32, 3, 128), 2, 1000).accumulate, 2)
+      << "a global batch goes first";
 }
 
 TEST(BatchArithmetic, OneStepIsNotSteps) {
-  EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 32)).find("; 1 step per epoch of 32 samples"),
+  EXPECT_NE(
+      describe(batch_arithmetic(train(32, 1, 0), 1, 32)).find("; 1 step per epoch of 32 samples"),
+      std::string::npos);
+  EXPECT_EQ(describe(batch_arithmetic(train(32, 1, 0), 1, 20)).find("the last one"),
             std::string::npos);
-  EXPECT_EQ(describe(batch_arithmetic(train(32, 1, 0), 1, 20)).find("the last one"), std::string::npos);
-  EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 33)).find("; 2 steps per epoch of 33 samples"),
-            std::string::npos);
+  EXPECT_NE(
+      describe(batch_arithmetic(train(32, 1, 0), 1, 33)).find("; 2 steps per epoch of 33 samples"),
+      std::string::npos);
 }
 
 TEST(BatchArithmetic, MaxStepsCutsTheEpochs) {
@@ -76,7 +82,8 @@ TEST(BatchArithmetic, AgreesWithTheMicroPlan) {
       const BatchArithmetic b = batch_arithmetic(train(8, 0, global), ranks, 1000);
       const data::GlobalBatch full = data::global_batch(0, 1000, b.global_batch);
       for (int rank = 0; rank < ranks; ++rank) {
-        EXPECT_EQ(data::micro_plan(full, 8, {rank, static_cast<int>(ranks)}).micro_steps, b.accumulate);
+        EXPECT_EQ(data::micro_plan(full, 8, {rank, static_cast<int>(ranks)}).micro_steps,
+                  b.accumulate);
       }
     }
   }
@@ -125,7 +132,8 @@ TEST(BatchArithmetic, NamesTheNearestSizesWithoutASingleSample) {
   EXPECT_EQ(flags(train(17, 2, 0), 1, 69), "--batch-size 15, 16, 18 or 19") << "of two micro-steps";
   EXPECT_EQ(flags(train(2, 0, 3), 1, 51), "--batch-size 3 or 4");
   EXPECT_EQ(flags(train(8, 0, 2), 2, 52), "--train.global_batch 4 or 5");
-  EXPECT_EQ(flags(train(17, 0, 17), 1, 52), "--train.global_batch 15, 16, 18 or 19") << "the tail has one sample";
+  EXPECT_EQ(flags(train(17, 0, 17), 1, 52), "--train.global_batch 15, 16, 18 or 19")
+      << "the tail has one sample";
   EXPECT_EQ(flags(train(17, 1, 0), 1, 1), "");
 }
 

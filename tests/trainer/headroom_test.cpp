@@ -24,13 +24,15 @@ void expect_equal(const RankRun& measured, const RankRun& plain) {
     EXPECT_EQ(m.step, p.step);
     EXPECT_EQ(m.loss, p.loss) << "step " << p.step;
     // A skipped step has a norm that is not a number, which equals none.
-    EXPECT_EQ(std::bit_cast<uint64_t>(m.grad_norm), std::bit_cast<uint64_t>(p.grad_norm)) << "step " << p.step;
+    EXPECT_EQ(std::bit_cast<uint64_t>(m.grad_norm), std::bit_cast<uint64_t>(p.grad_norm))
+        << "step " << p.step;
     EXPECT_EQ(m.learning_rate, p.learning_rate) << "step " << p.step;
     EXPECT_EQ(m.ledger, p.ledger) << "step " << p.step;
     EXPECT_EQ(m.logging, p.logging);
   }
   ASSERT_EQ(measured.evals.size(), plain.evals.size());
-  for (size_t i = 0; i < plain.evals.size(); ++i) EXPECT_EQ(measured.evals[i].metrics, plain.evals[i].metrics);
+  for (size_t i = 0; i < plain.evals.size(); ++i)
+    EXPECT_EQ(measured.evals[i].metrics, plain.evals[i].metrics);
   EXPECT_EQ(measured.result.ledger, plain.result.ledger);
   EXPECT_EQ(measured.result.own_steps, plain.result.own_steps);
   EXPECT_EQ(measured.result.bad_samples, plain.result.bad_samples);
@@ -69,7 +71,8 @@ TEST(Headroom, NorDoesItMoveARunWhoseSamplesCannotAllBeRead) {
 
 TEST(Headroom, NorAResumedRunInItsSecondPhase) {
   const testing::TempDir folder;
-  Scenario first{.ranks = 2, .config = small(4), .toy = {.phases = true}, .stop_at_rank = 1, .stop_after = 4};
+  Scenario first{
+      .ranks = 2, .config = small(4), .toy = {.phases = true}, .stop_at_rank = 1, .stop_after = 4};
   first.config.run.name = "toy";
   first.config.checkpoint.every = {};
   first.config.train.epochs = 3;
@@ -104,9 +107,10 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   EXPECT_EQ(evidence.network.messages, 2);
   EXPECT_EQ(evidence.network.plan.bytes.size(), 1u);
   for (const diagnose::RankEvidence& rank : evidence.ranks) {
-    const auto sent = std::count_if(rank.steps.begin(), rank.steps.end(), [](const monitoring::StepTimes& step) {
-      return step.buckets[0] > 0 && step.buckets[2] <= step.of(monitoring::Phase::kBackward);
-    });
+    const auto sent =
+        std::count_if(rank.steps.begin(), rank.steps.end(), [](const monitoring::StepTimes& step) {
+          return step.buckets[0] > 0 && step.buckets[2] <= step.of(monitoring::Phase::kBackward);
+        });
     EXPECT_GE(sent, 20) << "but for the tails of epochs, in which a rank may have no sample";
   }
 }

@@ -15,7 +15,8 @@ using std::chrono::seconds;
 
 TEST(IntervalTrigger, IsDueByStepsAndEpochsOnEveryRank) {
   const testing::FakeClock clock;
-  const IntervalTrigger steps({.steps = 4}, 10, clock, /*keeps_time=*/false), epochs({.epochs = 2}, 10, clock, true);
+  const IntervalTrigger steps({.steps = 4}, 10, clock, /*keeps_time=*/false),
+      epochs({.epochs = 2}, 10, clock, true);
   EXPECT_TRUE(steps.due(8));
   EXPECT_FALSE(steps.due(9));
   EXPECT_TRUE(epochs.due(20));
@@ -58,7 +59,8 @@ TEST(IntervalTrigger, RestartsAlsoWhenTheActionCameFirst) {
 
 TEST(IntervalTrigger, RequestsNothingWithoutMinutesOrOnOtherRanks) {
   const testing::FakeClock clock;
-  IntervalTrigger by_steps({.steps = 1}, 10, clock, /*keeps_time=*/true), other({.minutes = 1}, 10, clock, false);
+  IntervalTrigger by_steps({.steps = 1}, 10, clock, /*keeps_time=*/true),
+      other({.minutes = 1}, 10, clock, false);
   clock.advance(seconds(1000));
   EXPECT_FALSE(by_steps.request());
   EXPECT_FALSE(other.request()) << "only the clock of rank 0 counts";

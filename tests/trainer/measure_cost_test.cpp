@@ -1,4 +1,5 @@
-// What measuring a step costs in memory and in calls of the kernel; bench/measure_overhead.cpp has the time.
+// What measuring a step costs in memory and in calls of the kernel; bench/measure_overhead.cpp has
+// the time.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,8 @@ int64_t allocations_of(const std::function<void()>& work) {
 int64_t transfers() {
   std::ifstream file("/proc/self/io");
   int64_t sum = 0, value = 0;
-  for (std::string name; file >> name >> value;) sum += name == "syscr:" || name == "syscw:" ? value : 0;
+  for (std::string name; file >> name >> value;)
+    sum += name == "syscr:" || name == "syscw:" ? value : 0;
   return sum;
 }
 
@@ -43,7 +45,8 @@ int64_t transfers_of(const std::function<void()>& work) {
 void steps(PhaseTracker& tracker, int count) {
   for (int i = 0; i < count; ++i) {
     tracker.begin_step();
-    for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward}) tracker.enter(phase);
+    for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward})
+      tracker.enter(phase);
     dist::BackwardTimes times;
     times.begin(at::kCPU);
     for (size_t bucket = 0; bucket < 8; ++bucket) times.ready(at::kCPU, bucket, 8);
@@ -97,7 +100,8 @@ TEST(MeasureCost, FreeMemoryIsReadInFewTransfers) {
   ResourceMeter meter(2);
   const int64_t with = transfers_of([&] { meter.sample({}); });
   const int64_t without = transfers_of([&] { meter.sample({}); });
-  constexpr int64_t kNoise = 10;  // files of the kernel change their length; all facts take more than 20 files
+  constexpr int64_t kNoise =
+      10;  // files of the kernel change their length; all facts take more than 20 files
   EXPECT_GT(with, without) << "the first sample reads it";
   EXPECT_LE(with - without, alone + kNoise);
 }

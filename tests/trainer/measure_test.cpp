@@ -19,7 +19,8 @@ struct Rank {
   int rank;
 };
 
-void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy, const std::function<void(Rank)>& body,
+void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
+                  const std::function<void(Rank)>& body,
                   const std::vector<trace::Recorder*>& recorders = {}, int healthy_rank = -1) {
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
@@ -36,26 +37,27 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
     sinks.push_back(std::make_unique<Record>());
     auto& record = static_cast<Record&>(*sinks.front());
     const std::atomic<bool> never = false;
-    Trainer trainer({.config = config,
-                     .batches = batches,
-                     .task = task,
-                     .store = store,
-                     .splits = splits,
-                     .device = at::kCPU,
-                     .precision = Precision::kFp32,
-                     .loader_threads = 1,
-                     .cores = 1,
-                     .host_cores = 1,
-                     .node = "here",
-                     .gradients = comm,
-                     .host = comm,
-                     .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
-                     .checkpoints = nullptr,
-                     .sinks = sinks,
-                     .stop_requested = never,
-                     .verdict_requested = nullptr,
-                     .progress = {},
-                     .recorder = recorders.empty() ? nullptr : recorders[static_cast<size_t>(comm.rank())]});
+    Trainer trainer(
+        {.config = config,
+         .batches = batches,
+         .task = task,
+         .store = store,
+         .splits = splits,
+         .device = at::kCPU,
+         .precision = Precision::kFp32,
+         .loader_threads = 1,
+         .cores = 1,
+         .host_cores = 1,
+         .node = "here",
+         .gradients = comm,
+         .host = comm,
+         .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
+         .checkpoints = nullptr,
+         .sinks = sinks,
+         .stop_requested = never,
+         .verdict_requested = nullptr,
+         .progress = {},
+         .recorder = recorders.empty() ? nullptr : recorders[static_cast<size_t>(comm.rank())]});
     body({trainer, task, record, comm.rank()});
   });
 }
@@ -87,7 +89,9 @@ TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
 TEST(Measure, APhaseIsThatOfTheGivenEpoch) {
   const config::Config config = small(2);  // of two epochs, of three steps each
   with_trainer(2, config, {.phases = true}, [](Rank rank) {
-    const auto value = [&](const char* name) { return rank.task.model().named_parameters()[name].clone(); };
+    const auto value = [&](const char* name) {
+      return rank.task.model().named_parameters()[name].clone();
+    };
     const at::Tensor weight = value("weight"), bias = value("bias");
     rank.trainer.measure_phase_of(1);
     rank.trainer.measure(4);
@@ -119,8 +123,10 @@ TEST(PhasesOf, CountsTheEpochsOfEach) {
 // A run has 3 epochs of a phase whose step takes 1 s, and one of a phase whose step takes 5 s.
 TEST(MeanOverPhases, CountsEachByItsEpochs) {
   const auto phase_time = static_cast<size_t>(monitoring::Phase::kForward);
-  MeasuredSteps quick{.steps = 8, .samples = 80, .seconds = 8, .padded = {80, 160}, .own_deviation = 0.1};
-  MeasuredSteps slow{.steps = 2, .samples = 20, .seconds = 10, .padded = {100, 200}, .own_deviation = 0.5};
+  MeasuredSteps quick{
+      .steps = 8, .samples = 80, .seconds = 8, .padded = {80, 160}, .own_deviation = 0.1};
+  MeasuredSteps slow{
+      .steps = 2, .samples = 20, .seconds = 10, .padded = {100, 200}, .own_deviation = 0.5};
   quick.phase_seconds[phase_time] = 4;
   slow.phase_seconds[phase_time] = 6;
   quick.loader.samples = 90;
@@ -146,7 +152,9 @@ TEST(LargerWithNextPhase, HasTheMomentsOfAllPhases) {
   const StepMemory both = larger_with_next_phase(larger_with_next_phase({}, first), second);
   EXPECT_EQ(both.activations, 100);
   EXPECT_EQ(both.moments, 20);
-  EXPECT_EQ(larger_with_next_phase(first, {.weights = 5, .moments = 20, .activations = 120}).activations, 120);
+  EXPECT_EQ(
+      larger_with_next_phase(first, {.weights = 5, .moments = 20, .activations = 120}).activations,
+      120);
 }
 
 TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
@@ -160,7 +168,8 @@ TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
     EXPECT_EQ(memory.activations, again.activations) << "the same work takes the same memory";
     rank.trainer.measure(1);
     ASSERT_EQ(rank.task.seen.size(), 5u) << "each measurement does its work twice";
-    for (size_t i = 1; i < 5; ++i) EXPECT_EQ(rank.task.seen[0], rank.task.seen[i]) << "the first step's, too";
+    for (size_t i = 1; i < 5; ++i)
+      EXPECT_EQ(rank.task.seen[0], rank.task.seen[i]) << "the first step's, too";
     EXPECT_EQ(rank.trainer.measure_memory().moments, memory.moments);
     const std::lock_guard lock(mutex);
     of_ranks.push_back(memory);
@@ -177,8 +186,8 @@ TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
     // Backward needs at least the outputs of the convolution and of the norm: 4 × 2 × 6 × 6 each.
     EXPECT_GE(memory.activations, 2 * 4 * (4 * 2 * 6 * 6));
     EXPECT_LT(memory.activations, 64 * 1024);
-    EXPECT_EQ(memory.total(),
-              memory.weights + memory.gradients + memory.moments + memory.average + memory.activations + memory.batch);
+    EXPECT_EQ(memory.total(), memory.weights + memory.gradients + memory.moments + memory.average +
+                                  memory.activations + memory.batch);
   }
 }
 
@@ -193,7 +202,8 @@ TEST(Measure, WhatTheFirstPassKeepsIsNoActivation) {
   });
 }
 
-// What follows would wait for the device, which then no longer tells whether it waited for the host.
+// What follows would wait for the device, which then no longer tells whether it waited for
+// the host.
 TEST(Measure, SaysWhenAllIsIssued) {
   with_trainer(1, small(4), {}, [](Rank rank) {
     std::vector<size_t> seen;
@@ -205,8 +215,9 @@ TEST(Measure, SaysWhenAllIsIssued) {
 TEST(Measure, ActivationsGrowWithTheBatch) {
   std::vector<int64_t> activations;
   for (const int64_t batch : {2, 4, 8}) {
-    with_trainer(1, small(batch), {.batch_norm = true},
-                 [&](Rank rank) { activations.push_back(rank.trainer.measure_memory().activations); });
+    with_trainer(1, small(batch), {.batch_norm = true}, [&](Rank rank) {
+      activations.push_back(rank.trainer.measure_memory().activations);
+    });
   }
   const int64_t two_samples = activations[1] - activations[0];
   EXPECT_GT(two_samples, 0);
@@ -215,9 +226,11 @@ TEST(Measure, ActivationsGrowWithTheBatch) {
 
 TEST(Measure, BucketsAreThoseThatAreSent) {
   config::Config config = small(4);
-  config.dist.bucket_mb = config.dist.first_bucket_mb = 1.0 / (1 << 20);  // every parameter a bucket of its own
+  config.dist.bucket_mb = config.dist.first_bucket_mb =
+      1.0 / (1 << 20);  // every parameter a bucket of its own
   with_trainer(2, config, {.batch_norm = true}, [](Rank rank) {
-    EXPECT_TRUE(rank.trainer.time_buckets(1).empty()) << "the first step sends its buckets at its end";
+    EXPECT_TRUE(rank.trainer.time_buckets(1).empty())
+        << "the first step sends its buckets at its end";
     const std::vector<dist::BucketTime> buckets = rank.trainer.time_buckets(3);
     ASSERT_EQ(buckets.size(), 5u);
     int64_t bytes = 0;
@@ -253,7 +266,8 @@ TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
   EXPECT_EQ(full, 2);
 }
 
-// With shared statistics, too: the rank that has memory measures to the end, without the one that has none.
+// With shared statistics, too: the rank that has memory measures to the end, without the one that
+// has none.
 TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
   config::Config config = small(4);
   config.train.sync_batch_norm = true;
@@ -267,7 +281,8 @@ TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
       ++full;
     }
   };
-  with_trainer(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {}, /*healthy_rank=*/0);
+  with_trainer(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {},
+               /*healthy_rank=*/0);
   EXPECT_GT(activations, 0);
   EXPECT_EQ(full, 1);
 }
@@ -282,7 +297,8 @@ TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
     };
     const double first = epoch_at(1e-12);
     EXPECT_GT(first, 0);
-    EXPECT_NEAR(epoch_at(1e-12) / first, 1, 0.3) << "a rate that changes nothing; the epoch has another order";
+    EXPECT_NEAR(epoch_at(1e-12) / first, 1, 0.3)
+        << "a rate that changes nothing; the epoch has another order";
     for (int epoch = 0; epoch < 30; ++epoch) epoch_at(0.01);
     EXPECT_LT(epoch_at(0.01), first) << "it trains at this rate";
     const MeasuredSteps after = rank.trainer.measure(2);  // with the rate of the schedule again
@@ -292,13 +308,14 @@ TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
 
 TEST(Measure, ATraceHasEveryStepAndReadsEverySample) {
   std::array<trace::Recorder, 2> recorders;
-  const auto counted = [](const trace::Recorder& recorder, const std::string& track, trace::Kind kind) {
+  const auto counted = [](const trace::Recorder& recorder, const std::string& track,
+                          trace::Kind kind) {
     int64_t count = 0;
     for (const trace::TrackEvents& one : recorder.events()) {
       EXPECT_EQ(one.left_out, 0u) << one.name;
       if (one.name != track) continue;
-      count +=
-          std::count_if(one.events.begin(), one.events.end(), [&](const trace::Event& e) { return e.kind == kind; });
+      count += std::count_if(one.events.begin(), one.events.end(),
+                             [&](const trace::Event& e) { return e.kind == kind; });
     }
     return count;
   };

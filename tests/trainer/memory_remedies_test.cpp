@@ -19,7 +19,11 @@ MemoryNeed need_of(double missing_mib) {
                            .moments = 200 * kMiB,
                            .activations = 960 * kMiB,
                            .batch = 32 * kMiB},
-                  .batches = {.global_batch = 64, .batch_size = 32, .accumulate = 1, .ranks = 2, .samples = 1000},
+                  .batches = {.global_batch = 64,
+                              .batch_size = 32,
+                              .accumulate = 1,
+                              .ranks = 2,
+                              .samples = 1000},
                   .missing = missing_mib * kMiB};
   need.activations_checkpointed = 400.0 * kMiB;
   need.activations_amp = 500.0 * kMiB;
@@ -59,12 +63,12 @@ TEST(MemoryRemedies, TheMicroBatchIsAsSmallAsWhatIsMissingAsksFor) {
 }
 
 TEST(MemoryRemedies, WhatIsEnoughAloneComesFirst) {
-  EXPECT_THAT(flags_of(need_of(520)),
-              ElementsAre("--batch-size 8 --accumulate 4", "--model.checkpointing true", "--amp bf16"));
+  EXPECT_THAT(flags_of(need_of(520)), ElementsAre("--batch-size 8 --accumulate 4",
+                                                  "--model.checkpointing true", "--amp bf16"));
   EXPECT_FALSE(memory_remedies(need_of(520))[2].enough);
   MemoryNeed large = need_of(950);
-  EXPECT_THAT(flags_of(large),
-              ElementsAre("--batch-size 1 --accumulate 32", "--model.checkpointing true", "--amp bf16"));
+  EXPECT_THAT(flags_of(large), ElementsAre("--batch-size 1 --accumulate 32",
+                                           "--model.checkpointing true", "--amp bf16"));
   EXPECT_TRUE(memory_remedies(large)[0].enough);
   EXPECT_FALSE(memory_remedies(large)[1].enough);
 }
@@ -72,8 +76,8 @@ TEST(MemoryRemedies, WhatIsEnoughAloneComesFirst) {
 TEST(MemoryRemedies, OfOneSampleIsNotASmallerBatch) {
   MemoryNeed need = need_of(100);
   need.batches = {.global_batch = 2, .batch_size = 1, .accumulate = 1, .ranks = 2, .samples = 1000};
-  EXPECT_THAT(flags_of(need),
-              ElementsAre("--model.checkpointing true", "--amp bf16", "--optimizer.name sgd --optimizer.momentum 0"));
+  EXPECT_THAT(flags_of(need), ElementsAre("--model.checkpointing true", "--amp bf16",
+                                          "--optimizer.name sgd --optimizer.momentum 0"));
 }
 
 TEST(MemoryRemedies, WhatCannotBeChangedIsNotNamed) {
@@ -104,23 +108,25 @@ TEST(MemoryRemedies, AnAverageCanBeLeftOut) {
   need.step.average = 100 * kMiB;
   need.keeps_average = true;
   need.activations_amp = MemoryNeed::kUnknown;
-  EXPECT_THAT(flags_of(need),
-              ElementsAre("--batch-size 16 --accumulate 2", "--model.checkpointing true", "--train.ema 0"));
+  EXPECT_THAT(flags_of(need), ElementsAre("--batch-size 16 --accumulate 2",
+                                          "--model.checkpointing true", "--train.ema 0"));
 }
 
 TEST(MemoryRemedies, ASmallerBatchKeepsTheGlobalBatch) {
   MemoryNeed need = need_of(100);
-  need.batches = {.global_batch = 100, .batch_size = 25, .accumulate = 2, .ranks = 2, .samples = 1000};
+  need.batches = {
+      .global_batch = 100, .batch_size = 25, .accumulate = 2, .ranks = 2, .samples = 1000};
   EXPECT_EQ(flags_of(need)[0], "--batch-size 12 --accumulate 5 --train.global_batch 100");
 }
 
 TEST(MemoryRemedies, TheTextHasTheKindsAndTheSavings) {
   const std::string text = describe(need_of(520));
-  EXPECT_THAT(text,
-              HasSubstr("a step needs about 1.4 GiB for its tensors (weights 100.0 MiB, gradients 100.0 MiB, moments "
-                        "200.0 MiB, activations 960.0 MiB, batches 32.0 MiB), and 520.0 MiB or more were missing"));
-  EXPECT_THAT(text,
-              HasSubstr("\n  --batch-size 8 --accumulate 4: -744.0 MiB; trains with the same global batch of 64"));
+  EXPECT_THAT(text, HasSubstr("a step needs about 1.4 GiB for its tensors (weights 100.0 MiB, "
+                              "gradients 100.0 MiB, moments "
+                              "200.0 MiB, activations 960.0 MiB, batches 32.0 MiB), and 520.0 MiB "
+                              "or more were missing"));
+  EXPECT_THAT(text, HasSubstr("\n  --batch-size 8 --accumulate 4: -744.0 MiB; trains with the same "
+                              "global batch of 64"));
   EXPECT_THAT(text, HasSubstr("\n  --amp bf16: -460.0 MiB (not enough alone); computes in bf16"));
   EXPECT_THAT(describe(need_of(0)), Not(HasSubstr("missing")));
 }

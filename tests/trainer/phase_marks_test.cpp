@@ -20,7 +20,8 @@ struct FakeEvent {
   double at = 0;
   bool query() const { return at <= device->now; }
   double elapsedTime(const FakeEvent& later) const {
-    EXPECT_TRUE(query() && later.query()) << "CUDA has no time for an event that the device has not passed";
+    EXPECT_TRUE(query() && later.query())
+        << "CUDA has no time for an event that the device has not passed";
     return later.at - at;
   }
 };

@@ -20,7 +20,8 @@ using ::testing::Pair;
 class PhaseTrackerTest : public ::testing::Test {
  protected:
   std::vector<std::pair<std::string, int64_t>> places_;
-  PhaseTracker tracker_{at::kCPU, [this](const char* phase, int64_t step) { places_.emplace_back(phase, step); }};
+  PhaseTracker tracker_{
+      at::kCPU, [this](const char* phase, int64_t step) { places_.emplace_back(phase, step); }};
 
   double seconds(Phase phase) { return tracker_.clock().totals()[static_cast<size_t>(phase)]; }
 };
@@ -40,7 +41,8 @@ TEST_F(PhaseTrackerTest, ARankThatWaitsForOthersIsInAllReduceWhateverItsPhase) {
   tracker_.enter(Phase::kEval);
   tracker_.wait_for_others();
   tracker_.proceed();
-  EXPECT_THAT(places_, ElementsAre(Pair("all_reduce", 0), Pair("eval", 0), Pair("all_reduce", 0), Pair("eval", 0)));
+  EXPECT_THAT(places_, ElementsAre(Pair("all_reduce", 0), Pair("eval", 0), Pair("all_reduce", 0),
+                                   Pair("eval", 0)));
   EXPECT_EQ(tracker_.current(), Phase::kEval);
 }
 
@@ -67,7 +69,8 @@ TEST_F(PhaseTrackerTest, WaitingForOthersCountsAsTimeOfThePhase) {
   EXPECT_GE(seconds(Phase::kForward), 0.020);
   double sum = 0;
   for (const double each : tracker_.clock().totals()) sum += each;
-  EXPECT_DOUBLE_EQ(sum, seconds(Phase::kCheckpoint) + seconds(Phase::kForward)) << "no phase runs after leave()";
+  EXPECT_DOUBLE_EQ(sum, seconds(Phase::kCheckpoint) + seconds(Phase::kForward))
+      << "no phase runs after leave()";
 }
 
 TEST(PhaseTracker, NeedsNoWatchdog) {
@@ -115,8 +118,8 @@ TEST(PhaseTracker, TellsATraceEachPhaseWithoutGaps) {
     end = event.end;
   }
   EXPECT_THAT(numbers, ElementsAre(5, 6)) << "counted from 1";
-  EXPECT_THAT(names, ElementsAre("data_wait", "forward", "backward", "optimizer", "other", "data_wait", "forward",
-                                 "backward", "optimizer", "other"));
+  EXPECT_THAT(names, ElementsAre("data_wait", "forward", "backward", "optimizer", "other",
+                                 "data_wait", "forward", "backward", "optimizer", "other"));
 }
 
 TEST(PhaseTracker, WithoutARecordingATraceReceivesNothing) {

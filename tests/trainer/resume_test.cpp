@@ -1,5 +1,5 @@
-// A run that stops and resumes equals one that never stopped: phases, moments, averages, and the evaluation that the
-// stop left out.
+// A run that stops and resumes equals one that never stopped: phases, moments, averages, and the
+// evaluation that the stop left out.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ Evaluations evaluations(std::initializer_list<RankRun> parts) {
   return all;
 }
 
-// Compares a whole run with one that is stopped and resumed: the same weights, bit by bit, and the same reports.
+// Compares a whole run with one that is stopped and resumed: the same weights, bit by bit, and the
+// same reports.
 void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   const testing::TempDir folder;
   Scenario setup = given;
@@ -44,7 +45,8 @@ void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   const RankRun resumed = run(second)[0];
   ASSERT_EQ(resumed.error, "");
   ASSERT_EQ(resumed.weights.size(), whole.weights.size());
-  for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
+  for (size_t i = 0; i < whole.weights.size(); ++i)
+    EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
   EXPECT_EQ(resumed.result.ledger, whole.result.ledger);
   EXPECT_EQ(evaluations({stopped, resumed}), evaluations({whole}));
   EXPECT_EQ(resumed.result.validation, whole.result.validation);
@@ -77,7 +79,8 @@ TEST(Trainer, ResumesAFinishedRunOfTwoPhases) {
     EXPECT_EQ(again.result.own_steps, 0);
     EXPECT_EQ(again.result.ledger, whole.result.ledger);
     EXPECT_EQ(again.result.best, whole.result.best);
-    for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], again.weights[i])) << i;
+    for (size_t i = 0; i < whole.weights.size(); ++i)
+      EXPECT_TRUE(at::equal(whole.weights[i], again.weights[i])) << i;
   }
 }
 
@@ -103,7 +106,8 @@ TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
   setup.config.schedule.patience = 0;
   setup.config.schedule.threshold = 0.5;
   setup.config.train.epochs = 6;
-  for (const int64_t stop_after : {6, 7}) expect_resumes_exactly(setup, stop_after);  // at an evaluation, and after one
+  for (const int64_t stop_after : {6, 7})
+    expect_resumes_exactly(setup, stop_after);  // at an evaluation, and after one
   setup.config.train.eval_every = {.steps = 1};
   expect_resumes_exactly(setup, 7);
 }
@@ -119,16 +123,20 @@ TEST(Trainer, AnEvaluationThatAStopLeftOutMayEndTheResumedRun) {
 // An evaluation may take longer than the time that a scheduler leaves.
 TEST(Trainer, AStopEndsAnEvaluationWhichTheResumedRunMakesUp) {
   for (const int ranks : {1, 2}) {
-    Scenario setup{.ranks = ranks, .config = small(1), .stop_in = "val"};  // so that a rank has several batches of it
+    Scenario setup{.ranks = ranks,
+                   .config = small(1),
+                   .stop_in = "val"};  // so that a rank has several batches of it
     setup.config.optimizer.lr = 0.3;
     setup.config.train.ema = 0.9;
-    for (const int64_t step : {3, 6}) expect_resumes_exactly(setup, step);  // after the first epoch, and the last
+    for (const int64_t step : {3, 6})
+      expect_resumes_exactly(setup, step);  // after the first epoch, and the last
   }
 }
 
 TEST(Trainer, AStopEndsTheTestWhichTheResumedRunDoesAlone) {
   for (const int ranks : {1, 2}) {
-    Scenario setup{.ranks = ranks, .config = small(1), .stop_in = "test", .test = {0, 1, 2, 3, 4, 5}};
+    Scenario setup{
+        .ranks = ranks, .config = small(1), .stop_in = "test", .test = {0, 1, 2, 3, 4, 5}};
     expect_resumes_exactly(setup, 6);
   }
 }
@@ -136,9 +144,15 @@ TEST(Trainer, AStopEndsTheTestWhichTheResumedRunDoesAlone) {
 // What the evaluation found is in the checkpoint of its step, as if nobody had asked to stop.
 TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUp) {
   const testing::TempDir folder;
-  Scenario setup{.config = small(1), .stop_at_rank = 0, .stop_after = 6, .stop_in = "val", .folder = folder.path()};
+  Scenario setup{.config = small(1),
+                 .stop_at_rank = 0,
+                 .stop_after = 6,
+                 .stop_in = "val",
+                 .folder = folder.path()};
   setup.config.run.name = "toy";
-  const auto saved = [&] { return from_json(checkpoint::Store::load(folder / "step_00000006").state_json); };
+  const auto saved = [&] {
+    return from_json(checkpoint::Store::load(folder / "step_00000006").state_json);
+  };
   ASSERT_EQ(run(setup)[0].result.exit_code, kExitStoppedOnRequest);
   EXPECT_TRUE(saved().evaluation_owed);
   setup.stop_at_rank = -1;
@@ -166,7 +180,8 @@ TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUpAndEndsTheRun) {
   const RankRun resumed = run(setup)[0];
   ASSERT_EQ(resumed.error, "");
   EXPECT_EQ(resumed.result.own_steps, 0) << "the patience was over";
-  EXPECT_FALSE(from_json(checkpoint::Store::load(folder / "step_00000009").state_json).evaluation_owed);
+  EXPECT_FALSE(
+      from_json(checkpoint::Store::load(folder / "step_00000009").state_json).evaluation_owed);
 }
 
 // An evaluation that is due by the clock does not follow from the step, and is still made up.

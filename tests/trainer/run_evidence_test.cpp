@@ -29,7 +29,8 @@ Windows windows_of(size_t ranks) {
                       .major_faults = 0};
   idle.cores = 4;
   idle.host_cores = 4;
-  return {{10, std::vector<ResourceSample>(ranks, idle)}, {30, std::vector<ResourceSample>(ranks, idle)}};
+  return {{10, std::vector<ResourceSample>(ranks, idle)},
+          {30, std::vector<ResourceSample>(ranks, idle)}};
 }
 
 diagnose::RunEvidence evidence(const Windows& windows, std::vector<std::string> nodes = {}) {
@@ -69,7 +70,8 @@ TEST(RunEvidence, OfALoaderIsPerStepAndOfItsOwnRank) {
   for (RunMeasurements::Window& window : windows) window.ranks[1].loader.few_samples = 2;
   EXPECT_TRUE(std::isnan(evidence(windows).ranks[1].loader.few_service));
   windows[0].earlier.resize(2);
-  windows[0].earlier[1].loads = {.samples = 36, .read_seconds = 2, .few_samples = 16, .few_seconds = 2};
+  windows[0].earlier[1].loads = {
+      .samples = 36, .read_seconds = 2, .few_samples = 16, .few_seconds = 2};
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.few_service, 4.0 / 20);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.many_service, 22.0 / 416);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.read, 0.1) << "of the windows alone";
@@ -126,10 +128,12 @@ TEST(RunEvidence, RanksThatMayUseTheSameCoresShareThem) {
   EXPECT_EQ(run.ranks[1].cores.cores, 1);
   EXPECT_EQ(run.ranks[2].cores.cores, 2);
   EXPECT_EQ(run.hosts[0].job_cores, 4);
-  EXPECT_DOUBLE_EQ(run.ranks[0].cores.throttled, 16.0 / 40 / 4) << "of each core that the group ran on";
+  EXPECT_DOUBLE_EQ(run.ranks[0].cores.throttled, 16.0 / 40 / 4)
+      << "of each core that the group ran on";
 }
 
-// A limit of two cores on a machine with many: threads were stopped on as many cores as there are threads.
+// A limit of two cores on a machine with many: threads were stopped on as many cores as there
+// are threads.
 TEST(RunEvidence, AGroupRunsOnNoMoreCoresThanItHasThreads) {
   Windows windows = windows_of(1);
   for (RunMeasurements::Window& window : windows) {

@@ -27,7 +27,11 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
 
 ResourceSample used(int rank) {
   return {.seconds = 1,
-          .loader = {.samples = 12, .few_samples = 3, .few_seconds = 6, .wait_seconds = 9, .full_seconds = 30},
+          .loader = {.samples = 12,
+                     .few_samples = 3,
+                     .few_seconds = 6,
+                     .wait_seconds = 9,
+                     .full_seconds = 30},
           .cpu = 10.0 + rank,
           .throttled = 1.5,
           .host_busy = 51,
@@ -54,7 +58,7 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
     EXPECT_TRUE(measured.last().empty());
     EXPECT_EQ(measured.own()->samples, 4) << "what was used counts from the first step on";
     measured.gather(steps(comm.rank(), 3, 7), used(comm.rank()));  // two of warm-up
-    measured.gather({}, used(comm.rank()));                        // a logging step right after another
+    measured.gather({}, used(comm.rank()));  // a logging step right after another
     measured.gather(steps(comm.rank(), 7, 10), used(comm.rank()));
     if (comm.rank() != 0) {
       EXPECT_TRUE(measured.steps().empty());
@@ -65,7 +69,8 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
     for (int rank = 0; rank < 3; ++rank) {
       const diagnose::Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
       ASSERT_EQ(of_rank.size(), 5u);
-      for (int i = 0; i < 5; ++i) EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
+      for (int i = 0; i < 5; ++i)
+        EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
       const monitoring::RankStats& last = measured.last()[static_cast<size_t>(rank)];
       EXPECT_EQ(last.rank, rank);
       EXPECT_EQ(last.times.of(Phase::kForward), 100 * rank + 8);
@@ -104,11 +109,13 @@ TEST(RunMeasurements, OfVeryManyRanksThoseAreShownThatTheOthersWaitFor) {
   dist::run_thread_world(65, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
     std::vector<StepTimes> own(10);
-    for (StepTimes& s : own) s.phases[static_cast<size_t>(Phase::kAllReduceWait)] = (comm.rank() * 7) % 65;
+    for (StepTimes& s : own)
+      s.phases[static_cast<size_t>(Phase::kAllReduceWait)] = (comm.rank() * 7) % 65;
     measured.gather(own, used(comm.rank()));
     if (comm.rank() != 0) return;
     std::vector<double> waits;
-    for (const monitoring::RankStats& rank : measured.last()) waits.push_back(rank.times.of(Phase::kAllReduceWait));
+    for (const monitoring::RankStats& rank : measured.last())
+      waits.push_back(rank.times.of(Phase::kAllReduceWait));
     EXPECT_EQ(waits, (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
   });
 }
@@ -125,11 +132,13 @@ TEST(RunMeasurements, ResourcesAreOfAllStepsThoughFewTimesAreKept) {
   });
 }
 
-// In the 3rd of 5 steps rank 1 reads long, and the others wait for it; after the 4th one rank 0 saves.
+// In the 3rd of 5 steps rank 1 reads long, and the others wait for it; after the 4th one rank
+// 0 saves.
 TEST(RunMeasurements, KnowsTheSlowestStepAndItsRank) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
-    measured.gather(std::vector<StepTimes>(RunMeasurements::kWarmUpSteps, step(1, 1)), used(comm.rank()));
+    measured.gather(std::vector<StepTimes>(RunMeasurements::kWarmUpSteps, step(1, 1)),
+                    used(comm.rank()));
     EXPECT_FALSE(measured.slowest(5)) << "warm-up";
     std::vector<StepTimes> own(5, step(1, 1));
     const bool late = comm.rank() == 1;
@@ -164,7 +173,8 @@ TEST(RunMeasurements, KnowsTheSlowestStepAndItsRank) {
   });
 }
 
-// A GPU is read every few seconds, so most windows have no reading, and one reading stands for many of them.
+// A GPU is read every few seconds, so most windows have no reading, and one reading stands for many
+// of them.
 TEST(RunMeasurements, EnergyIsThatOfTheStepsAndNotOfTheReading) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);

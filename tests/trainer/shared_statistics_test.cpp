@@ -41,7 +41,8 @@ TEST(SharedStatistics, MakesASampleOfZerosAsTheLoaderWouldGiveIt) {
   data::SampleSpec spec;
   spec.kind = data::SampleSpec::Kind::kImage;
   spec.image_size = 16;
-  const data::Batch image = SharedStatistics(nullptr, schema, spec, at::kCPU, tracker).zero_sample();
+  const data::Batch image =
+      SharedStatistics(nullptr, schema, spec, at::kCPU, tracker).zero_sample();
   EXPECT_EQ(image.samples(), 1);
   EXPECT_TRUE(at::equal(image.inputs, at::zeros({1, 3, 16, 16})));
   EXPECT_TRUE(image.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));

@@ -1,7 +1,7 @@
 #pragma once
 
-// A training that takes a moment: a network of a few weights, a store in memory, threads as ranks, a clock that moves
-// with the steps; and a record of what it did.
+// A training that takes a moment: a network of a few weights, a store in memory, threads as ranks,
+// a clock that moves with the steps; and a record of what it did.
 
 #include <torch/nn/modules/conv.h>
 #include <chrono>
@@ -26,8 +26,9 @@
 
 namespace dtrain::train {
 
-// One weight per target: y = w · mean(x), optionally after a convolution with batch norm. It can fail as a network on a
-// full GPU does, have a loss that is not finite (of all samples, or of one), learn nothing, and train in two phases.
+// One weight per target: y = w · mean(x), optionally after a convolution with batch norm. It can
+// fail as a network on a full GPU does, have a loss that is not finite (of all samples, or of one),
+// learn nothing, and train in two phases.
 class ToyTask : public tasks::Task {
  public:
   enum class Fault {
@@ -46,7 +47,7 @@ class ToyTask : public tasks::Task {
     Fault fault = Fault::kNone;
     bool batch_norm = false, phases = false;
     bool odd_phase_moves_metrics = false;  // and the even one does not
-    int64_t workspace = 0;                 // bytes that its first forward pass allocates and keeps, as cuBLAS does
+    int64_t workspace = 0;  // bytes that its first forward pass allocates and keeps, as cuBLAS does
   };
   static constexpr int64_t kBadSample = 5;
   static constexpr layers::LaunchResult kIllegalAddress = 700;  // of CUDA
@@ -57,7 +58,8 @@ class ToyTask : public tasks::Task {
     weight_ = module_->register_parameter("weight", at::zeros({3}));
     bias_ = module_->register_parameter("bias", at::zeros({3}));
     if (options.batch_norm) {
-      conv_ = module_->register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
+      conv_ = module_->register_module(
+          "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
       norm_ = module_->register_module("norm", layers::BatchNorm(2));
       const at::NoGradGuard no_grad;
       conv_->weight.copy_(at::linspace(-0.5, 0.7, conv_->weight.numel()).view_as(conv_->weight));
@@ -68,38 +70,48 @@ class ToyTask : public tasks::Task {
   const data::SampleSpec& samples() const override { return spec_; }
   void check(const data::Store&) override {}
   at::Tensor forward(const at::Tensor& inputs) {
-    const at::Tensor seen = options_.batch_norm ? at::relu(norm_->forward(conv_->forward(inputs))) : inputs;
+    const at::Tensor seen =
+        options_.batch_norm ? at::relu(norm_->forward(conv_->forward(inputs))) : inputs;
     return seen.mean({1, 2, 3}).unsqueeze(1) * weight_ + bias_;
   }
   tasks::Loss loss(const data::Batch& batch) override {
     seen.push_back(batch.ids);
-    if (options_.fault == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
+    if (options_.fault == Fault::kOutOfMemory)
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
     if (options_.fault == Fault::kLibraryOutOfMemory) {
-      TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`");
+      TORCH_CHECK(false,
+                  "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`");
     }
     if (options_.fault == Fault::kDeviceLost && seen.size() == 3) lose_device();
-    if (options_.fault == Fault::kOwnLaunchFails && seen.size() == 3) layers::check_launch(kIllegalAddress);
-    if (options_.workspace > 0 && !workspace_.defined()) workspace_ = at::empty({options_.workspace}, at::kByte);
+    if (options_.fault == Fault::kOwnLaunchFails && seen.size() == 3)
+      layers::check_launch(kIllegalAddress);
+    if (options_.workspace > 0 && !workspace_.defined())
+      workspace_ = at::empty({options_.workspace}, at::kByte);
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
     if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
     if (options_.fault == Fault::kOneBadSample) {
-      each = at::where(at::tensor(batch.ids) == kBadSample, each * std::numeric_limits<double>::quiet_NaN(), each);
+      each = at::where(at::tensor(batch.ids) == kBadSample,
+                       each * std::numeric_limits<double>::quiet_NaN(), each);
     }
     if (options_.fault == Fault::kOwnLaunchFailsInBackward && seen.size() == 2) {
       each.register_hook([](const at::Tensor&) { layers::check_launch(kIllegalAddress); });
     }
-    const at::Tensor per_sample = options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
-    return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)), per_sample};
+    const at::Tensor per_sample =
+        options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
+    return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)),
+            per_sample};
   }
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
   tasks::Counted count(const data::Batch& batch) override {
     if (options_.fault == Fault::kDeviceLostInEvaluation) lose_device();
     const at::Tensor errors = (forward(batch.inputs) - batch.targets).abs().sum(1).to(at::kDouble);
-    return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}}, errors};
+    return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}},
+            errors};
   }
   tasks::Summary summarise(const tasks::Counts& totals) const override {
     const bool stuck = options_.fault == Fault::kNoProgress;
-    const double error = stuck ? 1 : tasks::number_of(totals, "error") / tasks::number_of(totals, "samples");
+    const double error =
+        stuck ? 1 : tasks::number_of(totals, "error") / tasks::number_of(totals, "samples");
     return {{{"loss", error * error}, {"error", error}, {"score", -error}}, {}};
   }
   std::vector<tasks::MetricSpec> metrics() const override {
@@ -111,13 +123,15 @@ class ToyTask : public tasks::Task {
 
   tasks::Phase phase(int64_t epoch) const override {
     const bool even = epoch % 2 == 0;
-    tasks::Phase phase{.lr_ratio = [](const std::string& parameter) { return parameter == "bias" ? 0.5 : 1; }};
+    tasks::Phase phase{
+        .lr_ratio = [](const std::string& parameter) { return parameter == "bias" ? 0.5 : 1; }};
     if (!options_.phases) return phase;
     phase.name = even ? "even" : "odd";
     phase.lr_ratio = [even](const std::string& parameter) {
       return parameter == "weight" ? (even ? 1 : 0) : parameter == "bias" ? (even ? 0 : 0.5) : 1;
     };
-    if (options_.odd_phase_moves_metrics && even) phase.metrics = {"loss"};  // not the one that is watched
+    if (options_.odd_phase_moves_metrics && even)
+      phase.metrics = {"loss"};  // not the one that is watched
     return phase;
   }
 
@@ -130,7 +144,8 @@ class ToyTask : public tasks::Task {
   }
 
   Options options_;
-  std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
+  std::shared_ptr<torch::nn::Module> module_ =
+      std::make_shared<torch::nn::Module>();  // as modules() asks
   at::Tensor weight_, bias_, workspace_;
   torch::nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
@@ -141,7 +156,9 @@ class ToyTask : public tasks::Task {
 class HoledStore : public testing::MemoryStore {
  public:
   HoledStore(int64_t samples, std::set<int64_t> holes, std::chrono::milliseconds checksum_time = {})
-      : testing::MemoryStore(samples, 8, 8), holes_(std::move(holes)), checksum_time_(checksum_time) {}
+      : testing::MemoryStore(samples, 8, 8),
+        holes_(std::move(holes)),
+        checksum_time_(checksum_time) {}
   uint64_t checksum(int64_t id) const override {
     std::this_thread::sleep_for(checksum_time_);
     return testing::MemoryStore::checksum(id);
@@ -196,8 +213,9 @@ struct Scenario {
   config::Config config = {};
   ToyTask::Options toy = {};
   int stop_at_rank = -1;
-  int64_t stop_after = 0;             // the request to stop comes so that this step is the last; 0: at the beginning
-  std::string stop_in = {};           // instead: in the first evaluation of this split at or after that step
+  int64_t stop_after =
+      0;  // the request to stop comes so that this step is the last; 0: at the beginning
+  std::string stop_in = {};  // instead: in the first evaluation of this split at or after that step
   std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
@@ -231,18 +249,22 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     ToyTask task(setup.toy);
     models::convert_floating_point(task.model(), parameter_dtype(setup.precision));
     data::Splits used = splits;
-    if (config.train.overfit_batches > 0) used = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
-    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, static_cast<int64_t>(used.train.size()));
+    if (config.train.overfit_batches > 0)
+      used = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
+    const BatchArithmetic batches =
+        batch_arithmetic(config.train, ranks, static_cast<int64_t>(used.train.size()));
     monitoring::Sinks sinks;
     auto record = std::make_unique<Record>();
     Record& kept = *record;
     sinks.push_back(std::move(record));
     std::unique_ptr<checkpoint::Store> checkpoints;
     if (!setup.folder.empty() && comm.rank() == 0) {
-      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(), config.checkpoint.keep_last);
+      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(),
+                                                        config.checkpoint.keep_last);
     }
     const bool is_asked = comm.rank() == setup.stop_at_rank;
-    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
+    const int64_t asked_in =
+        setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
     std::atomic<bool> stop{is_asked && setup.stop_after == 0};
     int64_t step_now = 0;
     if (is_asked && !setup.stop_in.empty()) {
@@ -273,7 +295,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .verdict_requested = &verdict,
                        .progress =
                            [&](const char* phase, int64_t step) {
-                             if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
+                             if (mine.places.empty() || mine.places.back() != phase)
+                               mine.places.emplace_back(phase);
                              step_now = step;
                              if (is_asked && setup.stop_in.empty() && step >= asked_in &&
                                  std::string_view(phase) == "data_wait")
@@ -294,7 +317,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
         trainer.resume(*broadcast_snapshot(comm, snapshot));
       }
       mine.result = trainer.run();
-      for (const at::Tensor& weight : task.model().parameters()) mine.weights.push_back(weight.detach().clone());
+      for (const at::Tensor& weight : task.model().parameters())
+        mine.weights.push_back(weight.detach().clone());
     } catch (const Error& e) {
       mine.error = e.what();
       mine.error_code = e.exit_code();
@@ -310,10 +334,14 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   return runs;
 }
 
-inline std::vector<RankRun> run(int ranks, const config::Config& config, ToyTask::Fault fault = ToyTask::Fault::kNone,
-                                int stop_at_rank = -1, const std::filesystem::path& folder = {}) {
-  return run(
-      {.ranks = ranks, .config = config, .toy = {.fault = fault}, .stop_at_rank = stop_at_rank, .folder = folder});
+inline std::vector<RankRun> run(int ranks, const config::Config& config,
+                                ToyTask::Fault fault = ToyTask::Fault::kNone, int stop_at_rank = -1,
+                                const std::filesystem::path& folder = {}) {
+  return run({.ranks = ranks,
+              .config = config,
+              .toy = {.fault = fault},
+              .stop_at_rank = stop_at_rank,
+              .folder = folder});
 }
 
 inline config::Config small(int64_t batch_size) {

@@ -22,7 +22,8 @@ TEST(TrainerState, IsEvaluatingInTheTestToo) {
   ASSERT_FALSE(r.saved.empty());
   ASSERT_EQ(r.evals.size(), 3u);
   EXPECT_EQ(r.evals[2].split, "test");
-  EXPECT_THAT(r.evaluated_in, ElementsAre(RunState::kEvaluating, RunState::kEvaluating, RunState::kEvaluating));
+  EXPECT_THAT(r.evaluated_in,
+              ElementsAre(RunState::kEvaluating, RunState::kEvaluating, RunState::kEvaluating));
   EXPECT_EQ(r.last_state, RunState::kTraining) << "the job says how it ended";
 }
 

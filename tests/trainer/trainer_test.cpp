@@ -1,4 +1,5 @@
-// The loop, with threads as ranks and a store in memory: what it consumes, what it reports, and how it ends.
+// The loop, with threads as ranks and a store in memory: what it consumes, what it reports, and how
+// it ends.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +29,8 @@ TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
   for (const int ranks : {2, 3, 4}) {
     const std::vector<RankRun> others = run(ranks, small(3));
     for (const RankRun& other : others) {
-      EXPECT_EQ(other.result.best, others[0].result.best) << "decided from reduced values: the same bits on every rank";
+      EXPECT_EQ(other.result.best, others[0].result.best)
+          << "decided from reduced values: the same bits on every rank";
       EXPECT_EQ(other.result.ledger, one.result.ledger) << ranks;
       ASSERT_EQ(other.steps.size(), 6u);
       for (size_t step = 0; step < 6; ++step) {
@@ -50,7 +52,8 @@ TEST(Trainer, SaysHowMuchOfTheFirstEpochWasComparedIfItWasNotAll) {
     return join(lines, "\n");
   };
   const std::string partly = "% of the samples of epoch 1 were compared with their checksums";
-  EXPECT_THAT(lines_of(std::chrono::milliseconds(30)), HasSubstr(partly)) << "one takes more than all may at the start";
+  EXPECT_THAT(lines_of(std::chrono::milliseconds(30)), HasSubstr(partly))
+      << "one takes more than all may at the start";
   EXPECT_THAT(lines_of(std::chrono::milliseconds(0)), Not(HasSubstr(partly)));
 }
 
@@ -75,7 +78,8 @@ TEST(Trainer, SavesOnceWhenTheMinutesAreOver) {
   const std::vector<int64_t>& saved = runs[0].saved;
   EXPECT_EQ(saved, runs[1].saved);
   ASSERT_GE(saved.size(), 3u);
-  for (size_t i = 1; i + 1 < saved.size(); ++i) EXPECT_GT(saved[i], saved[i - 1] + 1) << "of the same request";
+  for (size_t i = 1; i + 1 < saved.size(); ++i)
+    EXPECT_GT(saved[i], saved[i - 1] + 1) << "of the same request";
 }
 
 TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
@@ -90,7 +94,9 @@ TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
 TEST(Trainer, OutOfMemoryOfALibraryNamesTheLibrary) {
   const RankRun r = run(1, small(8), ToyTask::Fault::kLibraryOutOfMemory)[0];
   EXPECT_EQ(r.error_code, 69);
-  EXPECT_THAT(r.error, HasSubstr("with a micro-batch of 8 samples (CUDA error: CUBLAS_STATUS_ALLOC_FAILED when "));
+  EXPECT_THAT(
+      r.error,
+      HasSubstr("with a micro-batch of 8 samples (CUDA error: CUBLAS_STATUS_ALLOC_FAILED when "));
   EXPECT_THAT(r.error, HasSubstr("--batch-size 4 --accumulate 2"));
   EXPECT_EQ(r.device_failed, "") << "the GPU still works";
 }
@@ -107,7 +113,9 @@ TEST(Trainer, OutOfMemoryWithOneSampleDoesNotAdviseTheSameAgain) {
 TEST(Trainer, AGpuThatFailsIsReportedWithStepAndPhaseBeforeAnythingIsDestroyed) {
   const RankRun r = run(1, small(8), ToyTask::Fault::kDeviceLost)[0];
   EXPECT_EQ(r.error_code, 69);
-  EXPECT_THAT(r.error, HasSubstr("has failed in step 3, phase forward: CUDA error: illegal memory access. "));
+  EXPECT_THAT(
+      r.error,
+      HasSubstr("has failed in step 3, phase forward: CUDA error: illegal memory access. "));
   EXPECT_THAT(r.error, HasSubstr("--resume auto continues"));
   EXPECT_EQ(r.device_failed, r.error) << "the process can end while everything lives";
 }
@@ -128,7 +136,9 @@ TEST(Trainer, AGpuThatFailsIsReportedAlikeByOurOwnLaunches) {
 TEST(Trainer, AGpuThatFailsInAnEvaluationIsReportedAfterTheLastStep) {
   const RankRun r = run(1, small(8), ToyTask::Fault::kDeviceLostInEvaluation)[0];
   EXPECT_EQ(r.error_code, 69);
-  EXPECT_THAT(r.error, HasSubstr("has failed after step 3, phase eval: CUDA error: illegal memory access. "));
+  EXPECT_THAT(
+      r.error,
+      HasSubstr("has failed after step 3, phase eval: CUDA error: illegal memory access. "));
   EXPECT_EQ(r.device_failed, r.error);
 }
 
@@ -137,16 +147,19 @@ TEST(DeviceFailure, OfALibraryIsThatOfTheGpuOnceNothingWorksOnIt) {
   const BatchArithmetic batches = batch_arithmetic(small(8).train, 1, 17);
   const auto failure = [&](const char* text, bool works) {
     const c10::Error error({__func__, __FILE__, __LINE__}, text);
-    return device_failure(error, batches, {{at::kCUDA, 1}, /*memory_bytes=*/8e9, works}, "in step 2");
+    return device_failure(error, batches, {{at::kCUDA, 1}, /*memory_bytes=*/8e9, works},
+                          "in step 2");
   };
-  for (const char* text : {"CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-                           "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
+  for (const char* text :
+       {"CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
     const std::optional<DeviceFailure> lost = failure(text, /*works=*/false);
     ASSERT_TRUE(lost) << text;
     EXPECT_TRUE(lost->lost);
     EXPECT_THAT(lost->error.what(), HasSubstr(std::string("cuda:1 has failed in step 2: ") + text));
   }
-  EXPECT_FALSE(failure("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", /*works=*/true));
+  EXPECT_FALSE(failure("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`",
+                       /*works=*/true));
 }
 
 TEST(DeviceFailure, OfOurOwnLaunchIsThatOfTheGpuOrOfItsMemory) {
@@ -155,7 +168,8 @@ TEST(DeviceFailure, OfOurOwnLaunchIsThatOfTheGpuOrOfItsMemory) {
     try {
       layers::check_launch(result);
     } catch (const c10::Error& error) {
-      return device_failure(error, batches, {.device = at::kCPU, .memory_bytes = 8e9}, "before the first step");
+      return device_failure(error, batches, {.device = at::kCPU, .memory_bytes = 8e9},
+                            "before the first step");
     }
     return std::optional<DeviceFailure>();
   };
@@ -182,7 +196,8 @@ TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
   const std::vector<RankRun> runs = run(2, small(4));
   for (const RankRun& r : runs) {
     ASSERT_GE(r.steps.size(), 2u);
-    const auto bytes = [&](size_t step, const std::string& communicator, const std::string& operation) {
+    const auto bytes = [&](size_t step, const std::string& communicator,
+                           const std::string& operation) {
       for (const monitoring::CollectiveStats& c : r.steps[step].collectives) {
         if (c.communicator == communicator && c.operation == operation) return c.bytes;
       }
@@ -191,7 +206,8 @@ TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
     const double step_bytes = static_cast<double>(r.steps[1].bytes_reduced);
     EXPECT_GT(step_bytes, 0);
     // The toy's world is one communicator for everything, so decisions are in it too.
-    EXPECT_GE(bytes(1, "gradients", "all_reduce") - bytes(0, "gradients", "all_reduce"), step_bytes);
+    EXPECT_GE(bytes(1, "gradients", "all_reduce") - bytes(0, "gradients", "all_reduce"),
+              step_bytes);
     EXPECT_GT(bytes(0, "host", "all_gather"), 0);
     EXPECT_EQ(bytes(1, "statistics", "all_reduce"), 0) << "none is shared";
     EXPECT_GT(r.steps[1].memory_reserved, 0);
@@ -217,7 +233,8 @@ TEST(Trainer, AStateAfterALossThatIsNotFiniteIsNotSaved) {
   setup.config.train.epochs = 4;
   setup.log_every = {};
   RankRun r;
-  while (r.seen.size() < 2 && setup.config.train.seed < 10) {  // the first step is always a logging one
+  while (r.seen.size() < 2 &&
+         setup.config.train.seed < 10) {  // the first step is always a logging one
     ++setup.config.train.seed;
     setup.folder = folder / std::to_string(setup.config.train.seed);
     r = run(setup)[0];
@@ -245,15 +262,19 @@ TEST(Trainer, StopsEarlyOnAllRanksAndSaysWhy) {
   config.train.epochs = 100;
   config.train.patience = 3;
   for (const RankRun& r : run(2, config, ToyTask::Fault::kNoProgress)) {
-    EXPECT_EQ(r.result.steps, 4 * 3) << "the first evaluation is the best, and three more do not improve";
+    EXPECT_EQ(r.result.steps, 4 * 3)
+        << "the first evaluation is the best, and three more do not improve";
     EXPECT_EQ(r.result.exit_code, 0);
-    EXPECT_THAT(r.result.reason, HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
+    EXPECT_THAT(r.result.reason,
+                HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
   }
 }
 
 TEST(Trainer, AnEvaluationCountsOnlyInPhasesThatMoveItsMetric) {
-  Scenario setup{.config = small(8),
-                 .toy = {.fault = ToyTask::Fault::kNoProgress, .phases = true, .odd_phase_moves_metrics = true}};
+  Scenario setup{
+      .config = small(8),
+      .toy = {
+          .fault = ToyTask::Fault::kNoProgress, .phases = true, .odd_phase_moves_metrics = true}};
   setup.config.train.epochs = 6;  // even, odd, even, ...; the metric never changes
   setup.config.train.patience = 1;
   setup.config.schedule.name = config::ScheduleName::kPlateau;
@@ -261,7 +282,8 @@ TEST(Trainer, AnEvaluationCountsOnlyInPhasesThatMoveItsMetric) {
   setup.config.schedule.gamma = 0.5;
   setup.config.optimizer.lr = 0.01;
   const RankRun r = run(setup)[0];
-  EXPECT_EQ(r.result.steps, 4 * 3) << "the first evaluation that counts is the second, the next one the fourth";
+  EXPECT_EQ(r.result.steps, 4 * 3)
+      << "the first evaluation that counts is the second, the next one the fourth";
   EXPECT_EQ(r.steps[9].learning_rate, 0.01);
   setup.config.train.patience = 2;
   EXPECT_EQ(run(setup)[0].result.steps, 6 * 3) << "patience starts again with each phase";
@@ -277,7 +299,8 @@ TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
   EXPECT_EQ(score.result.metric, "score");
   EXPECT_EQ(score.result.best, -error.result.best);
   config.train.metric = "eror";
-  EXPECT_THAT(run({.config = config})[0].error, HasSubstr("'eror' is none of this task's metrics: loss, error, score"));
+  EXPECT_THAT(run({.config = config})[0].error,
+              HasSubstr("'eror' is none of this task's metrics: loss, error, score"));
 }
 
 TEST(Trainer, ThePlateauScheduleActsOnEvaluations) {
@@ -289,7 +312,8 @@ TEST(Trainer, ThePlateauScheduleActsOnEvaluations) {
   config.train.epochs = 6;
   const RankRun r = run(1, config, ToyTask::Fault::kNoProgress)[0];
   std::vector<double> rates;
-  for (size_t epoch = 0; epoch < 6; ++epoch) rates.push_back(r.steps[3 * epoch].learning_rate / 0.01);
+  for (size_t epoch = 0; epoch < 6; ++epoch)
+    rates.push_back(r.steps[3 * epoch].learning_rate / 0.01);
   EXPECT_THAT(rates, ::testing::ElementsAre(1, 1, 1, 0.5, 0.5, 0.25));
 }
 
@@ -358,7 +382,8 @@ TEST(Evaluation, LeavesOutBadSamplesEvenIfARankHasNoOther) {
 TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   config::Config config = small(8);
   config.data.on_bad_sample = config::OnBadSample::kSkip;
-  config.train.overfit_batches = 2;  // in the order of the file: the first micro-steps of rank 0 are all bad
+  config.train.overfit_batches =
+      2;  // in the order of the file: the first micro-steps of rank 0 are all bad
   std::vector<std::vector<int64_t>> batches = run({.config = config})[0].seen;
   ASSERT_GE(batches[0].size(), 8u);
   const std::set<int64_t> holes(batches[0].begin(), batches[0].begin() + 4);
@@ -374,7 +399,8 @@ TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
     ASSERT_EQ(r.steps.size(), one.steps.size());
     for (size_t i = 0; i < one.steps.size(); ++i)
       EXPECT_NEAR(r.steps[i].loss, one.steps[i].loss, 1e-5 * one.steps[i].loss);
-    for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(at::allclose(r.weights[i], one.weights[i], 1e-4, 1e-6));
+    for (size_t i = 0; i < one.weights.size(); ++i)
+      EXPECT_TRUE(at::allclose(r.weights[i], one.weights[i], 1e-4, 1e-6));
   }
 }
 
@@ -432,7 +458,8 @@ TEST(Trainer, ValidatesAveragedWeights) {
   setup.config.train.ema = 0.99;
   const RankRun averaged = run(setup)[0];
   for (size_t i = 0; i < plain.weights.size(); ++i) {
-    EXPECT_TRUE(at::equal(plain.weights[i], averaged.weights[i])) << "averaging does not change the run";
+    EXPECT_TRUE(at::equal(plain.weights[i], averaged.weights[i]))
+        << "averaging does not change the run";
   }
   EXPECT_NE(plain.result.validation[1].second, averaged.result.validation[1].second);
 }
@@ -452,11 +479,13 @@ TEST(Trainer, FreezesParametersByName) {
 TEST(Trainer, ClipsByValueAndByNorm) {
   Scenario setup{.config = small(8), .precision = Precision::kFp64};
   setup.config.train.max_steps = 1;
-  setup.config.optimizer = {.name = config::OptimizerName::kSgd, .lr = 1, .weight_decay = 0, .momentum = 0};
+  setup.config.optimizer = {
+      .name = config::OptimizerName::kSgd, .lr = 1, .weight_decay = 0, .momentum = 0};
   setup.config.schedule.name = config::ScheduleName::kConstant;
   setup.config.schedule.warmup_steps = {};
   const auto moved = [&] {
-    const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero; the bias has half the rate
+    const std::vector<at::Tensor> weights =
+        run(setup)[0].weights;  // from zero; the bias has half the rate
     return at::cat({weights[0], 2 * weights[1]});
   };
   const at::Tensor gradient = moved();
@@ -469,22 +498,26 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   EXPECT_TRUE(at::allclose(moved(), gradient * (norm / 3 / (norm + 1e-6)), 1e-12, 0));
 }
 
-// The watchdog does not blame a rank that waits for others in "all_reduce", see dist/stall_detector.h.
+// The watchdog does not blame a rank that waits for others in "all_reduce",
+// see dist/stall_detector.h.
 TEST(Trainer, TellsTheWatchdogOfEachCollectiveThatItWaits) {
   Scenario setup{.ranks = 2, .config = small(4), .toy = {.batch_norm = true}};
   setup.config.train.sync_batch_norm = true;
   setup.config.train.max_steps = 2;
-  const std::vector<std::string> step = {"data_wait",  "forward",  "all_reduce", "forward",   "backward",
-                                         "all_reduce", "backward", "all_reduce", "optimizer", "all_reduce"};
-  std::vector<std::string> expected = {"all_reduce"};         // requests from before the first step
-  expected.insert(expected.end(), step.begin(), step.end());  // a logging step, which reads sums over ranks
+  const std::vector<std::string> step = {"data_wait", "forward",    "all_reduce", "forward",
+                                         "backward",  "all_reduce", "backward",   "all_reduce",
+                                         "optimizer", "all_reduce"};
+  std::vector<std::string> expected = {"all_reduce"};  // requests from before the first step
+  expected.insert(expected.end(), step.begin(),
+                  step.end());  // a logging step, which reads sums over ranks
   expected.insert(expected.end(), step.begin(), step.end());
-  for (const char* phase : {"eval", "all_reduce", "eval", "all_reduce"}) expected.emplace_back(phase);
+  for (const char* phase : {"eval", "all_reduce", "eval", "all_reduce"})
+    expected.emplace_back(phase);
   for (const RankRun& r : run(setup)) EXPECT_EQ(r.places, expected);
 }
 
-// Of seven samples one rank has three and two, and the other two, and none in its last micro-step. The three samples of
-// the tail are one rank's.
+// Of seven samples one rank has three and two, and the other two, and none in its last micro-step.
+// The three samples of the tail are one rank's.
 TEST(Trainer, NoRankTrainsOnASingleSample) {
   Scenario setup{.config = small(7), .precision = Precision::kFp64};
   setup.config.train.global_batch = 7;
@@ -509,7 +542,8 @@ TEST(Trainer, NoRankTrainsOnASingleSample) {
   }
 }
 
-// Promise 2 with batch norm, for equal numbers of micro-steps. With a tail of one sample, some ranks have none.
+// Promise 2 with batch norm, for equal numbers of micro-steps. With a tail of one sample, some
+// ranks have none.
 TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
   Scenario setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
   setup.config.train.sync_batch_norm = true;

@@ -13,8 +13,8 @@
 namespace dtrain::train {
 namespace {
 
-// Called where the resources of a window have been read: the next window has more than the ticks of 10 ms in which some
-// kernels count the time of the processor, which toy steps alone do not reach.
+// Called where the resources of a window have been read: the next window has more than the ticks of
+// 10 ms in which some kernels count the time of the processor, which toy steps alone do not reach.
 monitoring::GpuUse work_some_ticks() {
   const std::clock_t until = std::clock() + 4 * CLOCKS_PER_SEC / 100;
   while (std::clock() < until) {
@@ -22,7 +22,8 @@ monitoring::GpuUse work_some_ticks() {
   return {};
 }
 
-// The last step ends after the last report: what the sensors said until then is part of the verdict, too.
+// The last step ends after the last report: what the sensors said until then is part of the
+// verdict, too.
 TEST(TrainerVerdict, EvidenceOfAGpuReachesToTheEnd) {
   Scenario setup{.config = small(4)};
   setup.config.train.epochs = 12;
@@ -60,7 +61,8 @@ TEST(TrainerVerdict, EvidenceOfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
 TEST(TrainerVerdict, ComesWithTheFirstEnoughStepsAndThenEachMinute) {
   Scenario setup{.ranks = 2, .config = small(4)};
   setup.config.train.epochs = 12;
-  constexpr int64_t kFirst = RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps + 1;  // the next step ends the last
+  constexpr int64_t kFirst =
+      RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps + 1;  // the next step ends the last
   const std::vector<RankRun> runs = run(setup);
   EXPECT_EQ(runs[0].judged, std::vector<int64_t>{kFirst});
   EXPECT_TRUE(runs[1].judged.empty());
@@ -107,7 +109,8 @@ TEST(TrainerVerdict, KnowsAllEvaluationsAndSavesOfTheRun) {
   const RankRun best = run(setup)[0];
   evidence = best.result.evidence;
   EXPECT_GE(evidence.saves_of_best.count, 1);
-  EXPECT_EQ(evidence.saves_of_best.count, static_cast<int64_t>(best.saved.size()) - (best.saved.back() == 30 ? 1 : 0));
+  EXPECT_EQ(evidence.saves_of_best.count,
+            static_cast<int64_t>(best.saved.size()) - (best.saved.back() == 30 ? 1 : 0));
   EXPECT_EQ(evidence.saves.count, 0);
 }
 

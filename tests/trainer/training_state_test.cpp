@@ -17,7 +17,10 @@ TrainingState example() {
           .global_batch = 256,
           .ledger = 0xfedcba9876543210ULL,
           .metric = "mae",
-          .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .evaluations_without_improvement = 2},
+          .watch = {.best = 0.1 + 0.2,
+                    .best_step = 100,
+                    .bar = 0.7,
+                    .evaluations_without_improvement = 2},
           .plateau = {.best = 1.0 / 3, .evaluations_without_improvement = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
           .evaluation = {{"loss", 0.1 + 0.2}, {"accuracy", std::nan("")}, {"b", 1}},
@@ -96,15 +99,17 @@ TEST(TrainingState, ATextThatCannotBeReadIsACheckpointError) {
   EXPECT_THROW(from_json(malformed), CheckpointError);
   testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3"); },
                                          {"state.json is damaged: not valid JSON at line 1"});
-  for (const auto& [from, to] :
-       {std::pair("\"step\": 123", "\"step\": -1"), std::pair("\"step\": 123", "\"step\": 9223372036854775807"),
-        std::pair("\"step\": 123", "\"step\": 18446744073709551615"),
-        std::pair("\"global_batch\": 256", "\"global_batch\": -1")}) {
+  for (const auto& [from, to] : {std::pair("\"step\": 123", "\"step\": -1"),
+                                 std::pair("\"step\": 123", "\"step\": 9223372036854775807"),
+                                 std::pair("\"step\": 123", "\"step\": 18446744073709551615"),
+                                 std::pair("\"global_batch\": 256", "\"global_batch\": -1")}) {
     std::string wrong = good;
     wrong.replace(wrong.find(from), std::string(from).size(), to);
-    testing::expect_error<CheckpointError>([&] { from_json(wrong); }, {"state.json has", "not a whole number from"});
+    testing::expect_error<CheckpointError>([&] { from_json(wrong); },
+                                           {"state.json has", "not a whole number from"});
   }
-  testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3}"); }, {"there is no 'step'"});
+  testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3}"); },
+                                         {"there is no 'step'"});
 }
 
 }  // namespace

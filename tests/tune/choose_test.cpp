@@ -18,12 +18,15 @@ using testing::IsEmpty;
 
 TEST(FewestResources, IsTheKneeAndNotTheEdge) {
   // samples/s over batch sizes: it is flat from 32 on.
-  const std::vector<Choice> batches = {{100, 1}, {390, 4}, {900, 16}, {985, 32}, {1000, 64}, {1010, 128}, {990, 256}};
+  const std::vector<Choice> batches = {{100, 1},   {390, 4},    {900, 16}, {985, 32},
+                                       {1000, 64}, {1010, 128}, {990, 256}};
   EXPECT_EQ(fewest_resources(batches), 3u) << "985 is within 3 % of 1010";
   EXPECT_EQ(fewest_resources(batches, 0.0), 5u);
   EXPECT_EQ(fewest_resources(batches, 0.15), 2u);
-  EXPECT_EQ(fewest_resources(std::vector<Choice>{{10, 5}, {10.1, 5}, {10.05, 5}}), 1u) << "of equal cost the fastest";
-  EXPECT_EQ(fewest_resources(std::vector<Choice>{{std::nan(""), 1}, {3, 2}}), 1u) << "what cannot be used is none";
+  EXPECT_EQ(fewest_resources(std::vector<Choice>{{10, 5}, {10.1, 5}, {10.05, 5}}), 1u)
+      << "of equal cost the fastest";
+  EXPECT_EQ(fewest_resources(std::vector<Choice>{{std::nan(""), 1}, {3, 2}}), 1u)
+      << "what cannot be used is none";
 }
 
 TEST(LookAlong, EndsBehindTwoThatAreFarSlower) {
@@ -32,26 +35,33 @@ TEST(LookAlong, EndsBehindTwoThatAreFarSlower) {
   };
   Looks looks = look({900, 1000, 950, 760, 600, 400, 200, 100});
   EXPECT_THAT(looks.contenders, ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(looks.rates, ElementsAre(900, 1000, 950, 760, 600, 400)) << "200 and 100 were not measured";
+  EXPECT_THAT(looks.rates, ElementsAre(900, 1000, 950, 760, 600, 400))
+      << "200 and 100 were not measured";
   EXPECT_FALSE(looks.stopped);
-  EXPECT_THAT(look({300, 500, 1000, 900}).contenders, ElementsAre(2, 3)) << "large ones may be slower";
-  EXPECT_THAT(look({1000, 600, 950, 600, 500, 1000}).contenders, ElementsAre(0, 2)) << "one that is slow may be noise";
-  EXPECT_THAT(look({std::nan(""), std::nan(""), 15, 20}).contenders, ElementsAre(2, 3)) << "the largest do not fit";
+  EXPECT_THAT(look({300, 500, 1000, 900}).contenders, ElementsAre(2, 3))
+      << "large ones may be slower";
+  EXPECT_THAT(look({1000, 600, 950, 600, 500, 1000}).contenders, ElementsAre(0, 2))
+      << "one that is slow may be noise";
+  EXPECT_THAT(look({std::nan(""), std::nan(""), 15, 20}).contenders, ElementsAre(2, 3))
+      << "the largest do not fit";
   EXPECT_THAT(look({std::nan("")}).contenders, IsEmpty());
   EXPECT_THAT(look({}).contenders, IsEmpty());
 
-  looks = look_along(4, [](size_t index) { return index < 2 ? std::optional(10.0) : std::nullopt; });
+  looks =
+      look_along(4, [](size_t index) { return index < 2 ? std::optional(10.0) : std::nullopt; });
   EXPECT_TRUE(looks.stopped);
   EXPECT_THAT(looks.contenders, ElementsAre(0, 1));
 }
 
 TEST(PlanRounds, HalvesAndDoubles) {
-  const std::vector<Round> rounds = plan_rounds(8, 24, {.overhead = 0, .shortest = 0.1, .longest = 100});
+  const std::vector<Round> rounds =
+      plan_rounds(8, 24, {.overhead = 0, .shortest = 0.1, .longest = 100});
   ASSERT_EQ(rounds.size(), 3u);
   EXPECT_EQ(rounds[0].choices, 8u);
   EXPECT_EQ(rounds[1].choices, 4u);
   EXPECT_EQ(rounds[2].choices, 2u);
-  for (const Round& round : rounds) EXPECT_DOUBLE_EQ(static_cast<double>(round.choices) * round.seconds, 8);
+  for (const Round& round : rounds)
+    EXPECT_DOUBLE_EQ(static_cast<double>(round.choices) * round.seconds, 8);
 }
 
 TEST(PlanRounds, EndsInTimeWheneverItCan) {
@@ -99,7 +109,8 @@ TEST(Halve, FindsTheBestOfMany) {
   constexpr int kRuns = 300;
   for (int run = 0; run < kRuns; ++run) {
     Machine machine{.random = std::mt19937(static_cast<unsigned>(run))};
-    for (int i = 0; i < 16; ++i) machine.rates.push_back(std::uniform_real_distribution<>(200, 1000)(random));
+    for (int i = 0; i < 16; ++i)
+      machine.rates.push_back(std::uniform_real_distribution<>(200, 1000)(random));
     const std::vector<double> costs(16, 1.0);
     const std::vector<Round> rounds = plan_rounds(16, 10, {.shortest = 0.1, .longest = 10});
     const Halving halving = halve(costs, rounds, kAsGood, std::ref(machine));
@@ -121,8 +132,8 @@ TEST(Halve, KeepsTheCheapOneThatIsAsGood) {
                     .noise = 0.005,
                     .random = std::mt19937(static_cast<unsigned>(run))};
     const std::vector<double> costs = {2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4};
-    const Halving halving =
-        halve(costs, plan_rounds(10, 12, {.shortest = 0.1, .longest = 10}), kAsGood, std::ref(machine));
+    const Halving halving = halve(costs, plan_rounds(10, 12, {.shortest = 0.1, .longest = 10}),
+                                  kAsGood, std::ref(machine));
     knee += halving.winner == 6u;
   }
   EXPECT_GE(knee, kRuns * 95 / 100);
@@ -135,15 +146,17 @@ TEST(Halve, LeavesOutWhatCannotBeUsedAndStops) {
     return index == 0 ? std::nan("") : 10.0 * static_cast<double>(index);
   };
   EXPECT_EQ(halve(costs, rounds, kAsGood, measure).winner, 2u);
-  const Halving none = halve(costs, rounds, kAsGood, [](size_t, double) { return std::optional(std::nan("")); });
+  const Halving none =
+      halve(costs, rounds, kAsGood, [](size_t, double) { return std::optional(std::nan("")); });
   EXPECT_FALSE(none.winner);
   EXPECT_EQ(none.candidates.size(), 3u);
 
   int left = 2;
-  const Halving stopped = halve(costs, rounds, kAsGood, [&](size_t index, double) -> std::optional<double> {
-    if (left-- == 0) return std::nullopt;
-    return 10.0 * static_cast<double>(index + 1);
-  });
+  const Halving stopped =
+      halve(costs, rounds, kAsGood, [&](size_t index, double) -> std::optional<double> {
+        if (left-- == 0) return std::nullopt;
+        return 10.0 * static_cast<double>(index + 1);
+      });
   EXPECT_TRUE(stopped.stopped);
   EXPECT_EQ(stopped.winner, 1u) << "the better one of those that were measured";
   EXPECT_EQ(stopped.candidates.size(), 2u);
@@ -156,17 +169,19 @@ TEST(LeftOut, NamesWhatHadNoTime) {
             "batch: 4 of 5 candidates, for which --minutes do not suffice");
   EXPECT_EQ(left_out_of(Stage::kNetwork, 3, {.stopped = true}),
             "network: 3 of 3 candidates, for which --minutes do not suffice");
-  EXPECT_EQ(left_out_of(Stage::kLoader, 1, {.candidates = {{.index = 0}}, .stopped = true}),
-            "loader: longer measurements of the best candidates, for which --minutes do not suffice");
+  EXPECT_EQ(
+      left_out_of(Stage::kLoader, 1, {.candidates = {{.index = 0}}, .stopped = true}),
+      "loader: longer measurements of the best candidates, for which --minutes do not suffice");
 }
 
 TEST(Halve, DecidesWithTheRoundBeforeIfTheLastOneWasCutShort) {
   const std::vector<double> costs = {1, 1, 1, 1};
   int left = 5;  // the whole first round, and the first one of the second
-  const Halving halving = halve(costs, {{4, 1}, {2, 2}}, 0, [&](size_t index, double seconds) -> std::optional<double> {
-    if (left-- == 0) return std::nullopt;
-    return seconds > 1 ? 1.0 : 10.0 * static_cast<double>(index + 1);  // the leader disappoints
-  });
+  const Halving halving =
+      halve(costs, {{4, 1}, {2, 2}}, 0, [&](size_t index, double seconds) -> std::optional<double> {
+        if (left-- == 0) return std::nullopt;
+        return seconds > 1 ? 1.0 : 10.0 * static_cast<double>(index + 1);  // the leader disappoints
+      });
   EXPECT_TRUE(halving.stopped);
   EXPECT_EQ(halving.winner, 2u);
 }

@@ -16,10 +16,11 @@ TEST(ShareOfMemory, LeavesATenthAndIsEqual) {
 }
 
 TEST(SearchStart, TakesWhatWasMeasuredOnTheCardBeforeAnEstimate) {
-  const config::Config config = config::load({"--task", "classify", "--data.file", "d.h5", "--model.name", "resnet50",
-                                              "--model.image_size", "224"},
-                                             "/nonexistent", {.other_flags = {}, .check_dataset = false})
-                                    .config;
+  const config::Config config =
+      config::load({"--task", "classify", "--data.file", "d.h5", "--model.name", "resnet50",
+                    "--model.image_size", "224"},
+                   "/nonexistent", {.other_flags = {}, .check_dataset = false})
+          .config;
   const Settings given{.batch_size = 8, .amp = config::AmpMode::kBf16};
   job::Card card{.name = "h100", .memory_bytes = int64_t{79} << 30, .capability = 90};
   const int64_t all = share_of_memory(card.memory_bytes, 1);
@@ -33,12 +34,14 @@ TEST(SearchStart, TakesWhatWasMeasuredOnTheCardBeforeAnEstimate) {
   EXPECT_EQ(search_start(card, config, given, all / 2).batch, 21) << "two ranks share the card";
   Settings other = given;
   other.amp = config::AmpMode::kFp32;
-  EXPECT_EQ(search_start(card, config, other, all).source, "an estimate for h100") << "measured with 16 bits";
+  EXPECT_EQ(search_start(card, config, other, all).source, "an estimate for h100")
+      << "measured with 16 bits";
   other.batch_size = 5000;
   EXPECT_EQ(search_start(card, config, other, all).batch, 5000) << "what is given is tried first";
-  const config::Config unknown = config::load({"--task", "module", "--model.file", "net.pt", "--data.file", "d.h5"},
-                                              "/nonexistent", {.other_flags = {}, .check_dataset = false})
-                                     .config;
+  const config::Config unknown =
+      config::load({"--task", "module", "--model.file", "net.pt", "--data.file", "d.h5"},
+                   "/nonexistent", {.other_flags = {}, .check_dataset = false})
+          .config;
   EXPECT_EQ(search_start(card, unknown, given, all).batch, 8);
   EXPECT_EQ(search_start(card, unknown, given, all).source, "");
 }

@@ -26,16 +26,19 @@ Tuned tuned(const std::vector<std::string>& arguments) {
   t.result.global_batch = 256;
   t.result.samples = 1000;
   t.result.given = {.batch_size = 32, .workers = 1, .prefetch = 4};
-  t.result.found = {
-      .batch_size = 64, .amp = config::AmpMode::kBf16, .channels_last = false, .workers = 2, .prefetch = 2};
+  t.result.found = {.batch_size = 64,
+                    .amp = config::AmpMode::kBf16,
+                    .channels_last = false,
+                    .workers = 2,
+                    .prefetch = 2};
   t.result.given_rate = Spread{.median = 400, .low = 390, .high = 410, .count = 3};
   t.result.found_rate = Spread{.median = 500, .low = 490, .high = 510, .count = 3};
   return t;
 }
 
 TEST(Patch, LoadsAgainAndKeepsTheGlobalBatch) {
-  const Tuned t =
-      tuned({"--data.file", "d.h5", "--optimizer.lr", "0.004", "--accumulate", "4", "--epochs", "7", "--name", "mine"});
+  const Tuned t = tuned({"--data.file", "d.h5", "--optimizer.lr", "0.004", "--accumulate", "4",
+                         "--epochs", "7", "--name", "mine"});
   const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
   const config::Config config = config::from_yaml(text, "patch");
   EXPECT_EQ(config.train.batch_size, 64);
@@ -58,13 +61,16 @@ TEST(CatalogRow, IsPrintedWhereTheLimitOfACardOfTheTableWasFound) {
   Tuned t = tuned({"--data.file", "d.h5", "--model.name", "resnet50", "--model.image_size", "224"});
   t.result.card = "h100";
   t.result.start = "starts from an estimate for h100: a batch of 48";
-  t.result.largest = {.batch = 96, .end = LargestBatch::End::kLimit, .trials = {{.batch = 96, .fits = true}}};
+  t.result.largest = {
+      .batch = 96, .end = LargestBatch::End::kLimit, .trials = {{.batch = 96, .fits = true}}};
   const char* row =
       R"({.network = "resnet50", .image_size = 224, .half = true, .checkpointing = false, .batch_size = 96})";
   EXPECT_EQ(catalog_row(t.result), row);
   const std::string text = text_of(t.result, "x.yaml");
-  EXPECT_THAT(text, HasSubstr(std::string("for `measured` of h100 in src/catalog/gpus.cpp: ") + row));
-  EXPECT_THAT(text, HasSubstr("the search for it starts from an estimate for h100: a batch of 48\n"));
+  EXPECT_THAT(text,
+              HasSubstr(std::string("for `measured` of h100 in src/catalog/gpus.cpp: ") + row));
+  EXPECT_THAT(text,
+              HasSubstr("the search for it starts from an estimate for h100: a batch of 48\n"));
   t.result.largest.end = LargestBatch::End::kMost;
   EXPECT_EQ(catalog_row(t.result), "") << "the card may have room for more";
   t.result.largest.end = LargestBatch::End::kLimit;
@@ -77,7 +83,8 @@ TEST(CatalogRow, IsPrintedWhereTheLimitOfACardOfTheTableWasFound) {
 TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
   Tuned t = tuned({"--data.file", "d.h5"});
   t.result.range_test = RangeTest{.rates = {1e-4, 1e-3}, .losses = {1, 2}, .given = 1e-3};
-  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), Not(HasSubstr("lr:"))) << "no suggestion";
+  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), Not(HasSubstr("lr:")))
+      << "no suggestion";
   t.result.range_test->suggestion = RateSuggestion{.rate = 0.0125, .lowest = 0.1, .fall = 0.4};
   t.result.keeps_global_batch = false;
   const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
@@ -85,9 +92,11 @@ TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
   EXPECT_EQ(config.optimizer.lr, 0.0125);
   EXPECT_EQ(config.train.global_batch, 128);
   EXPECT_THAT(text, HasSubstr("optimizer.lr was tested with it"));
-  EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("linear scaling"))) << "the rate is already that of this batch";
+  EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("linear scaling")))
+      << "the rate is already that of this batch";
   t.result.range_test.reset();
-  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), HasSubstr("optimizer.lr may have to change"));
+  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"),
+              HasSubstr("optimizer.lr may have to change"));
   EXPECT_THAT(text_of(t.result, ""), HasSubstr("linear scaling suggests --lr 0.0005"));
 }
 
@@ -98,7 +107,9 @@ TEST(TuneResult, WithoutAnythingBetterAFreeGlobalBatchStays) {
   EXPECT_EQ(t.result.accumulate_of(64), 1);
   t.result.found = t.result.given;
   EXPECT_EQ(t.result.found_global_batch(), 256);
-  EXPECT_EQ(config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch").train.global_batch, 256);
+  EXPECT_EQ(
+      config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch").train.global_batch,
+      256);
   EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("in place of")));
 }
 
@@ -141,8 +152,8 @@ TEST(Patch, HasNoKeyThatDoesNothing) {
 
 TEST(Patch, CannotBeBrokenByNames) {
   const Tuned t = tuned({"--data.file", "a\"b: #.h5"});
-  const config::Config config =
-      config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune\nmodel: {name: resnet50}"), "patch");
+  const config::Config config = config::from_yaml(
+      patch_text(t.result, t.loaded, "dtrain tune\nmodel: {name: resnet50}"), "patch");
   EXPECT_EQ(config.data.file, "a\"b: #.h5");
   EXPECT_EQ(config.model.name, catalog::NetworkId::kAuto);
 }
@@ -154,8 +165,12 @@ TEST(PatchFile, IsNamedForTheConfig) {
 
 TEST(TuneReport, SaysWhatWasFound) {
   Tuned t = tuned({"--data.file", "d.h5"});
-  t.result.largest = {.batch = 100, .end = LargestBatch::End::kLimit, .trials = {{.batch = 100, .fits = true}}};
-  t.result.rows = {{.stage = Stage::kBatch, .settings = t.result.found, .samples_per_second = 512.34, .chosen = true}};
+  t.result.largest = {
+      .batch = 100, .end = LargestBatch::End::kLimit, .trials = {{.batch = 100, .fits = true}}};
+  t.result.rows = {{.stage = Stage::kBatch,
+                    .settings = t.result.found,
+                    .samples_per_second = 512.34,
+                    .chosen = true}};
   const std::string text = text_of(t.result, "my.tuned.yaml");
   EXPECT_THAT(text, HasSubstr("512.3"));
   EXPECT_THAT(text, HasSubstr("(+25.0 %)"));

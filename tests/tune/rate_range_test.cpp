@@ -47,7 +47,8 @@ TEST(SuggestRate, FindsWhereTheLossFallsFastest) {
     const Curve made = curve(middle, middle + 2, 0, 1);
     const auto found = suggest_rate(made.rates, made.losses);
     ASSERT_TRUE(found) << middle;
-    EXPECT_NEAR(std::log10(found->rate), middle, 0.15) << "no lag: a moving average would be half a decade late";
+    EXPECT_NEAR(std::log10(found->rate), middle, 0.15)
+        << "no lag: a moving average would be half a decade late";
     EXPECT_GT(found->lowest, found->rate);
     EXPECT_NEAR(found->fall, 2.0 / 3, 0.1);
   }
@@ -85,7 +86,8 @@ TEST(SuggestRate, IsSilentWhereNothingIsLearned) {
     silent += !suggest_rate(rates, losses);
   }
   EXPECT_GE(silent, kRuns * 98 / 100);
-  EXPECT_FALSE(suggest_rate(exponential_rates(kFirst, kLast, 100), std::vector<double>{3, 2, std::nan("")}))
+  EXPECT_FALSE(
+      suggest_rate(exponential_rates(kFirst, kLast, 100), std::vector<double>{3, 2, std::nan("")}))
       << "too few steps";
 }
 
@@ -105,7 +107,8 @@ TEST(Divergence, EndsTheTestSoonAfterTheLossRises) {
   EXPECT_FALSE(divergence.add(2));
   EXPECT_TRUE(divergence.add(std::nan("")));
   Divergence falling(50);
-  for (int i = 0; i < 50; ++i) EXPECT_FALSE(falling.add(3.0 - 0.05 * i)) << "a loss that falls goes on";
+  for (int i = 0; i < 50; ++i)
+    EXPECT_FALSE(falling.add(3.0 - 0.05 * i)) << "a loss that falls goes on";
 }
 
 TEST(Smoothed, KeepsALineToItsEnds) {

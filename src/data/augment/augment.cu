@@ -22,7 +22,8 @@ __global__ void sum_grey(AugmentBatch batch) {
     sum += grey_units(source_pixel(image, batch.shape, a, side, p / side, p % side));
   }
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
-  if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(batch.grey_sums) + sample, sum);
+  if (threadIdx.x % 32 == 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(batch.grey_sums) + sample, sum);
 }
 
 __global__ void finish(AugmentBatch batch) {
@@ -30,7 +31,8 @@ __global__ void finish(AugmentBatch batch) {
   const SampleAugment a = batch.augments[sample];
   const uint8_t* image = batch.images + sample * batch.shape.bytes();
   const int32_t side = batch.side, pixels = side * side;
-  const float mean = batch.grey_sums ? mean_grey(static_cast<int64_t>(batch.grey_sums[sample]), side) : 0.0f;
+  const float mean =
+      batch.grey_sums ? mean_grey(static_cast<int64_t>(batch.grey_sums[sample]), side) : 0.0f;
   float* out = batch.out + sample * 3 * pixels;
   for (int32_t p = blockIdx.y * kThreads + threadIdx.x; p < pixels; p += gridDim.y * kThreads) {
     const Rgb pixel = source_pixel(image, batch.shape, a, side, p / side, p % side);

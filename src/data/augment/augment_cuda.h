@@ -21,7 +21,8 @@ struct AugmentBatch {
   float* out = nullptr;           // [samples, S, S, 3]
 };
 
-// Enqueues the kernels on `stream`. All pointers are to memory of the current device. Returns the launch error.
+// Enqueues the kernels on `stream`. All pointers are to memory of the current device. Returns the
+// launch error.
 cudaError_t augment(const AugmentBatch&, cudaStream_t stream);
 
 }  // namespace dtrain::data

@@ -11,8 +11,8 @@ namespace {
 
 // Loops over a row of `n` pixels, stored as three planes: r, g, b.
 
-DTRAIN_ROW_LOOP void mix_rows(const float* __restrict upper, const float* __restrict lower, float weight, int64_t n,
-                              float* __restrict out) {
+DTRAIN_ROW_LOOP void mix_rows(const float* __restrict upper, const float* __restrict lower,
+                              float weight, int64_t n, float* __restrict out) {
   for (int64_t i = 0; i < n; ++i) out[i] = from_byte(lerp(upper[i], lower[i], weight));
 }
 
@@ -31,7 +31,8 @@ DTRAIN_ROW_LOOP void blend(float* __restrict planes, int64_t n, float other, flo
   for (int64_t i = 0; i < n; ++i) planes[i] = clamp01(factor * planes[i] + rest);
 }
 
-DTRAIN_ROW_LOOP void saturate(float* __restrict r, float* __restrict g, float* __restrict b, int64_t n, float factor) {
+DTRAIN_ROW_LOOP void saturate(float* __restrict r, float* __restrict g, float* __restrict b,
+                              int64_t n, float factor) {
   for (int64_t i = 0; i < n; ++i) {
     const Rgb pixel{r[i], g[i], b[i]};
     const Rgb blended_pixel = blended(pixel, grey(pixel), factor);
@@ -39,15 +40,17 @@ DTRAIN_ROW_LOOP void saturate(float* __restrict r, float* __restrict g, float* _
   }
 }
 
-DTRAIN_ROW_LOOP void turn_hue(float* __restrict r, float* __restrict g, float* __restrict b, int64_t n, float turn) {
+DTRAIN_ROW_LOOP void turn_hue(float* __restrict r, float* __restrict g, float* __restrict b,
+                              int64_t n, float turn) {
   for (int64_t i = 0; i < n; ++i) {
     const Rgb turned = hue_turned({r[i], g[i], b[i]}, turn);
     r[i] = turned.r, g[i] = turned.g, b[i] = turned.b;
   }
 }
 
-DTRAIN_ROW_LOOP void interleave(const float* __restrict r, const float* __restrict g, const float* __restrict b,
-                                int64_t n, const float* mean, const float* std, float* __restrict out) {
+DTRAIN_ROW_LOOP void interleave(const float* __restrict r, const float* __restrict g,
+                                const float* __restrict b, int64_t n, const float* mean,
+                                const float* std, float* __restrict out) {
   const float mr = mean[0], mg = mean[1], mb = mean[2], sr = std[0], sg = std[1], sb = std[2];
   for (int64_t i = 0; i < n; ++i) {
     out[3 * i] = normalized(r[i], mr, sr);
@@ -65,7 +68,8 @@ Augmenter::Augmenter(const SampleSpec& spec, ImageShape shape)
   DTRAIN_CHECK(side_ >= 1 && side_ < 32768, "image size ", side_);  // sum_grey
   table_.resize(256 * 3);
   for (size_t i = 0; i < table_.size(); ++i) {
-    table_[i] = normalized(from_byte(static_cast<float>(i / 3)), norm_.mean[i % 3], norm_.std[i % 3]);
+    table_[i] =
+        normalized(from_byte(static_cast<float>(i / 3)), norm_.mean[i % 3], norm_.std[i % 3]);
   }
   const auto side = static_cast<size_t>(side_);
   left_.resize(side), right_.resize(side), column_weight_.resize(side);
@@ -75,11 +79,13 @@ Augmenter::Augmenter(const SampleSpec& spec, ImageShape shape)
 void Augmenter::operator()(const uint8_t* image, const SampleAugment& a, float* out) {
   const bool plain = a.brightness == 1 && a.contrast == 1 && a.saturation == 1 && a.hue == 0;
   const auto side = static_cast<float>(side_);
-  if (plain && a.height == side && a.width == side && is_whole(a.y) && is_whole(a.x)) return look_up(image, a, out);
+  if (plain && a.height == side && a.width == side && is_whole(a.y) && is_whole(a.x))
+    return look_up(image, a, out);
 
   const auto n = static_cast<int32_t>(side_);
   for (int32_t i = 0; i < n; ++i) {
-    const Tap column = tap(a.flip ? n - 1 - i : i, n, a.x, a.width, static_cast<int32_t>(shape_.width));
+    const Tap column =
+        tap(a.flip ? n - 1 - i : i, n, a.x, a.width, static_cast<int32_t>(shape_.width));
     const auto at = static_cast<size_t>(i);
     left_[at] = 3 * column.low, right_[at] = 3 * column.high, column_weight_[at] = column.weight;
   }
@@ -101,7 +107,9 @@ void Augmenter::operator()(const uint8_t* image, const SampleAugment& a, float* 
     float* to = out + 3 * n * static_cast<int64_t>(i);
     if (a.contrast == 1) {
       finish(to);
-    } else {  // contrast needs the mean of the whole image: keep the planes of this row in the output until then
+      // contrast needs the mean of the whole image: keep the planes of this row in the output
+      // until then
+    } else {
       grey_sum += sum_grey(r, n);
       std::copy_n(r, 3 * n, to);
     }
@@ -118,7 +126,8 @@ void Augmenter::operator()(const uint8_t* image, const SampleAugment& a, float* 
 
 void Augmenter::look_up(const uint8_t* image, const SampleAugment& a, float* out) const {
   for (int64_t i = 0; i < side_; ++i) {
-    const uint8_t* row = image + 3 * ((static_cast<int64_t>(a.y) + i) * shape_.width + static_cast<int64_t>(a.x));
+    const uint8_t* row =
+        image + 3 * ((static_cast<int64_t>(a.y) + i) * shape_.width + static_cast<int64_t>(a.x));
     const uint8_t* pixel = a.flip ? row + 3 * (side_ - 1) : row;
     const int64_t step = a.flip ? -3 : 3;
     for (int64_t j = 0; j < side_; ++j, pixel += step, out += 3) {

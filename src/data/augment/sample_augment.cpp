@@ -10,7 +10,8 @@ namespace dtrain::data {
 SampleAugment centre_crop(ImageShape shape, float share) {
   const int64_t shorter = std::min(shape.height, shape.width);
   // In whole pixels, so that a crop of exactly the output's size needs no resampling.
-  const int64_t side = std::clamp<int64_t>(std::llround(share * static_cast<float>(shorter)), 1, shorter);
+  const int64_t side =
+      std::clamp<int64_t>(std::llround(share * static_cast<float>(shorter)), 1, shorter);
   SampleAugment result;
   result.y = static_cast<float>((shape.height - side) / 2);
   result.x = static_cast<float>((shape.width - side) / 2);
@@ -18,10 +19,12 @@ SampleAugment centre_crop(ImageShape shape, float share) {
   return result;
 }
 
-SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t sample_id, ImageShape shape) {
+SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t sample_id,
+                   ImageShape shape) {
   const auto uniform = [&](uint64_t what, float low, float high) {
-    const uint64_t word = keyed(static_cast<uint64_t>(Purpose::kAugmentation), seed, static_cast<uint64_t>(epoch),
-                                static_cast<uint64_t>(sample_id), what);
+    const uint64_t word =
+        keyed(static_cast<uint64_t>(Purpose::kAugmentation), seed, static_cast<uint64_t>(epoch),
+              static_cast<uint64_t>(sample_id), what);
     return low + (high - low) * uniform01(word);
   };
   const auto factor = [&](uint64_t what, float range) {
@@ -33,10 +36,12 @@ SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t
     const auto height = static_cast<float>(shape.height), width = static_cast<float>(shape.width);
     result.height = result.width = std::min(height, width) * uniform(1, spec.crop_scale, 1);
     if (spec.crop_ratio > 1) {
-      const float range = std::log(spec.crop_ratio), stretch = std::exp(uniform(8, -range, range) / 2);
+      const float range = std::log(spec.crop_ratio),
+                  stretch = std::exp(uniform(8, -range, range) / 2);
       result.width *= stretch;
       result.height /= stretch;
-      const float fit = std::min({1.0f, width / result.width, height / result.height});  // keeps the aspect ratio
+      const float fit =
+          std::min({1.0f, width / result.width, height / result.height});  // keeps the aspect ratio
       result.width = std::min(width, result.width * fit);
       result.height = std::min(height, result.height * fit);
     }

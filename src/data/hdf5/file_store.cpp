@@ -26,12 +26,15 @@ class FileStore : public Store {
     if (const int code = file_.open(layout.file, O_RDONLY | O_NONBLOCK)) {
       throw DataError(str(layout.file.string(), " cannot be opened: ", std::strerror(code)));
     }
-    if (identity() != layout.identity) throw DataError(str(layout.file.string(), " changed while it was being opened"));
+    if (identity() != layout.identity)
+      throw DataError(str(layout.file.string(), " changed while it was being opened"));
     if (schema().input.variable()) {
-      input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
+      input_offsets_ =
+          row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
     }
     if (schema().target.variable()) {
-      target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
+      target_offsets_ =
+          row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
     }
     check_splits();
   }
@@ -39,34 +42,45 @@ class FileStore : public Store {
   const Schema& schema() const override { return layout_.schema; }
   const std::filesystem::path& path() const override { return layout_.file; }
 
-  int64_t input_rows(int64_t id) const override { return rows_of(input_offsets_, check_id(id)).count; }
-  int64_t target_rows(int64_t id) const override { return rows_of(target_offsets_, check_id(id)).count; }
+  int64_t input_rows(int64_t id) const override {
+    return rows_of(input_offsets_, check_id(id)).count;
+  }
+  int64_t target_rows(int64_t id) const override {
+    return rows_of(target_offsets_, check_id(id)).count;
+  }
 
   void read_input(int64_t id, std::span<std::byte> out) const override {
-    read_rows(layout_.inputs, schema().input, rows_of(input_offsets_, check_id(id)), out, "/inputs", id);
+    read_rows(layout_.inputs, schema().input, rows_of(input_offsets_, check_id(id)), out, "/inputs",
+              id);
   }
 
   void read_target(int64_t id, std::span<std::byte> out) const override {
-    read_rows(layout_.targets, schema().target, rows_of(target_offsets_, check_id(id)), out, "/targets", id);
+    read_rows(layout_.targets, schema().target, rows_of(target_offsets_, check_id(id)), out,
+              "/targets", id);
   }
 
-  uint64_t checksum(int64_t id) const override { return element<uint64_t>(layout_.checksums, id, "/checksums"); }
+  uint64_t checksum(int64_t id) const override {
+    return element<uint64_t>(layout_.checksums, id, "/checksums");
+  }
   int64_t group(int64_t id) const override { return element<int64_t>(layout_.group, id, "/group"); }
 
   std::vector<int64_t> split(const std::string& name) const override {
     const auto found = layout_.splits.find(name);
-    return found == layout_.splits.end() ? std::vector<int64_t>() : read_all<int64_t>(found->second, "/splits/" + name);
+    return found == layout_.splits.end() ? std::vector<int64_t>()
+                                         : read_all<int64_t>(found->second, "/splits/" + name);
   }
 
   std::string source(int64_t id) const override {
     int64_t ends[2] = {0, 0};
-    read(layout_.source_offsets, check_id(id) * 8, std::as_writable_bytes(std::span(ends)), "/source/offsets", id);
+    read(layout_.source_offsets, check_id(id) * 8, std::as_writable_bytes(std::span(ends)),
+         "/source/offsets", id);
     if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > layout_.source_bytes.bytes) {
-      throw DataError(
-          str(where("/source/offsets", id), " is damaged: it puts the name at bytes ", ends[0], " to ", ends[1]));
+      throw DataError(str(where("/source/offsets", id), " is damaged: it puts the name at bytes ",
+                          ends[0], " to ", ends[1]));
     }
     std::string text(static_cast<size_t>(ends[1] - ends[0]), '\0');
-    read(layout_.source_bytes, ends[0], std::as_writable_bytes(std::span(text)), "/source/bytes", id);
+    read(layout_.source_bytes, ends[0], std::as_writable_bytes(std::span(text)), "/source/bytes",
+         id);
     return text;
   }
 
@@ -80,9 +94,10 @@ class FileStore : public Store {
   void check_unchanged() const override {
     const FileIdentity now = identity();
     if (now == layout_.identity) return;
-    const std::string how = now.bytes == layout_.identity.bytes
-                                ? "was written to"
-                                : str("had ", layout_.identity.bytes, " bytes and now has ", now.bytes);
+    const std::string how =
+        now.bytes == layout_.identity.bytes
+            ? "was written to"
+            : str("had ", layout_.identity.bytes, " bytes and now has ", now.bytes);
     throw DataError(str(path().string(), " ", how,
                         " since it was opened: samples of both contents may have been read. ",
                         "Write another file and rename it instead, and start again"));
@@ -92,18 +107,21 @@ class FileStore : public Store {
     const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
     if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {
       throw DataError(
-          str(path().string(), ": /checksums does not match the root attribute `checksum`: the file is damaged"));
+          str(path().string(),
+              ": /checksums does not match the root attribute `checksum`: the file is damaged"));
     }
     const uint64_t index = index_checksum();
     if (index != layout_.index_checksum) {
-      throw DataError(str(path().string(),
-                          ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
-                          "attribute `index_checksum`: the file is damaged"));
+      throw DataError(str(
+          path().string(),
+          ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
+          "attribute `index_checksum`: the file is damaged"));
     }
     const std::vector<int64_t> bad = damaged(expected, report);
     if (!bad.empty()) {
-      throw DataError(str(where("sample", bad[0]), " (", source(bad[0]), ") does not match its checksum; ", bad.size(),
-                          " of ", schema().samples, " samples are damaged. Convert the raw data again"));
+      throw DataError(str(where("sample", bad[0]), " (", source(bad[0]),
+                          ") does not match its checksum; ", bad.size(), " of ", schema().samples,
+                          " samples are damaged. Convert the raw data again"));
     }
   }
 
@@ -161,21 +179,21 @@ class FileStore : public Store {
     return offsets;
   }
 
-  void read(const Extent& extent, int64_t position, std::span<std::byte> out, const std::string& dataset,
-            int64_t id) const {
+  void read(const Extent& extent, int64_t position, std::span<std::byte> out,
+            const std::string& dataset, int64_t id) const {
     DTRAIN_CHECK(position >= 0 && position + static_cast<int64_t>(out.size()) <= extent.bytes);
     const int code = file_.read_all_at(out, extent.offset + position);
     if (code == 0) return;
-    throw DataError(
-        str(where(dataset, id), " cannot be read: ",
-            code == FileDescriptor::kEndOfFile ? "the file became shorter while in use" : std::strerror(code)));
+    throw DataError(str(where(dataset, id), " cannot be read: ",
+                        code == FileDescriptor::kEndOfFile ? "the file became shorter while in use"
+                                                           : std::strerror(code)));
   }
 
   template <typename T>
   T element(const Extent& extent, int64_t id, const char* dataset) const {
     T value{};
-    read(extent, check_id(id) * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(std::span(&value, 1)), dataset,
-         id);
+    read(extent, check_id(id) * static_cast<int64_t>(sizeof(T)),
+         std::as_writable_bytes(std::span(&value, 1)), dataset, id);
     return value;
   }
 
@@ -217,12 +235,12 @@ class FileStore : public Store {
     for (const auto& [name, extent] : layout_.splits) {
       for (const int64_t id : read_all<int64_t>(extent, "/splits/" + name)) {
         if (id < 0 || id >= schema().samples) {
-          throw DataError(str(path().string(), ": /splits/", name, " names sample ", id, ", but there are only ",
-                              schema().samples));
+          throw DataError(str(path().string(), ": /splits/", name, " names sample ", id,
+                              ", but there are only ", schema().samples));
         }
         if (seen[static_cast<size_t>(id)]) {
-          throw DataError(
-              str(path().string(), ": /splits/", name, " names sample ", id, ", which is already in another split"));
+          throw DataError(str(path().string(), ": /splits/", name, " names sample ", id,
+                              ", which is already in another split"));
         }
         seen[static_cast<size_t>(id)] = true;
       }
@@ -230,7 +248,8 @@ class FileStore : public Store {
   }
 
   // Ids of the samples that do not match their checksums, sorted.
-  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected, const ReportProgress& report) const {
+  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected,
+                               const ReportProgress& report) const {
     constexpr int64_t kRun = 16;  // samples that reuse one pair of buffers
     const int64_t samples = schema().samples;
     std::mutex mutex;
@@ -257,12 +276,17 @@ class FileStore : public Store {
 
   const Layout layout_;
   FileDescriptor file_;
-  std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more entry than samples; empty: fixed size
+  std::vector<int64_t> input_offsets_,
+      target_offsets_;  // in rows, one more entry than samples; empty: fixed size
 };
 
 }  // namespace
 
-std::unique_ptr<Store> open_file(const std::filesystem::path& file) { return open_file(probe(file)); }
-std::unique_ptr<Store> open_file(const Layout& layout) { return std::make_unique<FileStore>(layout); }
+std::unique_ptr<Store> open_file(const std::filesystem::path& file) {
+  return open_file(probe(file));
+}
+std::unique_ptr<Store> open_file(const Layout& layout) {
+  return std::make_unique<FileStore>(layout);
+}
 
 }  // namespace dtrain::data

@@ -1,7 +1,8 @@
 #pragma once
 
-// RAII for handles of the HDF5 library, and its error stack as text. Private to the files that call the library. They
-// use only versioned names of its API, because Debian maps the unversioned ones to HDF5 1.8.
+// RAII for handles of the HDF5 library, and its error stack as text. Private to the files that call
+// the library. They use only versioned names of its API, because Debian maps the unversioned ones
+// to HDF5 1.8.
 
 #include <hdf5.h>
 
@@ -27,19 +28,22 @@ class Handle {
 
   explicit operator bool() const { return id_ >= 0; }
   hid_t get() const { return id_; }
-  bool close() { return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0; }  // false: HDF5 could not write buffered data
+  bool close() {
+    return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0;
+  }  // false: HDF5 could not write buffered data
 
  private:
   hid_t id_ = -1;
   Closer closer_ = nullptr;
 };
 
-// HDF5 prints no errors on this thread during the lifetime of this object. Every use of the library starts with one.
+// HDF5 prints no errors on this thread during the lifetime of this object. Every use of the library
+// starts with one.
 class SilentErrors {
  public:
   SilentErrors() {
-    // Must come before any other call. A file that could not be flushed (full disk) stays open inside the library; its
-    // cleanup at exit would then crash the process and hide our exit code.
+    // Must come before any other call. A file that could not be flushed (full disk) stays open
+    // inside the library; its cleanup at exit would then crash the process and hide our exit code.
     [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -53,7 +57,8 @@ class SilentErrors {
   void* data_ = nullptr;
 };
 
-// The innermost entry of HDF5's error stack, which names the cause (for system calls it ends with the text of errno).
+// The innermost entry of HDF5's error stack, which names the cause (for system calls it ends with
+// the text of errno).
 inline std::string last_error() {
   std::string text;
   const auto first = [](unsigned position, const H5E_error2_t* entry, void* out) -> herr_t {
@@ -64,15 +69,17 @@ inline std::string last_error() {
   return text.empty() ? "the HDF5 library gives no reason" : text;
 }
 
-// The errno of a failed system call in such a text ("..., errno = 27, error message = ..."); 0 if there is none.
+// The errno of a failed system call in such a text ("..., errno = 27, error message = ..."); 0 if
+// there is none.
 inline int errno_in(const std::string& text) {
   constexpr std::string_view kBefore = "errno = ";
   const size_t place = text.find(kBefore);
   return place == std::string::npos ? 0 : std::atoi(text.c_str() + place + kBefore.size());
 }
 
-// File access properties: no file locks (they fail on NFS and Lustre), large objects aligned to pages, and the metadata
-// format of HDF5 1.8, which has checksums and allows attributes of more than 64 KiB.
+// File access properties: no file locks (they fail on NFS and Lustre), large objects aligned to
+// pages, and the metadata format of HDF5 1.8, which has checksums and allows attributes of more
+// than 64 KiB.
 inline Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true);

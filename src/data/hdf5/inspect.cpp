@@ -28,15 +28,16 @@ std::string lengths_line(const Store& store, int64_t (Store::*rows)(int64_t) con
     sum += lengths.back();
   }
   std::sort(lengths.begin(), lengths.end());
-  return line("", str("lengths: ", lengths.front(), " to ", lengths.back(), ", median ", lengths[lengths.size() / 2],
-                      ", ", human_count(sum), " rows in all"));
+  return line("", str("lengths: ", lengths.front(), " to ", lengths.back(), ", median ",
+                      lengths[lengths.size() / 2], ", ", human_count(sum), " rows in all"));
 }
 
 // For float32 targets, and int64 targets that are not classes.
 template <typename T>
 std::string range_lines(const Store& store) {
   const auto elements = static_cast<size_t>(store.schema().target.row_elements());
-  std::vector<double> low(elements, std::numeric_limits<double>::infinity()), high(elements, -low[0]), sum(elements, 0);
+  std::vector<double> low(elements, std::numeric_limits<double>::infinity()),
+      high(elements, -low[0]), sum(elements, 0);
   std::vector<int64_t> numbers(elements, 0);
   for (int64_t id = 0; id < store.schema().samples; ++id) {
     const std::vector<T> target = read_target_as<T>(store, id);
@@ -53,9 +54,10 @@ std::string range_lines(const Store& store) {
   int64_t not_a_number = 0;
   for (size_t i = 0; i < elements; ++i) {
     not_a_number += store.schema().samples - numbers[i];
-    const std::string range = numbers[i] == 0 ? "no numbers"
-                                              : str(fixed(low[i], 3), " to ", fixed(high[i], 3), ", mean ",
-                                                    fixed(sum[i] / static_cast<double>(numbers[i]), 3));
+    const std::string range = numbers[i] == 0
+                                  ? "no numbers"
+                                  : str(fixed(low[i], 3), " to ", fixed(high[i], 3), ", mean ",
+                                        fixed(sum[i] / static_cast<double>(numbers[i]), 3));
     text += line("", str("element ", i, ": ", range));
   }
   if (not_a_number > 0) text += line("", str(human_count(not_a_number), " values are NaN"));
@@ -84,8 +86,8 @@ std::string class_lines(const Store& store, const std::vector<std::string>& name
     const auto named = [&](const auto& at) {
       return str(human_count(*at), " (", names[static_cast<size_t>(at - counts.begin())], ")");
     };
-    text += line("", str(human_count(static_cast<int64_t>(names.size())), " classes of ", named(fewest), " to ",
-                         named(most), " samples"));
+    text += line("", str(human_count(static_cast<int64_t>(names.size())), " classes of ",
+                         named(fewest), " to ", named(most), " samples"));
   }
   if (outside > 0) text += line("", str(human_count(outside), " targets are outside the classes"));
   return text;
@@ -125,13 +127,17 @@ std::string inspect_data(const Layout& layout, bool verify, const ReportProgress
   const std::unique_ptr<Store> store = open_file(layout);
   const Schema& schema = store->schema();
   std::string text;
-  text += line("file", str(layout.file.string(), ", ", human_bytes(static_cast<double>(layout.identity.bytes))));
+  text += line("file", str(layout.file.string(), ", ",
+                           human_bytes(static_cast<double>(layout.identity.bytes))));
   text += line("format", str("dtrain HDF5, version ", kFormatVersion));
   text += line("task", schema.task);
   text += line("samples", human_count(schema.samples));
   const std::string per_sample =
-      schema.input.variable() ? "" : ", " + human_bytes(static_cast<double>(schema.input.row_bytes())) + " each";
-  text += line("inputs", str(text_of(schema.input), per_sample, ", at byte ", layout.inputs.offset));
+      schema.input.variable()
+          ? ""
+          : ", " + human_bytes(static_cast<double>(schema.input.row_bytes())) + " each";
+  text +=
+      line("inputs", str(text_of(schema.input), per_sample, ", at byte ", layout.inputs.offset));
   if (schema.input.variable()) text += lengths_line(*store, &Store::input_rows);
   text += line("targets", str(text_of(schema.target), ", at byte ", layout.targets.offset));
   text += target_lines(*store);
@@ -139,8 +145,9 @@ std::string inspect_data(const Layout& layout, bool verify, const ReportProgress
   text += line("groups", human_count(count_groups(*store)));
   text += line("first", store->source(0));
   text += line("checksum", hex(schema.checksum));
-  static const std::set<std::string> kShown{"format",   "version",        "task",        "num_samples",
-                                            "checksum", "index_checksum", "class_names", kAttributesChecksum};
+  static const std::set<std::string> kShown{"format",      "version",          "task",
+                                            "num_samples", "checksum",         "index_checksum",
+                                            "class_names", kAttributesChecksum};
   for (const auto& [name, value] : layout.attributes) {
     if (kShown.count(name) == 0) text += line("attribute", str(name, " = ", text_of(value)));
   }
@@ -149,13 +156,14 @@ std::string inspect_data(const Layout& layout, bool verify, const ReportProgress
   }
   if (verify) {
     store->verify(report);
-    text += line("verified", str("all ", human_count(schema.samples), " samples match their checksums"));
+    text += line("verified",
+                 str("all ", human_count(schema.samples), " samples match their checksums"));
     const bool covered = layout.attributes.contains(kAttributesChecksum);
-    text +=
-        line(covered ? "verified" : "not covered",
-             covered ? "the attributes match theirs"
-                     : str("by a checksum: the attributes (class names, units). Files that this dtrain writes have `",
-                           kAttributesChecksum, "`"));
+    text += line(covered ? "verified" : "not covered",
+                 covered ? "the attributes match theirs"
+                         : str("by a checksum: the attributes (class names, units). Files that "
+                               "this dtrain writes have `",
+                               kAttributesChecksum, "`"));
   }
   return text;
 }

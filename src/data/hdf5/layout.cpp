@@ -20,30 +20,38 @@
 namespace dtrain::data {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "integers are read without byte swapping");
+static_assert(std::endian::native == std::endian::little,
+              "integers are read without byte swapping");
 
 constexpr const char* kConvertAdvice =
-    ". Make a dtrain file from raw data with `dtrain convert NAME DIR`, or generate one with `dtrain synth TASK`";
+    ". Make a dtrain file from raw data with `dtrain convert NAME DIR`, or generate one with "
+    "`dtrain synth TASK`";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw DataError(str(file.string(), what));
 }
 
-// What to do about a file that the library does not open because of its format. "" for other reasons.
+// What to do about a file that the library does not open because of its format. "" for
+// other reasons.
 std::string format_advice(const std::string& reason) {
-  if (reason.find("exceeds high bound") != std::string::npos) {  // "superblock version exceeds high bound"
-    return ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it again with "
+  if (reason.find("exceeds high bound") !=
+      std::string::npos) {  // "superblock version exceeds high bound"
+    return ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it "
+           "again with "
            "libver=\"earliest\"";
   }
-  if (reason.find("File space info") != std::string::npos) {  // "File space info message's version out of bounds"
-    return ". It was written with a strategy for file space, such as paged (h5py: fs_strategy=\"page\"), which only "
+  if (reason.find("File space info") !=
+      std::string::npos) {  // "File space info message's version out of bounds"
+    return ". It was written with a strategy for file space, such as paged (h5py: "
+           "fs_strategy=\"page\"), which only "
            "the "
            "format of a newer HDF5 has; write it again without fs_strategy";
   }
   return "";
 }
 
-// What HDF5 says of a file that was cut: "truncated file: eof = 3000, sblock->base_addr = 0, stored_eof = 7367".
+// What HDF5 says of a file that was cut: "truncated file: eof = 3000, sblock->base_addr = 0,
+// stored_eof = 7367".
 std::string truncation(const std::string& reason) {
   const auto number_after = [&](std::string_view name) -> std::string {
     const size_t at = reason.find(name);
@@ -51,18 +59,21 @@ std::string truncation(const std::string& reason) {
     const std::string rest = reason.substr(at + name.size());
     return rest.substr(0, rest.find_first_not_of("0123456789"));
   };
-  const std::string has = number_after("truncated file: eof = "), had = number_after("stored_eof = ");
+  const std::string has = number_after("truncated file: eof = "),
+                    had = number_after("stored_eof = ");
   return has.empty() || had.empty() ? "" : str(" is truncated: it has ", has, " bytes of ", had);
 }
 
 [[noreturn]] void refuse_unopened(const std::filesystem::path& file, const std::string& reason) {
-  if (const std::string cut = truncation(reason); !cut.empty()) refuse(file, cut + ". Copy it again");
+  if (const std::string cut = truncation(reason); !cut.empty())
+    refuse(file, cut + ". Copy it again");
   refuse(file, str(" cannot be opened: ", reason, format_advice(reason)));
 }
 
 struct stat regular_file(const std::filesystem::path& file) {
   struct stat info {};
-  if (::stat(file.c_str(), &info) != 0) refuse(file, str(": ", std::strerror(errno), kConvertAdvice));
+  if (::stat(file.c_str(), &info) != 0)
+    refuse(file, str(": ", std::strerror(errno), kConvertAdvice));
   if (!S_ISREG(info.st_mode)) refuse(file, " is not a regular file");
   return info;
 }
@@ -82,8 +93,8 @@ std::string type_name(hid_t type) {
   }
 }
 
-// What every file of dtrain has, and what its converters add. These are opened by name: on a damaged file the library
-// is less likely to crash than when it lists all attributes.
+// What every file of dtrain has, and what its converters add. These are opened by name: on a
+// damaged file the library is less likely to crash than when it lists all attributes.
 constexpr const char* kKnownAttributes[] = {"format",
                                             "version",
                                             "task",
@@ -122,8 +133,8 @@ std::optional<Attribute> number_attribute(hid_t attribute, hid_t type_in_memory)
   return Attribute(value);
 }
 
-// The value of a root attribute; none for an array, for a type that is neither text nor a number, and where it cannot
-// be read.
+// The value of a root attribute; none for an array, for a type that is neither text nor a number,
+// and where it cannot be read.
 std::optional<Attribute> value_of(hid_t attribute) {
   const h5::Handle type(H5Aget_type(attribute), H5Tclose);
   const h5::Handle space(H5Aget_space(attribute), H5Sclose);
@@ -132,8 +143,9 @@ std::optional<Attribute> value_of(hid_t attribute) {
     case H5T_STRING:
       return text_attribute(attribute, type.get(), space.get());
     case H5T_INTEGER:
-      return H5Tget_sign(type.get()) == H5T_SGN_NONE ? number_attribute<uint64_t>(attribute, H5T_NATIVE_UINT64)
-                                                     : number_attribute<int64_t>(attribute, H5T_NATIVE_INT64);
+      return H5Tget_sign(type.get()) == H5T_SGN_NONE
+                 ? number_attribute<uint64_t>(attribute, H5T_NATIVE_UINT64)
+                 : number_attribute<int64_t>(attribute, H5T_NATIVE_INT64);
     case H5T_FLOAT:
       return number_attribute<double>(attribute, H5T_NATIVE_DOUBLE);
     default:
@@ -148,7 +160,8 @@ class Prober {
     layout_.identity = identity_of(regular_file(file));
     if (layout_.identity.bytes == 0) refuse(file, " is empty");
     H5PLset_loading_state(0);  // a file must not make HDF5 load plugins
-    if (::access(file.c_str(), R_OK) != 0) refuse(file, str(" cannot be read: ", std::strerror(errno)));
+    if (::access(file.c_str(), R_OK) != 0)
+      refuse(file, str(" cannot be read: ", std::strerror(errno)));
     if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
     const h5::Handle access = h5::file_access();
     file_ = h5::Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
@@ -188,13 +201,16 @@ class Prober {
     const Attributes& all = layout_.attributes;
     const auto format = all.find("format");
     if (format == all.end() || format->second != Attribute("dtrain")) {
-      const std::string found = format == all.end() ? "missing" : "\"" + printable(text_of(format->second)) + "\"";
-      refuse(layout_.file, str(" is an HDF5 file of another program: the root attribute `format` is ", found,
-                               ", not \"dtrain\"", kConvertAdvice));
+      const std::string found =
+          format == all.end() ? "missing" : "\"" + printable(text_of(format->second)) + "\"";
+      refuse(layout_.file,
+             str(" is an HDF5 file of another program: the root attribute `format` is ", found,
+                 ", not \"dtrain\"", kConvertAdvice));
     }
     if (const auto version = number<int64_t>("version"); version != kFormatVersion) {
-      refuse(layout_.file, str(" has format version ", version, "; this dtrain reads version ", kFormatVersion,
-                               ". Convert the raw data again, or use the dtrain that wrote the file"));
+      refuse(layout_.file,
+             str(" has format version ", version, "; this dtrain reads version ", kFormatVersion,
+                 ". Convert the raw data again, or use the dtrain that wrote the file"));
     }
     layout_.schema.samples = number<int64_t>("num_samples");
     layout_.schema.checksum = number<uint64_t>("checksum");
@@ -212,11 +228,13 @@ class Prober {
       static_cast<std::vector<std::string>*>(out)->emplace_back(name);
       return 0;
     };
-    if (!group || H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names) < 0) {
+    if (!group ||
+        H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names) < 0) {
       refuse_dataset("/splits", str("cannot be listed: ", h5::last_error()));
     }
     for (const std::string& name : names) {
-      if (std::ranges::find(kSplitNames, name) == std::end(kSplitNames)) refuse(layout_.file, not_a_split(name));
+      if (std::ranges::find(kSplitNames, name) == std::end(kSplitNames))
+        refuse(layout_.file, not_a_split(name));
     }
   }
 
@@ -225,7 +243,8 @@ class Prober {
     for (const char* name : kKnownAttributes) {
       const htri_t exists = H5Aexists(root, name);
       if (exists < 0) {
-        refuse(layout_.file, str(": the root attribute `", name, "` cannot be looked up: ", h5::last_error()));
+        refuse(layout_.file,
+               str(": the root attribute `", name, "` cannot be looked up: ", h5::last_error()));
       }
       if (exists == 0) continue;
       read_attribute(root, name);
@@ -249,15 +268,17 @@ class Prober {
       refuse(layout_.file, str(" has root attributes that cannot be listed: ", h5::last_error()));
     }
     for (const std::string& name : names) {
-      const bool known =
-          std::find(std::begin(kKnownAttributes), std::end(kKnownAttributes), name) != std::end(kKnownAttributes);
+      const bool known = std::find(std::begin(kKnownAttributes), std::end(kKnownAttributes),
+                                   name) != std::end(kKnownAttributes);
       if (!known) read_attribute(root, name);
     }
   }
 
   void read_attribute(hid_t root, const std::string& name) {
     const h5::Handle attribute(H5Aopen(root, name.c_str(), H5P_DEFAULT), H5Aclose);
-    if (!attribute) refuse(layout_.file, str(": the root attribute `", name, "` cannot be read: ", h5::last_error()));
+    if (!attribute)
+      refuse(layout_.file,
+             str(": the root attribute `", name, "` cannot be read: ", h5::last_error()));
     const std::optional<Attribute> value = value_of(attribute.get());
     if (value) {
       layout_.attributes[name] = *value;
@@ -269,13 +290,15 @@ class Prober {
   template <typename Integer>
   Integer number(const char* name) const {
     const auto found = layout_.attributes.find(name);
-    if (found == layout_.attributes.end()) refuse(layout_.file, str(" lacks the root attribute `", name, "`"));
+    if (found == layout_.attributes.end())
+      refuse(layout_.file, str(" lacks the root attribute `", name, "`"));
     const bool is_number = !std::holds_alternative<std::string>(found->second);
     const std::string text = text_of(found->second);
     const std::optional<Integer> value = is_number ? parse_number<Integer>(text) : std::nullopt;
     if (!value) {
-      refuse(layout_.file, str(": the root attribute `", name, "` is ", is_number ? "" : "the text \"", printable(text),
-                               is_number ? "" : "\"", ", must be an integer"));
+      refuse(layout_.file,
+             str(": the root attribute `", name, "` is ", is_number ? "" : "the text \"",
+                 printable(text), is_number ? "" : "\"", ", must be an integer"));
     }
     return *value;
   }
@@ -283,7 +306,8 @@ class Prober {
   void expect_hard_link(const std::string& path) const {
     if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) <= 0) refuse_dataset(path, "is missing");
     H5L_info_t link{};
-    if (H5Lget_info(file_.get(), path.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
+    if (H5Lget_info(file_.get(), path.c_str(), &link, H5P_DEFAULT) < 0 ||
+        link.type != H5L_TYPE_HARD) {
       refuse_dataset(path, "is a link to another place, must be in the file itself");
     }
   }
@@ -308,7 +332,8 @@ class Prober {
       shape = contiguous(path, &result.element, values);
     }
     result.shape.insert(result.shape.end(), shape.begin() + 1, shape.end());
-    if (result.row_elements() == 0) refuse_dataset(path, str("has empty samples: shape ", shape_text(shape)));
+    if (result.row_elements() == 0)
+      refuse_dataset(path, str("has empty samples: shape ", shape_text(shape)));
     return result;
   }
 
@@ -320,17 +345,20 @@ class Prober {
       refuse_dataset(path, str("is ", type_name(type.get()), ", must be ", type_name(expected)));
     }
     const std::vector<hsize_t> shape = place(path, dataset, H5Tget_size(expected), extent);
-    if (shape.size() != 1) refuse_dataset(path, str("has ", shape.size(), " dimensions, must have 1"));
+    if (shape.size() != 1)
+      refuse_dataset(path, str("has ", shape.size(), " dimensions, must have 1"));
   }
 
   // A dataset of any supported element type with at least one dimension. Returns its shape.
   std::vector<hsize_t> contiguous(const std::string& path, Element* element, Extent* extent) const {
     const h5::Handle dataset = open_dataset(path);
     const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
-    const std::pair<hid_t, Element> known[] = {
-        {H5T_STD_U8LE, Element::kUint8}, {H5T_IEEE_F32LE, Element::kFloat32}, {H5T_STD_I64LE, Element::kInt64}};
-    const auto* found = std::find_if(std::begin(known), std::end(known),
-                                     [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
+    const std::pair<hid_t, Element> known[] = {{H5T_STD_U8LE, Element::kUint8},
+                                               {H5T_IEEE_F32LE, Element::kFloat32},
+                                               {H5T_STD_I64LE, Element::kInt64}};
+    const auto* found = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
+      return H5Tequal(type.get(), entry.first) > 0;
+    });
     if (found == std::end(known)) {
       const bool inputs = path.starts_with("/inputs");
       refuse(layout_.file, str(": ", path, " is ", type_name(type.get()), ", must be ",
@@ -338,7 +366,8 @@ class Prober {
                                ". Make the file again with `dtrain convert`, or write that type"));
     }
     *element = found->second;
-    std::vector<hsize_t> shape = place(path, dataset, static_cast<hsize_t>(size_of(*element)), extent);
+    std::vector<hsize_t> shape =
+        place(path, dataset, static_cast<hsize_t>(size_of(*element)), extent);
     if (shape.empty()) refuse_dataset(path, "is a single number, must have one entry per sample");
     return shape;
   }
@@ -351,20 +380,23 @@ class Prober {
     return dataset;
   }
 
-  // Checks the storage of a dataset with elements of `bytes` bytes, and sets `extent` to its place. Returns the shape.
-  std::vector<hsize_t> place(const std::string& path, const h5::Handle& dataset, hsize_t bytes, Extent* extent) const {
+  // Checks the storage of a dataset with elements of `bytes` bytes, and sets `extent` to its place.
+  // Returns the shape.
+  std::vector<hsize_t> place(const std::string& path, const h5::Handle& dataset, hsize_t bytes,
+                             Extent* extent) const {
     const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
     const int dimensions = H5Sget_simple_extent_ndims(space.get());
     if (dimensions < 0) refuse_dataset(path, "has no readable shape");
     std::vector<hsize_t> shape(static_cast<size_t>(dimensions));
     H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr);
     bool empty = false;
-    for (const hsize_t size :
-         shape) {  // a size of 0 counts as 1, so that rows of 2^62 elements are refused even if there are none
+    // a size of 0 counts as 1, so that rows of 2^62 elements are refused even if there are none
+    for (const hsize_t size : shape) {
       empty = empty || size == 0;
       if (__builtin_mul_overflow(bytes, std::max<hsize_t>(size, 1), &bytes) ||
           bytes > static_cast<hsize_t>(INT64_MAX)) {
-        refuse_dataset(path, str("claims the shape ", shape_text(shape), ", more bytes than a file can have"));
+        refuse_dataset(
+            path, str("claims the shape ", shape_text(shape), ", more bytes than a file can have"));
       }
     }
     if (empty) bytes = 0;
@@ -372,7 +404,8 @@ class Prober {
     const H5D_layout_t kind = H5Pget_layout(creation.get());
     if (kind == H5D_VIRTUAL) refuse_dataset(path, "is virtual (its bytes are in other files)");
     if (kind != H5D_CONTIGUOUS) refuse_dataset(path, "is chunked or compact, must be contiguous");
-    if (H5Pget_external_count(creation.get()) != 0) refuse_dataset(path, "keeps its bytes in external files");
+    if (H5Pget_external_count(creation.get()) != 0)
+      refuse_dataset(path, "keeps its bytes in external files");
     extent->bytes = static_cast<int64_t>(bytes);
     if (bytes == 0) return shape;
     const haddr_t offset = H5Dget_offset(dataset.get());

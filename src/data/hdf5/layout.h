@@ -1,7 +1,8 @@
 #pragma once
 
-// Where the bytes of a dtrain HDF5 file are. This is all that the HDF5 library is needed for. Layout is plain data, so
-// that a process which a malicious file may crash can send it to the one that trains (probe_process.h).
+// Where the bytes of a dtrain HDF5 file are. This is all that the HDF5 library is needed for.
+// Layout is plain data, so that a process which a malicious file may crash can send it to the one
+// that trains (probe_process.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -38,23 +39,25 @@ struct Layout {
   Extent input_offsets, target_offsets;  // variable size only
   Extent checksums, group, source_bytes, source_offsets;
   std::map<std::string, Extent> splits;
-  Attributes attributes;                      // of the root group
-  std::vector<std::string> other_attributes;  // names of those that are neither text nor a single number
-  // Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source offsets; groups; name and
-  // ids of each split, sorted by name; offsets of the inputs and of the targets (skipped if they have a fixed size).
-  // Integers are int64, little endian.
+  Attributes attributes;  // of the root group
+  std::vector<std::string>
+      other_attributes;  // names of those that are neither text nor a single number
+  // Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source
+  // offsets; groups; name and ids of each split, sorted by name; offsets of the inputs and of the
+  // targets (skipped if they have a fixed size). Integers are int64, little endian.
   uint64_t index_checksum = 0;
 };
 
-// Opens the file with the HDF5 library, finds everything that a Layout holds, and closes it. Throws DataError if the
-// file is missing, is not HDF5, was not written by dtrain or has another version, or if a dataset has the wrong type or
-// storage (it must be contiguous, inside this file and hard-linked). A damaged file can also crash the library, or make
-// it loop: programs call ProbeProcess::probe() instead, which does this in another process.
+// Opens the file with the HDF5 library, finds everything that a Layout holds, and closes it. Throws
+// DataError if the file is missing, is not HDF5, was not written by dtrain or has another version,
+// or if a dataset has the wrong type or storage (it must be contiguous, inside this file and
+// hard-linked). A damaged file can also crash the library, or make it loop: programs call
+// ProbeProcess::probe() instead, which does this in another process.
 Layout probe(const std::filesystem::path& file);
 
-// Throws DataError unless all parts of a layout agree with each other: every extent is inside the file and as long as
-// the schema says, and the attributes are valid and match their checksum. Pure: it holds for a layout of any origin,
-// and what passes is safe to read samples with.
+// Throws DataError unless all parts of a layout agree with each other: every extent is inside the
+// file and as long as the schema says, and the attributes are valid and match their checksum. Pure:
+// it holds for a layout of any origin, and what passes is safe to read samples with.
 void check(const Layout&);
 
 std::string hdf5_version();  // version of the HDF5 library, such as "1.10.8"

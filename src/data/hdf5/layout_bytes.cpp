@@ -10,7 +10,8 @@
 namespace dtrain::data {
 namespace {
 
-// One function describes the fields; with an Encoder it encodes them, with a Decoder it decodes them.
+// One function describes the fields; with an Encoder it encodes them, with a Decoder it
+// decodes them.
 constexpr size_t kLeastBytes = sizeof(uint64_t);  // of an encoded integer, string or entry of a map
 
 class Encoder {
@@ -39,7 +40,8 @@ class Decoder {
   requires std::is_arithmetic_v<Number>
   void field(Number& value) { std::memcpy(&value, take(sizeof value).data(), sizeof value); }
   void field(std::string& text) { text = take(size(0, 1)); }
-  // Of a list whose elements have at least `least_bytes` each, so that a false size allocates little.
+  // Of a list whose elements have at least `least_bytes` each, so that a false size
+  // allocates little.
   size_t size(size_t, size_t least_bytes) {
     uint64_t word = 0;
     field(word);
@@ -71,7 +73,8 @@ template <typename Stream>
 void field(Stream& stream, Field& of_sample) {
   auto element = static_cast<int64_t>(of_sample.element);
   stream.field(element);
-  if (element < 0 || element > static_cast<int64_t>(Element::kInt64)) throw DataError("it has an unknown element type");
+  if (element < 0 || element > static_cast<int64_t>(Element::kInt64))
+    throw DataError("it has an unknown element type");
   of_sample.element = static_cast<Element>(element);
   of_sample.shape.resize(stream.size(of_sample.shape.size(), kLeastBytes));
   for (int64_t& size : of_sample.shape) stream.field(size);
@@ -122,7 +125,8 @@ void map_field(Decoder& stream, std::map<std::string, Value>& map) {
 template <typename Stream>
 void field(Stream& stream, Layout& layout) {
   FileIdentity& identity = layout.identity;
-  for (int64_t* number : {&identity.device, &identity.inode, &identity.bytes, &identity.modified_ns}) {
+  for (int64_t* number :
+       {&identity.device, &identity.inode, &identity.bytes, &identity.modified_ns}) {
     stream.field(*number);
   }
   stream.field(layout.schema.task);
@@ -130,8 +134,9 @@ void field(Stream& stream, Layout& layout) {
   field(stream, layout.schema.target);
   stream.field(layout.schema.samples);
   stream.field(layout.schema.checksum);
-  for (Extent* extent : {&layout.inputs, &layout.targets, &layout.input_offsets, &layout.target_offsets,
-                         &layout.checksums, &layout.group, &layout.source_bytes, &layout.source_offsets}) {
+  for (Extent* extent :
+       {&layout.inputs, &layout.targets, &layout.input_offsets, &layout.target_offsets,
+        &layout.checksums, &layout.group, &layout.source_bytes, &layout.source_offsets}) {
     field(stream, *extent);
   }
   map_field(stream, layout.splits);
@@ -159,7 +164,9 @@ Layout decode(std::string_view bytes, const std::filesystem::path& file) {
     layout.file = file;
     return layout;
   } catch (const DataError& e) {
-    throw DataError(str(file.string(), ": the description of the file that its reader sent is damaged: ", e.what()));
+    throw DataError(
+        str(file.string(),
+            ": the description of the file that its reader sent is damaged: ", e.what()));
   }
 }
 

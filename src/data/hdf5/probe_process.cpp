@@ -30,13 +30,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRequests = STDERR_FILENO + 1;  // the helper's socket
 constexpr uint64_t kMostReplyBytes = uint64_t{64} << 20;
-constexpr std::chrono::seconds kHelperDelay{10};  // how much later than its worker's limit the helper answers at most
+constexpr std::chrono::seconds kHelperDelay{
+    10};  // how much later than its worker's limit the helper answers at most
 
-// The first byte of a reply; what follows it is a layout, the message of a DataError, why the worker ended and what the
-// cause can be, or which system call failed.
+// The first byte of a reply; what follows it is a layout, the message of a DataError, why the
+// worker ended and what the cause can be, or which system call failed.
 enum Kind : char { kLayout = 'L', kRefused = 'R', kDied = 'D', kNotRun = 'E' };
 
-// ---- messages: the number of bytes, then the bytes ----------------------------------------------------------------
+// ---- messages: the number of bytes, then the bytes ----------------------------------------------
 // Returns 0 or the errno. Not write(2): without a reader it would send SIGPIPE.
 int send_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -69,16 +70,18 @@ void die_with(pid_t parent) {
   if (::getppid() != parent) ::_exit(0);
 }
 
-// The reply about a worker that ended in the way that `how` says. `other_cause` ends with "or ", if there is one.
+// The reply about a worker that ended in the way that `how` says. `other_cause` ends with "or ", if
+// there is one.
 std::string died(const std::string& how, std::string_view other_cause = {}) {
-  return str(static_cast<char>(kDied), how, ": ", other_cause, "the file is damaged, or was made to do this");
+  return str(static_cast<char>(kDied), how, ": ", other_cause,
+             "the file is damaged, or was made to do this");
 }
 
 std::string not_run(std::string_view call, int code) {
   return str(static_cast<char>(kNotRun), call, ": ", std::strerror(code));
 }
 
-// ---- the worker ---------------------------------------------------------------------------------------------------
+// ---- the worker ---------------------------------------------------------------------------------
 // 0: unknown, because /proc is not mounted.
 int64_t address_space_bytes() {
   int64_t pages = 0;
@@ -97,7 +100,8 @@ void limit(int resource, rlim_t value) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
-[[noreturn]] void work(const std::string& file, const ProbeLimits& limits, const ProbeProcess::Probe& probe, int out) {
+[[noreturn]] void work(const std::string& file, const ProbeLimits& limits,
+                       const ProbeProcess::Probe& probe, int out) {
   ::close(kRequests);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, static_cast<rlim_t>(limits.processor.count()));
@@ -116,7 +120,7 @@ void limit(int resource, rlim_t value) {
   ::_exit(code == 0 ? 0 : 1);
 }
 
-// ---- the helper ---------------------------------------------------------------------------------------------------
+// ---- the helper ---------------------------------------------------------------------------------
 // What the worker wrote, and why no more was read.
 struct Output {
   enum End { kClosed, kTooLate, kTooLong, kFailed } end = kClosed;
@@ -129,7 +133,8 @@ Output read_to_end(int in, std::chrono::seconds wall) {
   Output output;
   std::array<char, 65536> piece;
   while (output.text.size() <= kMostReplyBytes) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{.fd = in, .events = POLLIN, .revents = 0};
     const int count = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left) + 1);
     if (count == 0) {
@@ -151,12 +156,14 @@ Output read_to_end(int in, std::chrono::seconds wall) {
 
 // The reply if the worker sent none. `status`: as waitpid() gives it.
 std::string reason(int status, const Output& output, const ProbeLimits& limits) {
-  if (output.end == Output::kFailed) return not_run("read from the process that opens it", output.code);
+  if (output.end == Output::kFailed)
+    return not_run("read from the process that opens it", output.code);
   if (output.end == Output::kTooLong) {
     return died(str("sent more than ", human_bytes(static_cast<double>(kMostReplyBytes))));
   }
   if (output.end == Output::kTooLate) {
-    return died(str("did not end within ", limits.wall.count(), " s"), "its disk does not answer, or ");
+    return died(str("did not end within ", limits.wall.count(), " s"),
+                "its disk does not answer, or ");
   }
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
     return died(str("did not end within ", limits.processor.count(), " s of processor time"));
@@ -168,7 +175,8 @@ std::string reason(int status, const Output& output, const ProbeLimits& limits) 
   return died(str("ended early (exit code ", WEXITSTATUS(status), ")"));
 }
 
-std::string reply_about(const std::string& file, const ProbeLimits& limits, const ProbeProcess::Probe& probe) {
+std::string reply_about(const std::string& file, const ProbeLimits& limits,
+                        const ProbeProcess::Probe& probe) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return not_run("create a pipe", errno);
   FileDescriptor in(ends[0]), out(ends[1]);
@@ -190,16 +198,18 @@ std::string reply_about(const std::string& file, const ProbeLimits& limits, cons
   return reason(status, output, limits);
 }
 
-// Leaves to this process only what the helper needs. Its standard streams go: whatever the HDF5 library or malloc
-// prints about a damaged file is no message of dtrain.
+// Leaves to this process only what the helper needs. Its standard streams go: whatever the HDF5
+// library or malloc prints about a damaged file is no message of dtrain.
 void detach(const FileDescriptor& socket) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, stream);
   ::dup2(socket.get(), kRequests);
   ::closefrom(kRequests + 1);
   ::prctl(PR_SET_NAME, "dtrain-probe");
-  // Ctrl-C, and what a launcher sends to the whole process group, is for the process that trains: it may still save.
-  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_IGN);
+  // Ctrl-C, and what a launcher sends to the whole process group, is for the process that trains:
+  // it may still save.
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2})
+    std::signal(signal, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);
 }
 
@@ -218,8 +228,8 @@ class BlockedSignals {
   sigset_t before_;
 };
 
-[[noreturn]] void serve(const FileDescriptor& socket, const ProbeLimits& limits, const ProbeProcess::Probe& probe,
-                        const BlockedSignals& blocked) {
+[[noreturn]] void serve(const FileDescriptor& socket, const ProbeLimits& limits,
+                        const ProbeProcess::Probe& probe, const BlockedSignals& blocked) {
   detach(socket);
   blocked.restore();
   const FileDescriptor requests(kRequests);
@@ -262,7 +272,8 @@ ProbeProcess::~ProbeProcess() {
 Layout ProbeProcess::probe(const std::filesystem::path& file) {
   if (helper_ < 0) {
     throw Error(str("cannot open ", file.string(),
-                    ": the process that reads its structure could not be started: ", std::strerror(fork_error_)));
+                    ": the process that reads its structure could not be started: ",
+                    std::strerror(fork_error_)));
   }
   int code = send_message(socket_, file.native());
   std::string reply;
@@ -277,8 +288,8 @@ Layout ProbeProcess::probe(const std::filesystem::path& file) {
   if (reply[0] == kLayout) return decode(rest, file);
   if (reply[0] == kRefused) throw DataError(std::string(rest));
   if (reply[0] == kNotRun) throw Error(str("cannot open ", file.string(), ": cannot ", rest));
-  throw DataError(str(file.string(), ": the process in which the HDF5 library read its structure ", rest,
-                      ". Get an intact copy, or make it again with `dtrain convert`"));
+  throw DataError(str(file.string(), ": the process in which the HDF5 library read its structure ",
+                      rest, ". Get an intact copy, or make it again with `dtrain convert`"));
 }
 
 }  // namespace dtrain::data

@@ -1,12 +1,13 @@
 #pragma once
 
-// Opens data files with the HDF5 library in another process. A damaged or malicious file can crash the library, or make
-// it loop or allocate memory without end; then only that process ends, and the caller gets a DataError.
+// Opens data files with the HDF5 library in another process. A damaged or malicious file can crash
+// the library, or make it loop or allocate memory without end; then only that process ends, and the
+// caller gets a DataError.
 //
-// The constructor forks a helper, which stays as this process was: without MPI, CUDA and threads. For each file the
-// helper forks a worker with limits of time and memory, which reads the file's structure and sends it back as plain
-// bytes. The caller then reads samples at the offsets in it, without the library. The helper ends with this process,
-// however this process ends.
+// The constructor forks a helper, which stays as this process was: without MPI, CUDA and threads.
+// For each file the helper forks a worker with limits of time and memory, which reads the file's
+// structure and sends it back as plain bytes. The caller then reads samples at the offsets in it,
+// without the library. The helper ends with this process, however this process ends.
 //
 // Thread-safety: one thread at a time.
 
@@ -21,7 +22,8 @@
 
 namespace dtrain::data {
 
-// Of one file. A valid file needs a few milliseconds, and a few MiB besides what its longest attribute takes.
+// Of one file. A valid file needs a few milliseconds, and a few MiB besides what its longest
+// attribute takes.
 struct ProbeLimits {
   std::chrono::seconds processor{20};
   std::chrono::seconds wall{120};  // a network file system may be slow
@@ -32,15 +34,17 @@ class ProbeProcess {
  public:
   using Probe = std::function<Layout(const std::filesystem::path&)>;
 
-  // Forks. Requires: this process has one thread, and neither MPI nor CUDA has been started. `probe` is what a worker
-  // runs; another than data::probe is for tests. If the fork fails, the first probe() throws, not this.
+  // Forks. Requires: this process has one thread, and neither MPI nor CUDA has been started.
+  // `probe` is what a worker runs; another than data::probe is for tests. If the fork fails, the
+  // first probe() throws, not this.
   explicit ProbeProcess(ProbeLimits limits = {}, Probe probe = data::probe);
   ~ProbeProcess();  // ends the helper and waits for it
   ProbeProcess(const ProbeProcess&) = delete;
   ProbeProcess& operator=(const ProbeProcess&) = delete;
 
-  // data::probe(file) in a worker. DataError as it throws, and for a file that crashed the worker or reached one of its
-  // limits; the next call has a new worker. Error if there is no helper, or if it cannot start a worker.
+  // data::probe(file) in a worker. DataError as it throws, and for a file that crashed the worker
+  // or reached one of its limits; the next call has a new worker. Error if there is no helper, or
+  // if it cannot start a worker.
   Layout probe(const std::filesystem::path& file);
 
   int helper() const { return helper_; }  // its process id; -1: it could not be started

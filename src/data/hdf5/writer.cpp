@@ -23,7 +23,8 @@ namespace {
 
 using Shape = std::vector<hsize_t>;
 
-constexpr unsigned kAttributesInHeader = 64;  // with more, the library moves them to a structure that is harder to read
+constexpr unsigned kAttributesInHeader =
+    64;  // with more, the library moves them to a structure that is harder to read
 
 class FileWriter : public Writer {
  public:
@@ -34,7 +35,8 @@ class FileWriter : public Writer {
         written_(static_cast<size_t>(schema.samples)),
         inputs_{schema.input, rows_in(schema.input, rows.input)},
         targets_{schema.target, rows_in(schema.target, rows.target)} {
-    DTRAIN_CHECK(schema.samples > 0 && storable_input(schema.input) && storable_target(schema.target));
+    DTRAIN_CHECK(schema.samples > 0 && storable_input(schema.input) &&
+                 storable_target(schema.target));
     if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
     try {
       create_datasets();
@@ -57,7 +59,8 @@ class FileWriter : public Writer {
     write_rows(inputs_, first, samples, &Sample::input);
     write_rows(targets_, first, samples, &Sample::target);
     std::vector<uint64_t> checksums;
-    for (const Sample& sample : samples) checksums.push_back(sample_checksum(sample.input, sample.target));
+    for (const Sample& sample : samples)
+      checksums.push_back(sample_checksum(sample.input, sample.target));
     write_at(checksums_at_ + first * kWord, std::as_bytes(std::span(checksums)));
     std::fill_n(written_.begin() + first, count, 1);
   }
@@ -118,7 +121,8 @@ class FileWriter : public Writer {
     std::vector<int64_t> values;
     for (int64_t first = 0; first < column.size; first += kPiece) {
       values.clear();
-      for (int64_t i = first; i < std::min(column.size, first + kPiece); ++i) values.push_back(column.at(i));
+      for (int64_t i = first; i < std::min(column.size, first + kPiece); ++i)
+        values.push_back(column.at(i));
       use(first, values);
     }
   }
@@ -127,7 +131,8 @@ class FileWriter : public Writer {
   uint64_t hash_of(int64_t place, int64_t words, uint64_t seed) const {
     RunningHash hash(seed);
     for (int64_t first = 0; first < words; first += kPiece) {
-      const std::vector<int64_t> piece = read_words(place + first * kWord, std::min(kPiece, words - first));
+      const std::vector<int64_t> piece =
+          read_words(place + first * kWord, std::min(kPiece, words - first));
       hash.add(std::as_bytes(std::span(piece)));
     }
     return hash.value();
@@ -136,7 +141,9 @@ class FileWriter : public Writer {
   std::vector<int64_t> read_words(int64_t place, int64_t count) const {
     std::vector<int64_t> words(static_cast<size_t>(count));
     const int code = out_.read_all_at(std::as_writable_bytes(std::span(words)), place);
-    if (code != 0) throw OutputError(str("cannot read ", temporary_.string(), " back: it was changed while in use"));
+    if (code != 0)
+      throw OutputError(
+          str("cannot read ", temporary_.string(), " back: it was changed while in use"));
     return words;
   }
 
@@ -145,24 +152,28 @@ class FileWriter : public Writer {
     const int64_t row_bytes = stored.field.row_bytes();
     std::vector<int64_t> offsets;
     if (stored.field.variable()) {
-      offsets = read_words(stored.offsets_at + first * kWord, static_cast<int64_t>(samples.size()) + 1);
+      offsets =
+          read_words(stored.offsets_at + first * kWord, static_cast<int64_t>(samples.size()) + 1);
     }
     for (size_t i = 0; i < samples.size(); ++i) {
       const int64_t rows = offsets.empty() ? 1 : offsets[i + 1] - offsets[i];
       DTRAIN_CHECK(static_cast<int64_t>((samples[i].*part).size()) == rows * row_bytes, "sample ",
-                   first + static_cast<int64_t>(i), " of ", (samples[i].*part).size(), " bytes, not ",
-                   rows * row_bytes);
+                   first + static_cast<int64_t>(i), " of ", (samples[i].*part).size(),
+                   " bytes, not ", rows * row_bytes);
     }
-    const int64_t place = stored.values_at + (offsets.empty() ? first : offsets.front()) * row_bytes;
+    const int64_t place =
+        stored.values_at + (offsets.empty() ? first : offsets.front()) * row_bytes;
     if (samples.size() == 1) return write_at(place, samples[0].*part);
     std::vector<std::byte> bytes;
-    for (const Sample& sample : samples) bytes.insert(bytes.end(), (sample.*part).begin(), (sample.*part).end());
+    for (const Sample& sample : samples)
+      bytes.insert(bytes.end(), (sample.*part).begin(), (sample.*part).end());
     write_at(place, bytes);
   }
 
   [[noreturn]] void fail_hdf5(const std::string& operation) const {
     const std::string reason = h5::last_error();
-    if (const int code = h5::errno_in(reason); code != 0) fail_to_write(operation, temporary_, code);
+    if (const int code = h5::errno_in(reason); code != 0)
+      fail_to_write(operation, temporary_, code);
     throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", reason));
   }
 
@@ -171,12 +182,14 @@ class FileWriter : public Writer {
     ::unlink(temporary_.c_str());
   }
 
-  // Creates the datasets whose sizes are known. Samples are then written with pwrite at fixed offsets.
+  // Creates the datasets whose sizes are known. Samples are then written with pwrite at
+  // fixed offsets.
   void create_datasets() {
     const h5::SilentErrors silent;
     const h5::Handle access = h5::file_access(), creation = without_times(H5P_FILE_CREATE);
     H5Pset_attr_phase_change(creation.get(), kAttributesInHeader, 0);
-    h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);
+    h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+                    H5Fclose);
     if (!file) fail_hdf5("create");
     create_stored(file, "/inputs", inputs_);
     create_stored(file, "/targets", targets_);
@@ -189,18 +202,21 @@ class FileWriter : public Writer {
   void create_stored(const h5::Handle& file, const std::string& name, Stored& stored) const {
     const bool variable = stored.field.variable();
     Shape shape{static_cast<hsize_t>(stored.rows)};
-    shape.insert(shape.end(), stored.field.shape.begin() + (variable ? 1 : 0), stored.field.shape.end());
+    shape.insert(shape.end(), stored.field.shape.begin() + (variable ? 1 : 0),
+                 stored.field.shape.end());
     if (variable) create_group(file, name.c_str());
-    stored.values_at =
-        offset_of(create_dataset(file, variable ? name + "/values" : name, type_of(stored.field.element), shape));
+    stored.values_at = offset_of(create_dataset(file, variable ? name + "/values" : name,
+                                                type_of(stored.field.element), shape));
     if (variable) {
-      stored.offsets_at = offset_of(
-          create_dataset(file, name + "/offsets", H5T_STD_I64LE, {static_cast<hsize_t>(schema_.samples) + 1}));
+      stored.offsets_at = offset_of(create_dataset(file, name + "/offsets", H5T_STD_I64LE,
+                                                   {static_cast<hsize_t>(schema_.samples) + 1}));
     }
   }
 
   static hid_t type_of(Element element) {
-    return element == Element::kUint8 ? H5T_STD_U8LE : element == Element::kFloat32 ? H5T_IEEE_F32LE : H5T_STD_I64LE;
+    return element == Element::kUint8     ? H5T_STD_U8LE
+           : element == Element::kFloat32 ? H5T_IEEE_F32LE
+                                          : H5T_STD_I64LE;
   }
 
   // Without times, equal samples give equal files.
@@ -210,14 +226,17 @@ class FileWriter : public Writer {
     return creation;
   }
 
-  h5::Handle create_dataset(const h5::Handle& file, const std::string& name, hid_t type, const Shape& shape) const {
-    const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
+  h5::Handle create_dataset(const h5::Handle& file, const std::string& name, hid_t type,
+                            const Shape& shape) const {
+    const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+                           H5Sclose);
     const h5::Handle creation = without_times(H5P_DATASET_CREATE);
     H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
     H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-    h5::Handle dataset(
-        H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
+    h5::Handle dataset(H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT,
+                                  creation.get(), H5P_DEFAULT),
+                       H5Dclose);
     if (!dataset) fail_hdf5(str("create ", name, " in"));
     return dataset;
   }
@@ -234,7 +253,8 @@ class FileWriter : public Writer {
     struct stat info {};
     if (::fstat(out_.get(), &info) != 0) fail_to_write("stat", temporary_, errno);
     if (const int code = ::posix_fallocate(out_.get(), 0, info.st_size)) {
-      fail_to_write(str("reserve ", human_bytes(static_cast<double>(info.st_size)), " for"), temporary_, code);
+      fail_to_write(str("reserve ", human_bytes(static_cast<double>(info.st_size)), " for"),
+                    temporary_, code);
     }
   }
 
@@ -245,26 +265,28 @@ class FileWriter : public Writer {
   void check(const Index& index) const {
     const auto samples = static_cast<size_t>(schema_.samples);
     DTRAIN_CHECK(index.source.size == schema_.samples && index.group.size == schema_.samples);
-    for (size_t id = 0; id < samples; ++id) DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
+    for (size_t id = 0; id < samples; ++id)
+      DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
     std::vector<bool> in_split(samples);
     for (const auto& [name, ids] : index.splits) {
-      const bool known = std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
+      const bool known =
+          std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
       DTRAIN_CHECK(known, "split ", name);
       for (int64_t i = 0; i < ids.size; ++i) {
         const int64_t id = ids.at(i);
-        DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)], "sample ", id, " in ",
-                     name);
+        DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)],
+                     "sample ", id, " in ", name);
         in_split[static_cast<size_t>(id)] = true;
       }
     }
-    for (const char* name :
-         {"format", "version", "task", "num_samples", "checksum", "index_checksum", kAttributesChecksum}) {
+    for (const char* name : {"format", "version", "task", "num_samples", "checksum",
+                             "index_checksum", kAttributesChecksum}) {
       DTRAIN_CHECK(index.attributes.count(name) == 0, "attribute ", name);
     }
   }
 
-  // Writes what is known only at the end: splits, sources, groups and attributes. The hash of all of them is chained as
-  // index_checksum() says (layout.h).
+  // Writes what is known only at the end: splits, sources, groups and attributes. The hash of all
+  // of them is chained as index_checksum() says (layout.h).
   void write_index(const Index& index) const {
     const h5::SilentErrors silent;
     const h5::Handle access = h5::file_access();
@@ -275,7 +297,8 @@ class FileWriter : public Writer {
     hash = write_words(group_, index.group, hash);
     create_group(file, "/splits");
     for (const auto& [name, ids] : index.splits) {
-      hash = write_column(file, "/splits/" + name, ids, xxh64(std::as_bytes(std::span(name)), hash));
+      hash =
+          write_column(file, "/splits/" + name, ids, xxh64(std::as_bytes(std::span(name)), hash));
     }
     for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
       if (stored.field.variable()) hash = hash_of(stored.offsets_at, schema_.samples + 1, hash);
@@ -294,15 +317,18 @@ class FileWriter : public Writer {
 
   void create_group(const h5::Handle& file, const char* name) const {
     const h5::Handle creation = without_times(H5P_GROUP_CREATE);
-    const h5::Handle group(H5Gcreate2(file.get(), name, H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Gclose);
+    const h5::Handle group(H5Gcreate2(file.get(), name, H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                           H5Gclose);
     if (!group) fail_hdf5(str("create ", name, " in"));
   }
 
   // Writes `bytes` and `offsets` of the texts; returns the chained hash of both.
-  uint64_t write_texts(const h5::Handle& file, const std::string& group, const Column<std::string>& texts) const {
+  uint64_t write_texts(const h5::Handle& file, const std::string& group,
+                       const Column<std::string>& texts) const {
     int64_t bytes = 0;
     for (int64_t i = 0; i < texts.size; ++i) bytes += static_cast<int64_t>(texts.at(i).size());
-    h5::Handle dataset = create_dataset(file, group + "/bytes", H5T_STD_U8LE, {static_cast<hsize_t>(bytes)});
+    h5::Handle dataset =
+        create_dataset(file, group + "/bytes", H5T_STD_U8LE, {static_cast<hsize_t>(bytes)});
     RunningHash hash;
     std::string piece;
     int64_t place = 0;
@@ -316,14 +342,17 @@ class FileWriter : public Writer {
     }
     if (!dataset.close()) fail_hdf5(str("close ", group, "/bytes in"));
     int64_t offset = 0;
-    const auto next = [&](int64_t i) { return i == 0 ? 0 : offset += static_cast<int64_t>(texts.at(i - 1).size()); };
+    const auto next = [&](int64_t i) {
+      return i == 0 ? 0 : offset += static_cast<int64_t>(texts.at(i - 1).size());
+    };
     return write_column(file, group + "/offsets", {texts.size + 1, next}, hash.value());
   }
 
   // Returns the hash of the values.
-  uint64_t write_column(const h5::Handle& file, const std::string& name, const Column<int64_t>& column,
-                        uint64_t seed) const {
-    h5::Handle dataset = create_dataset(file, name, H5T_STD_I64LE, {static_cast<hsize_t>(column.size)});
+  uint64_t write_column(const h5::Handle& file, const std::string& name,
+                        const Column<int64_t>& column, uint64_t seed) const {
+    h5::Handle dataset =
+        create_dataset(file, name, H5T_STD_I64LE, {static_cast<hsize_t>(column.size)});
     RunningHash hash(seed);
     in_pieces(column, [&](int64_t first, std::span<const int64_t> values) {
       write_part(dataset, name, H5T_STD_I64LE, first, std::as_bytes(values));
@@ -338,7 +367,8 @@ class FileWriter : public Writer {
                   std::span<const std::byte> bytes) const {
     if (bytes.empty()) return;
     const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
-    const auto start = static_cast<hsize_t>(first), count = static_cast<hsize_t>(bytes.size() / H5Tget_size(type));
+    const auto start = static_cast<hsize_t>(first),
+               count = static_cast<hsize_t>(bytes.size() / H5Tget_size(type));
     const h5::Handle memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
     if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &count, nullptr) < 0 ||
         H5Dwrite(dataset.get(), type, memory.get(), space.get(), H5P_DEFAULT, bytes.data()) < 0) {
@@ -346,7 +376,8 @@ class FileWriter : public Writer {
     }
   }
 
-  void write_attribute(const h5::Handle& file, const std::string& name, const Attribute& value) const {
+  void write_attribute(const h5::Handle& file, const std::string& name,
+                       const Attribute& value) const {
     if (const auto* text = std::get_if<std::string>(&value)) {
       // Of fixed length: to read one of variable length, the library follows addresses in the file.
       const h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
@@ -363,11 +394,14 @@ class FileWriter : public Writer {
     }
   }
 
-  void write_attribute(const h5::Handle& file, const std::string& name, hid_t type, const void* value) const {
+  void write_attribute(const h5::Handle& file, const std::string& name, hid_t type,
+                       const void* value) const {
     const h5::Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-    const h5::Handle attribute(H5Acreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                               H5Aclose);
-    if (!attribute || H5Awrite(attribute.get(), type, value) < 0) fail_hdf5(str("write attribute ", name, " to"));
+    const h5::Handle attribute(
+        H5Acreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    if (!attribute || H5Awrite(attribute.get(), type, value) < 0)
+      fail_hdf5(str("write attribute ", name, " to"));
   }
 
   const std::filesystem::path file_, temporary_;
@@ -381,26 +415,32 @@ class FileWriter : public Writer {
 
 }  // namespace
 
-std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema, const RowCounts& rows) {
+std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema,
+                                       const RowCounts& rows) {
   return std::make_unique<FileWriter>(file, schema, rows);
 }
 
 std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema,
                                        const std::vector<int64_t>& input_rows,
                                        const std::vector<int64_t>& target_rows) {
-  const auto counts = [&](const Field& field, const std::vector<int64_t>& rows) -> std::function<int64_t(int64_t)> {
+  const auto counts = [&](const Field& field,
+                          const std::vector<int64_t>& rows) -> std::function<int64_t(int64_t)> {
     DTRAIN_CHECK(rows.size() == (field.variable() ? static_cast<size_t>(schema.samples) : 0));
     if (!field.variable()) return {};
     return [&](int64_t id) { return rows[static_cast<size_t>(id)]; };
   };
-  return create(file, schema, RowCounts{counts(schema.input, input_rows), counts(schema.target, target_rows)});
+  return create(file, schema,
+                RowCounts{counts(schema.input, input_rows), counts(schema.target, target_rows)});
 }
 
 void Writer::finish(const Extras& extras) {
   const auto column = []<typename T>(const std::vector<T>& values) {
-    return Column<T>{static_cast<int64_t>(values.size()), [&](int64_t i) { return values[static_cast<size_t>(i)]; }};
+    return Column<T>{static_cast<int64_t>(values.size()),
+                     [&](int64_t i) { return values[static_cast<size_t>(i)]; }};
   };
-  Index index{.source = column(extras.source), .group = column(extras.group), .attributes = extras.attributes};
+  Index index{.source = column(extras.source),
+              .group = column(extras.group),
+              .attributes = extras.attributes};
   for (const auto& [name, ids] : extras.splits) index.splits[name] = column(ids);
   finish(index);
 }

@@ -12,7 +12,8 @@
 namespace dtrain::data {
 namespace {
 
-// The entries `kept` of the first dimension, narrowed to `longest` along the second one unless `longest` is negative.
+// The entries `kept` of the first dimension, narrowed to `longest` along the second one unless
+// `longest` is negative.
 at::Tensor kept_rows(const at::Tensor& tensor, const at::Tensor& kept, int64_t longest = -1) {
   const at::Tensor rows = tensor.index_select(0, kept);
   if (longest >= 0) return rows.narrow(1, 0, longest).contiguous();
@@ -24,7 +25,8 @@ at::Tensor kept_rows(const at::Tensor& tensor, const at::Tensor& kept, int64_t l
 void BadSamples::leave_out_of(PendingBatch& job) {
   Batch& batch = job.batch;
   std::vector<bool> bad(batch.ids.size());
-  std::sort(job.bad.begin(), job.bad.end(), [](const auto& a, const auto& b) { return a.item < b.item; });
+  std::sort(job.bad.begin(), job.bad.end(),
+            [](const auto& a, const auto& b) { return a.item < b.item; });
   for (const PendingBatch::Bad& one : job.bad) {
     const int64_t id = batch.ids[static_cast<size_t>(one.item)];
     bad[static_cast<size_t>(one.item)] = true;

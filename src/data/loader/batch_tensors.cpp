@@ -14,8 +14,9 @@ BatchTensors make_tensors(const PackedBatch& packed, int64_t image_size, at::Dev
     made.inputs = at::empty(packed.inputs, options.dtype(at::kFloat));
     made.lengths = at::empty({samples}, options.dtype(at::kLong));
   } else {
-    made.inputs = at::empty({samples, 3, image_size, image_size},
-                            options.dtype(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast));
+    made.inputs =
+        at::empty({samples, 3, image_size, image_size},
+                  options.dtype(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast));
   }
   return made;
 }
@@ -27,10 +28,14 @@ void put(BatchTensors tensors, Batch& batch) {
   batch.sample_ids = std::move(tensors.ids);
 }
 
-BatchTensors tensors_of(const Batch& batch) { return {batch.inputs, batch.targets, batch.lengths, batch.sample_ids}; }
+BatchTensors tensors_of(const Batch& batch) {
+  return {batch.inputs, batch.targets, batch.lengths, batch.sample_ids};
+}
 
 BatchTensors copies(const BatchTensors& t) {
-  const auto copy = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; };
+  const auto copy = [](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.clone() : tensor;
+  };
   return {copy(t.inputs), copy(t.targets), copy(t.lengths), copy(t.ids)};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The tensors of a batch: new ones for each batch, or buffers that are used again for every batch of the same shape.
+// The tensors of a batch: new ones for each batch, or buffers that are used again for every batch
+// of the same shape.
 
 #include <torch/types.h>
 
@@ -18,7 +19,8 @@ struct BatchTensors {
   at::Tensor inputs, targets, lengths, ids;  // Batch::inputs, targets, lengths and sample_ids
 };
 
-// New tensors for a batch of this layout; their values are undefined. `image_size`: side of the images in pixels.
+// New tensors for a batch of this layout; their values are undefined. `image_size`: side of the
+// images in pixels.
 BatchTensors make_tensors(const PackedBatch&, int64_t image_size, at::Device);
 
 void put(BatchTensors, Batch&);                               // as the batch's tensors
@@ -26,11 +28,12 @@ BatchTensors tensors_of(const Batch&);                        // the same tensor
 BatchTensors copies(const BatchTensors&);                     // of their own memory
 void copy(const BatchTensors& from, const BatchTensors& to);  // of the same shapes
 
-// Buffers, one set for each shape of a batch, so that each batch of a shape has its values at the same addresses: what
-// a CUDA graph needs. A batch is valid until the next one of its shape is put there.
+// Buffers, one set for each shape of a batch, so that each batch of a shape has its values at the
+// same addresses: what a CUDA graph needs. A batch is valid until the next one of its shape is
+// put there.
 //
-// They are for few shapes. When there are `most` of them, batches of other shapes (the last batch of an epoch, lengths
-// that data.length_classes does not round) get new tensors.
+// They are for few shapes. When there are `most` of them, batches of other shapes (the last batch
+// of an epoch, lengths that data.length_classes does not round) get new tensors.
 //
 // Thread-safety: one thread.
 class StaticBuffers {

@@ -9,7 +9,8 @@ namespace {
 
 class RawDecoder final : public Decoder {
  public:
-  std::span<const std::byte> read(const Store& store, int64_t id, std::span<std::byte> pixels) override {
+  std::span<const std::byte> read(const Store& store, int64_t id,
+                                  std::span<std::byte> pixels) override {
     store.read_input(id, pixels);
     return pixels;
   }
@@ -20,8 +21,9 @@ class RawDecoder final : public Decoder {
 std::unique_ptr<Decoder> make_decoder(const Store& store) {
   const Field& input = store.schema().input;
   if (input.element != Element::kUint8 || !storable_input(input)) {
-    throw DataError(str(store.path().string(), ": samples of ", text_of(input),
-                        " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
+    throw DataError(
+        str(store.path().string(), ": samples of ", text_of(input),
+            " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
   }
   return std::make_unique<RawDecoder>();
 }

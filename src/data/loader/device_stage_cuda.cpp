@@ -22,7 +22,8 @@ class EventCopy final : public HostCopy {
   void wait() override { event_.synchronize(); }
 
  private:
-  // The training thread waits here whenever the GPU limits a run: it must not spin on a core that the readers need.
+  // The training thread waits here whenever the GPU limits a run: it must not spin on a core that
+  // the readers need.
   at::cuda::CUDAEvent event_{cudaEventDisableTiming | cudaEventBlockingSync};
 };
 
@@ -34,11 +35,12 @@ class CudaStage final : public DeviceStage {
         copy_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_.index())) {
     const c10::cuda::CUDAGuard guard(device_.index());
     for (Buffer& buffer : buffers_) allocate(buffer, options.expected_bytes);
-    grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
+    grey_sums_ =
+        at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
 
-  // Waits for the copies in progress: the allocators that reuse their memory do not know this stream. A GPU that has
-  // failed copies no more, and its error is not for a destructor to throw.
+  // Waits for the copies in progress: the allocators that reuse their memory do not know this
+  // stream. A GPU that has failed copies no more, and its error is not for a destructor to throw.
   ~CudaStage() override { static_cast<void>(cudaStreamSynchronize(copy_stream_)); }
 
   at::Tensor host_memory(int64_t bytes) override {
@@ -51,13 +53,15 @@ class CudaStage final : public DeviceStage {
     Buffer& buffer = buffers_[next_buffer_];
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     if (buffer.block.numel() < packed.bytes()) {
-      // A dropped batch may still be copied into the old block, which the allocator must not give away before that.
+      // A dropped batch may still be copied into the old block, which the allocator must not give
+      // away before that.
       buffer.block.record_stream(copy_stream_);
       allocate(buffer, packed.bytes() + packed.bytes() / 4);
     }
     buffer.consumed.block(copy_stream_);  // wait for the kernels that read the previous batch
-    C10_CUDA_CHECK(cudaMemcpyAsync(buffer.block.data_ptr(), host.data_ptr(), static_cast<size_t>(packed.bytes()),
-                                   cudaMemcpyHostToDevice, copy_stream_));
+    C10_CUDA_CHECK(cudaMemcpyAsync(buffer.block.data_ptr(), host.data_ptr(),
+                                   static_cast<size_t>(packed.bytes()), cudaMemcpyHostToDevice,
+                                   copy_stream_));
     buffer.copied.record(copy_stream_);
     buffer.packed = packed;
     begun_.push_back(&buffer);
@@ -96,17 +100,19 @@ class CudaStage final : public DeviceStage {
 
   void allocate(Buffer& buffer, int64_t bytes) {
     buffer.block = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
-    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after earlier uses of this memory
+    buffer.consumed.record(
+        c10::cuda::getCurrentCUDAStream(device_.index()));  // after earlier uses of this memory
   }
 
   // Copies a part of the block, so that the block can be reused for the next batch.
   static void copy_part(const Buffer& buffer, int64_t begin, const at::Tensor& to,
                         const c10::cuda::CUDAStream& stream) {
-    C10_CUDA_CHECK(cudaMemcpyAsync(to.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin, to.nbytes(),
-                                   cudaMemcpyDeviceToDevice, stream));
+    C10_CUDA_CHECK(cudaMemcpyAsync(to.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin,
+                                   to.nbytes(), cudaMemcpyDeviceToDevice, stream));
   }
 
-  void augment_images(const Buffer& buffer, const at::Tensor& out, const c10::cuda::CUDAStream& stream) const {
+  void augment_images(const Buffer& buffer, const at::Tensor& out,
+                      const c10::cuda::CUDAStream& stream) const {
     const PackedBatch& packed = buffer.packed;
     const auto* block = buffer.block.data_ptr<uint8_t>();
     AugmentBatch batch;
@@ -116,7 +122,8 @@ class CudaStage final : public DeviceStage {
     batch.shape = options_.image;
     batch.side = static_cast<int32_t>(options_.spec.image_size);
     batch.norm = normalization(options_.spec);
-    batch.grey_sums = packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
+    batch.grey_sums =
+        packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
     batch.out = out.data_ptr<float>();
     C10_CUDA_CHECK(augment(batch, stream));
   }
@@ -134,9 +141,10 @@ class CudaStage final : public DeviceStage {
 
 std::unique_ptr<DeviceStage> make_device_stage(at::Device device, const StageOptions& options) {
   if (!device.is_cuda() || c10::cuda::device_count() == 0) {
-    throw DeviceError(
-        str("batches for device ", device.str(), " were requested, but ", c10::cuda::device_count(),
-            " usable GPUs were found. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
+    throw DeviceError(str("batches for device ", device.str(), " were requested, but ",
+                          c10::cuda::device_count(),
+                          " usable GPUs were found. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
+                          "run with --device.type cpu."));
   }
   return std::make_unique<CudaStage>(device, options);
 }

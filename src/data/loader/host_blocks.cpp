@@ -4,7 +4,8 @@
 
 namespace dtrain::data {
 
-HostBlocks::HostBlocks(DeviceStage& stage, int64_t count, int64_t bytes) : count_(static_cast<size_t>(count)) {
+HostBlocks::HostBlocks(DeviceStage& stage, int64_t count, int64_t bytes)
+    : count_(static_cast<size_t>(count)) {
   for (int64_t i = 0; i < count; ++i) free_.push_back(stage.host_memory(bytes));
 }
 

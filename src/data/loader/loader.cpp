@@ -1,6 +1,6 @@
-// The loader connects micro_batches.h (which samples), read_ahead.h (the threads), sample_reader.h (reads one sample),
-// pending_batch.h (the batch that they fill), host_blocks.h and device_stage.h (its way to a device) and bad_samples.h
-// (samples left out).
+// The loader connects micro_batches.h (which samples), read_ahead.h (the threads), sample_reader.h
+// (reads one sample), pending_batch.h (the batch that they fill), host_blocks.h and device_stage.h
+// (its way to a device) and bad_samples.h (samples left out).
 
 #include "data/loader/loader.h"
 
@@ -28,9 +28,10 @@ void check_loadable(const Store& store, const std::vector<int64_t>& ids, const S
   const std::string file = store.path().string();
   const Schema& schema = store.schema();
   const bool rows = spec.kind == SampleSpec::Kind::kRows;
-  DTRAIN_CHECK(options.batch_size > 0 && options.global_batch > 0, "batch ", options.batch_size, ", global ",
-               options.global_batch);
-  DTRAIN_CHECK(0 <= shard.rank && shard.rank < shard.size, "shard ", shard.rank, " of ", shard.size);
+  DTRAIN_CHECK(options.batch_size > 0 && options.global_batch > 0, "batch ", options.batch_size,
+               ", global ", options.global_batch);
+  DTRAIN_CHECK(0 <= shard.rank && shard.rank < shard.size, "shard ", shard.rank, " of ",
+               shard.size);
   if (!rows) {
     make_decoder(store);  // throws if these are not images
   } else if (schema.input.element != Element::kFloat32 || !storable_input(schema.input)) {
@@ -38,20 +39,25 @@ void check_loadable(const Store& store, const std::vector<int64_t>& ids, const S
                         " are not rows of float32. Make the file with `dtrain convert`."));
   }
   if (ids.empty()) {
-    throw DataError(str(file, ": no samples to load: the split is empty. Choose another file, or change its splits."));
+    throw DataError(str(
+        file,
+        ": no samples to load: the split is empty. Choose another file, or change its splits."));
   }
   for (const int64_t id : ids) {
     if (id < 0 || id >= schema.samples) {
-      throw DataError(str(file, "#", id, ": the split names a sample outside 0 to ", schema.samples - 1,
+      throw DataError(str(file, "#", id, ": the split names a sample outside 0 to ",
+                          schema.samples - 1,
                           ". The file is damaged: make it again with `dtrain convert`."));
     }
   }
   const auto signs = static_cast<int64_t>(spec.target_flip_sign.size());
-  const int64_t expected = schema.target.element == Element::kFloat32 ? schema.target.row_elements() : 0;
+  const int64_t expected =
+      schema.target.element == Element::kFloat32 ? schema.target.row_elements() : 0;
   if (!rows && options.augment && spec.hflip && signs != expected) {
-    throw DataError(str(file, ": targets are ", text_of(schema.target), ": a flip needs a sign for each of ", expected,
-                        " elements, but the task gives ", signs, ". The file is for another task (", schema.task,
-                        ")."));
+    throw DataError(str(file, ": targets are ", text_of(schema.target),
+                        ": a flip needs a sign for each of ", expected,
+                        " elements, but the task gives ", signs, ". The file is for another task (",
+                        schema.task, ")."));
   }
 }
 
@@ -104,8 +110,8 @@ LoaderOptions one_pass(int64_t samples, int64_t batch_size, int ranks) {
 
 class Loader::Impl {
  public:
-  Impl(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard,
-       std::unique_ptr<DeviceStage> stage)
+  Impl(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options,
+       Shard shard, std::unique_ptr<DeviceStage> stage)
       : store_(store),
         spec_(std::move(spec)),
         options_(options),
@@ -114,28 +120,32 @@ class Loader::Impl {
         bad_samples_(store, length_classes_),
         stage_(std::move(stage)) {
     const std::vector<int64_t>& shape = store.schema().input.shape;
-    const ImageShape image = spec_.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{};
+    const ImageShape image =
+        spec_.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{};
     // 0 if batches differ in size: then their buffers grow with the first long batches.
     const int64_t expected =
-        store.schema().input.variable() ? 0 : packed(std::vector(size_t(plan_.largest()), plan_.any_id())).bytes();
+        store.schema().input.variable()
+            ? 0
+            : packed(std::vector(size_t(plan_.largest()), plan_.any_id())).bytes();
     if (!stage_ && !options_.device.is_cpu()) {
       stage_ = make_device_stage(options_.device, {spec_, image, plan_.largest(), expected});
     }
     if (stage_) blocks_.emplace(*stage_, std::max(1, options_.prefetch) + 2, expected);
     for (int i = 0; i < std::max(1, options_.threads); ++i) {
       trace::Track* track =
-          options_.recorder ? options_.recorder->track(str("loader ", i), trace::kLoaderPlace + i) : nullptr;
+          options_.recorder ? options_.recorder->track(str("loader ", i), trace::kLoaderPlace + i)
+                            : nullptr;
       readers_.emplace_back(store_, spec_, read_options(options_), track);
     }
     if (options_.static_buffers) buffers_.emplace(spec_.image_size, options_.device);
     if (options_.recorder) ready_ = options_.recorder->track(trace::kCounters, 0);
-    pool_ = std::make_unique<Pool>(options_.threads, options_.prefetch,
-                                   Pool::Functions{[this] { return make(); },
-                                                   [this](PendingBatch& job, int64_t item, Pool::Worker worker) {
-                                                     readers_[static_cast<size_t>(worker.thread)].read(job, item,
-                                                                                                       worker.few);
-                                                   }},
-                                   options_.compare_readers);
+    pool_ = std::make_unique<Pool>(
+        options_.threads, options_.prefetch,
+        Pool::Functions{[this] { return make(); },
+                        [this](PendingBatch& job, int64_t item, Pool::Worker worker) {
+                          readers_[static_cast<size_t>(worker.thread)].read(job, item, worker.few);
+                        }},
+        options_.compare_readers);
   }
 
   Batch next(const std::function<void()>& arrived, const std::function<void()>& copied) {
@@ -146,8 +156,8 @@ class Loader::Impl {
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
       if (!front.begun) begin_copy(front);
-      BatchTensors into =
-          buffers_ ? buffers_->of(front.packed) : make_tensors(front.packed, spec_.image_size, options_.device);
+      BatchTensors into = buffers_ ? buffers_->of(front.packed)
+                                   : make_tensors(front.packed, spec_.image_size, options_.device);
       stage_->finish(copied, into);
       put(std::move(into), front.batch);
     } else if (buffers_ && front.items() > 0) {
@@ -204,7 +214,8 @@ class Loader::Impl {
     if (options_.length_classes == 0 || !store_.schema().input.variable()) return {};
     std::vector<PaddedLength> lengths = plan.padded_lengths();
     for (PaddedLength& one : lengths) {
-      if (spec_.longest > 0) one.length = std::min(one.length, spec_.longest);  // what is longer is left out
+      if (spec_.longest > 0)
+        one.length = std::min(one.length, spec_.longest);  // what is longer is left out
     }
     return data::length_classes(lengths, options_.length_classes);
   }
@@ -231,7 +242,11 @@ class Loader::Impl {
 
   void note_ready() const {
     const trace::Time now = trace::now();
-    ready_->add({.name = "batches ready", .begin = now, .end = now, .kind = trace::Kind::kCounter, .a = queue_depth()});
+    ready_->add({.name = "batches ready",
+                 .begin = now,
+                 .end = now,
+                 .kind = trace::Kind::kCounter,
+                 .a = queue_depth()});
   }
 
   void begin_copy(PendingBatch& job) {
@@ -250,17 +265,20 @@ class Loader::Impl {
   BadSamples bad_samples_;
   std::optional<StaticBuffers> buffers_;  // none: each batch has tensors of its own
   trace::Track* ready_ = nullptr;
-  std::optional<HostBlocks> blocks_;    // only with a stage; lives longer than it, which may still copy from a block
+  std::optional<HostBlocks>
+      blocks_;  // only with a stage; lives longer than it, which may still copy from a block
   std::unique_ptr<DeviceStage> stage_;  // null: the readers write the tensors directly
   std::unique_ptr<Pool> pool_;          // last, because its threads use the members above
 };
 
-Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard)
+Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options,
+               Shard shard)
     : Loader(store, std::move(ids), std::move(spec), options, shard, nullptr) {}
-Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard,
-               std::unique_ptr<DeviceStage> stage) {
+Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options,
+               Shard shard, std::unique_ptr<DeviceStage> stage) {
   check_loadable(store, ids, spec, options, shard);
-  impl_ = std::make_unique<Impl>(store, std::move(ids), std::move(spec), options, shard, std::move(stage));
+  impl_ = std::make_unique<Impl>(store, std::move(ids), std::move(spec), options, shard,
+                                 std::move(stage));
 }
 Loader::~Loader() = default;
 Batch Loader::next(const std::function<void()>& arrived, const std::function<void()>& copied) {

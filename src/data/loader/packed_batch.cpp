@@ -7,14 +7,16 @@
 
 namespace dtrain::data {
 
-PackedBatch packed_batch(const Store& store, const SampleSpec& spec, bool augment, const std::vector<int64_t>& ids,
+PackedBatch packed_batch(const Store& store, const SampleSpec& spec, bool augment,
+                         const std::vector<int64_t>& ids,
                          const std::vector<int64_t>& length_classes) {
   const auto sizes = [&](const Field& field, auto&& rows_of) {
     std::vector<int64_t> result{static_cast<int64_t>(ids.size())};
     result.insert(result.end(), field.shape.begin(), field.shape.end());
     if (field.variable()) {
       result[1] = 0;
-      for (const int64_t id : ids) result[1] = std::max(result[1], too_long(store, spec, id) ? 0 : rows_of(id));
+      for (const int64_t id : ids)
+        result[1] = std::max(result[1], too_long(store, spec, id) ? 0 : rows_of(id));
       result[1] = rounded_up(length_classes, result[1]);
     }
     return result;

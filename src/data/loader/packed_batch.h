@@ -1,8 +1,8 @@
 #pragma once
 
-// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets and ids come first. After
-// them, images have their random transforms (SampleAugment) and stored pixels; rows have their lengths, and their
-// values padded with zeros.
+// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets and
+// ids come first. After them, images have their random transforms (SampleAugment) and stored
+// pixels; rows have their lengths, and their values padded with zeros.
 
 #include <cstdint>
 #include <functional>
@@ -28,10 +28,14 @@ struct PackedBatch {
   int64_t input_bytes() const { return product(inputs) * (rows() ? 4 : 1); }
   // Byte offsets of the parts, multiples of 8.
   int64_t ids_at() const { return aligned(target_bytes()); }
-  int64_t augments_at() const { return ids_at() + samples() * static_cast<int64_t>(sizeof(int64_t)); }
+  int64_t augments_at() const {
+    return ids_at() + samples() * static_cast<int64_t>(sizeof(int64_t));
+  }
   int64_t lengths_at() const { return augments_at(); }
   int64_t inputs_at() const {
-    return aligned(augments_at() + samples() * static_cast<int64_t>(rows() ? sizeof(int64_t) : sizeof(SampleAugment)));
+    return aligned(augments_at() +
+                   samples() *
+                       static_cast<int64_t>(rows() ? sizeof(int64_t) : sizeof(SampleAugment)));
   }
   int64_t bytes() const { return inputs_at() + input_bytes(); }
 
@@ -42,9 +46,10 @@ struct PackedBatch {
   static int64_t aligned(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 };
 
-// The layout of a batch of these samples. Samples that are too long count as empty: they are never read. The longest
-// length is rounded up to the next of `length_classes` (order/length_classes.h).
-PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids,
+// The layout of a batch of these samples. Samples that are too long count as empty: they are never
+// read. The longest length is rounded up to the next of `length_classes` (order/length_classes.h).
+PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment,
+                         const std::vector<int64_t>& ids,
                          const std::vector<int64_t>& length_classes = {});
 
 }  // namespace dtrain::data

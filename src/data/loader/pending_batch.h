@@ -1,8 +1,8 @@
 #pragma once
 
-// A batch that several reader threads fill at once. Each sample has its own place in the buffers: the batch's tensors
-// or, for a device, one block of page-locked memory. Thread-safety: different threads may write the places of different
-// samples, and any thread may call leave_out().
+// A batch that several reader threads fill at once. Each sample has its own place in the buffers:
+// the batch's tensors or, for a device, one block of page-locked memory. Thread-safety: different
+// threads may write the places of different samples, and any thread may call leave_out().
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,8 @@
 namespace dtrain::data {
 
 struct PendingBatch {
-  // `planned` has no tensors yet. One of the place_in_... methods must be called before a reader uses the batch.
+  // `planned` has no tensors yet. One of the place_in_... methods must be called before a reader
+  // uses the batch.
   PendingBatch(Batch planned, PackedBatch sizes)
       : batch(std::move(planned)), packed(std::move(sizes)), planned_(batch.samples()) {}
   int64_t items() const { return planned_; }  // number of samples, including bad ones
@@ -27,14 +28,19 @@ struct PendingBatch {
   void place_in_tensors(int64_t image_size, at::Device);
 
   // The place of a sample's target or input, including padding. input_place() requires `inputs`.
-  std::span<std::byte> target_place(int64_t item) const { return place(targets, packed.target_bytes(), item); }
-  std::span<std::byte> input_place(int64_t item) const { return place(inputs, packed.input_bytes(), item); }
+  std::span<std::byte> target_place(int64_t item) const {
+    return place(targets, packed.target_bytes(), item);
+  }
+  std::span<std::byte> input_place(int64_t item) const {
+    return place(inputs, packed.input_bytes(), item);
+  }
 
   void leave_out(int64_t item, const std::string& message);
 
   Batch batch;
-  PackedBatch packed;           // sizes; also used if the batch is not packed
-  at::Tensor host;              // the block; undefined without a device or samples, and after its copy has begun
+  PackedBatch packed;  // sizes; also used if the batch is not packed
+  at::Tensor
+      host;  // the block; undefined without a device or samples, and after its copy has begun
   bool begun = false;           // whether the copy to the device has begun
   std::byte* inputs = nullptr;  // place of the first sample; null for images on the CPU
   std::byte* targets = nullptr;

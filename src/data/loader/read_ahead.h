@@ -1,17 +1,17 @@
 #pragma once
 
-// A thread pool that prepares jobs in order, ahead of their consumer. A job is a list of items, and several threads
-// work on the same job: they claim runs of items of the earliest unfinished job, so that the next job is ready soon
-// rather than many jobs late. Idle threads sleep.
+// A thread pool that prepares jobs in order, ahead of their consumer. A job is a list of items, and
+// several threads work on the same job: they claim runs of items of the earliest unfinished job, so
+// that the next job is ready soon rather than many jobs late. Idle threads sleep.
 //
-// If it is asked for, now and then a job is done by half of the threads while the others rest, so that it can be
-// measured whether the threads are in each other's way: while the consumer waits for jobs, all of them would always be
-// at work.
+// If it is asked for, now and then a job is done by half of the threads while the others rest, so
+// that it can be measured whether the threads are in each other's way: while the consumer waits for
+// jobs, all of them would always be at work.
 //
-// `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
-// work() threw, once that job is the first one (if several items of a job fail, the error of the lowest item).
-// Thread-safety: one thread at a time calls the public methods, and it must not be a worker. Any thread may call
-// waited() as well.
+// `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front()
+// throws what make() or work() threw, once that job is the first one (if several items of a job
+// fail, the error of the lowest item). Thread-safety: one thread at a time calls the public
+// methods, and it must not be a worker. Any thread may call waited() as well.
 
 #include <algorithm>
 #include <atomic>
@@ -39,9 +39,9 @@ class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
-  // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a job takes twice as
-  // long, with an odd number of threads up to three times, so the rest costs at most twice that share of the time, and
-  // nothing while jobs are made faster than they are taken.
+  // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a
+  // job takes twice as long, with an odd number of threads up to three times, so the rest costs at
+  // most twice that share of the time, and nothing while jobs are made faster than they are taken.
   static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 512) == 20; }
   // The threads that do such a job: fewer than all, so none where there is one.
   static constexpr int half_of(int threads) { return threads / 2; }
@@ -51,16 +51,17 @@ class ReadAhead {
     bool few = false;  // the item is of a job that half of the threads do, and the others rest
   };
   struct Functions {
-    std::function<std::unique_ptr<Job>()> make;            // the next job; null: none until wake(). One call at a time
+    std::function<std::unique_ptr<Job>()>
+        make;  // the next job; null: none until wake(). One call at a time
     std::function<void(Job&, int64_t item, Worker)> work;  // called by any worker, once per item
   };
 
-  // `depth` is the largest number of jobs that are made and not yet taken. `halves`: now and then half of the threads
-  // do a job alone.
+  // `depth` is the largest number of jobs that are made and not yet taken. `halves`: now and then
+  // half of the threads do a job alone.
   ReadAhead(int threads, int depth, Functions, bool halves = false);
   ~ReadAhead();  // finishes the items in progress and starts no others
 
-  Job& front();                 // the first job; waits for it. Throws its error, at each call until restart()
+  Job& front();  // the first job; waits for it. Throws its error, at each call until restart()
   Job* front_if_ready() const;  // null if it is unfinished or failed
   std::unique_ptr<Job> take();  // removes the job that front() returned
   void wake();                  // call this when make() may return a job again
@@ -68,12 +69,13 @@ class ReadAhead {
 
   struct Waited {          // in seconds, since construction, waits that go on included
     double for_front = 0;  // front() for the first job
-    double for_room = 0;   // the workers, all of them together, while `depth` jobs were made and all items claimed
+    double for_room =
+        0;  // the workers, all of them together, while `depth` jobs were made and all items claimed
   };
   Waited waited() const;
 
-  // Stops the workers, passes the jobs that were not taken to `reset`, and continues. `reset` may change what make()
-  // returns, for example to start from another position.
+  // Stops the workers, passes the jobs that were not taken to `reset`, and continues. `reset` may
+  // change what make() returns, for example to start from another position.
   void restart(const std::function<void(Jobs)>& reset);
 
  private:
@@ -93,7 +95,7 @@ class ReadAhead {
   void run(std::stop_token, int thread);
   std::exception_ptr work_on(const Claim&, int thread, int64_t* item);
   void note_wait_for_room(int thread, bool waits);  // requires the lock
-  Claim claim(int thread);                          // requires the lock; slot is null if there is no work for it
+  Claim claim(int thread);  // requires the lock; slot is null if there is no work for it
   bool is_full() const { return static_cast<int>(slots_.size()) >= depth_; }  // requires the lock
   void make_job();
 
@@ -182,7 +184,9 @@ typename ReadAhead<Job>::Waited ReadAhead<Job>::waited() const {
   Clock::duration front = for_front_, room = for_room_;
   if (front_since_) front += now - *front_since_;
   for (const auto& since : room_since_) room += since ? now - *since : Clock::duration{};
-  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  const auto seconds = [](Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
   return {seconds(front), seconds(room)};
 }
 
@@ -284,8 +288,9 @@ void ReadAhead<Job>::wake() {
 template <typename Job>
 int ReadAhead<Job>::ready() const {
   const std::scoped_lock lock(mutex_);
-  return static_cast<int>(
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.complete() && !slot.error; }));
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.complete() && !slot.error;
+  }));
 }
 
 template <typename Job>

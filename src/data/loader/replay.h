@@ -1,8 +1,8 @@
 #pragma once
 
-// Batches that were taken from a loader once, given again and again: what a run's rate would be if loading were free.
-// The tensors are shared, not copied, so a consumer must not change them; those of a loader that uses them again are
-// copied once. Thread-safety: one thread at a time.
+// Batches that were taken from a loader once, given again and again: what a run's rate would be if
+// loading were free. The tensors are shared, not copied, so a consumer must not change them; those
+// of a loader that uses them again are copied once. Thread-safety: one thread at a time.
 
 #include <cstdint>
 #include <utility>
@@ -17,15 +17,16 @@ namespace dtrain::data {
 
 class Replay {
  public:
-  // Takes the micro-batches of the next `steps` whole optimizer steps from the loader, which must be at the beginning
-  // of a step. The first of them stay in memory, up to `most_bytes`, but at least one. `copies_tensors`: the loader has
-  // static buffers.
+  // Takes the micro-batches of the next `steps` whole optimizer steps from the loader, which must
+  // be at the beginning of a step. The first of them stay in memory, up to `most_bytes`, but at
+  // least one. `copies_tensors`: the loader has static buffers.
   Replay(Loader& loader, int64_t steps, int64_t most_bytes, bool copies_tensors = false) {
     DTRAIN_CHECK(steps > 0, "a replay of ", steps, " steps");
     int64_t bytes = 0;
     while (steps > 0) {
       Batch batch = loader.next();
-      places_.push_back({batch.epoch, batch.step, batch.micro, batch.micro_steps, batch.global_samples});
+      places_.push_back(
+          {batch.epoch, batch.step, batch.micro, batch.micro_steps, batch.global_samples});
       if (batch.micro + 1 == batch.micro_steps) --steps;
       bytes += bytes_of(batch);
       if (!kept_.empty() && bytes > most_bytes) continue;
@@ -34,9 +35,10 @@ class Replay {
     }
   }
 
-  // The batches in their order, and after the last one the first. Their step and epoch are those of the first time.
-  // One that is not in memory has the samples of one that is, in its own place of the step: so steps have as many
-  // micro-batches as before, on all ranks.
+  // The batches in their order, and after the last one the first. Their step and epoch are those of
+  // the first time.
+  // One that is not in memory has the samples of one that is, in its own place of the step: so
+  // steps have as many micro-batches as before, on all ranks.
   Batch next() {
     const size_t i = next_++ % places_.size();
     const Place& place = places_[i];

@@ -18,8 +18,10 @@ std::span<const T> values_of(std::span<const std::byte> target) {
 std::string number_defect(const SampleSpec& spec, std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::abs(values[i]) <= spec.target_limit) continue;  // false for NaN
-    const std::string name = i < spec.target_names.size() ? spec.target_names[i] : str("target ", i);
-    return str(name, " is ", values[i], std::isfinite(values[i]) ? str(", beyond ±", spec.target_limit) : "");
+    const std::string name =
+        i < spec.target_names.size() ? spec.target_names[i] : str("target ", i);
+    return str(name, " is ", values[i],
+               std::isfinite(values[i]) ? str(", beyond ±", spec.target_limit) : "");
   }
   return "";
 }
@@ -29,7 +31,9 @@ std::string class_defect(int64_t classes, std::span<const int64_t> values) {
   for (const int64_t value : values) {
     if (value >= 0 && value < classes) continue;
     return str("class ", value, " is not between 0 and ", classes - 1,
-               value == kIgnoredByPyTorch ? ", and no target is ignored, as it is by PyTorch's ignore_index" : "");
+               value == kIgnoredByPyTorch
+                   ? ", and no target is ignored, as it is by PyTorch's ignore_index"
+                   : "");
   }
   return "";
 }
@@ -45,17 +49,20 @@ std::string order_defect(std::span<const int64_t> order, int64_t elements) {
     if (element < 0 || element >= elements) {
       return str("the order names element ", element, " of a set of ", elements);
     }
-    if (seen[static_cast<size_t>(element)]) return str("the order names element ", element, " twice");
+    if (seen[static_cast<size_t>(element)])
+      return str("the order names element ", element, " twice");
     seen[static_cast<size_t>(element)] = true;
   }
   return "";
 }
 
-std::string target_defect(const SampleSpec& spec, Element element, std::span<const std::byte> target, int64_t rows) {
+std::string target_defect(const SampleSpec& spec, Element element,
+                          std::span<const std::byte> target, int64_t rows) {
   if (element == Element::kFloat32) return number_defect(spec, values_of<float>(target));
   if (element != Element::kInt64) return "";
   if (spec.target_is_order) return order_defect(values_of<int64_t>(target), rows);
-  const int64_t classes = spec.class_numbers.empty() ? spec.classes : static_cast<int64_t>(spec.class_numbers.size());
+  const int64_t classes =
+      spec.class_numbers.empty() ? spec.classes : static_cast<int64_t>(spec.class_numbers.size());
   return classes > 0 ? class_defect(classes, values_of<int64_t>(target)) : "";
 }
 
@@ -72,7 +79,8 @@ bool too_long(const Store& store, const SampleSpec& spec, int64_t id) {
   return spec.longest > 0 && length_of(store, id) > spec.longest;
 }
 
-// A float is not finite if its exponent bits are all ones. The loop has no early exit, so that compilers vectorize it.
+// A float is not finite if its exponent bits are all ones. The loop has no early exit, so that
+// compilers vectorize it.
 DTRAIN_ROW_LOOP bool all_finite(std::span<const float> values) {
   const float* value = values.data();
   const auto count = static_cast<int64_t>(values.size());
@@ -95,7 +103,8 @@ std::string bad_sample(const Store& store, int64_t id, const std::string& what, 
   const std::string name = store.name(id), source = store.source(id);
   return str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
              skip_bad ? ""
-                      : ". Convert the raw data again, corrected or without such samples, or leave them out here: "
+                      : ". Convert the raw data again, corrected or without such samples, or leave "
+                        "them out here: "
                         "data.on_bad_sample: skip.");
 }
 

@@ -8,7 +8,8 @@
 
 namespace dtrain::data {
 
-SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptions options, trace::Track* track)
+SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptions options,
+                           trace::Track* track)
     : store_(store), schema_(store.schema()), spec_(spec), options_(options), track_(track) {
   if (spec.kind != SampleSpec::Kind::kImage) return;
   decoder_ = make_decoder(store);
@@ -36,11 +37,14 @@ void SampleReader::read(PendingBatch& job, int64_t item, bool few) {
 }
 
 void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, StageClock& clock) {
-  const SampleAugment augment = options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, shape_)
-                                                 : centre_crop(shape_, spec_.centre_share);
-  // Must come before anything that can throw: the device processes this sample even if it is left out later.
+  const SampleAugment augment = options_.augment
+                                    ? draw(spec_, options_.seed, job.batch.epoch, id, shape_)
+                                    : centre_crop(shape_, spec_.centre_share);
+  // Must come before anything that can throw: the device processes this sample even if it is left
+  // out later.
   if (job.augments) std::memcpy(job.augments + item * sizeof(augment), &augment, sizeof(augment));
-  const std::span<std::byte> pixels = job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
+  const std::span<std::byte> pixels =
+      job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
   const auto stored = decoder_->read(store_, id, pixels);
   const std::span<std::byte> target = read_target(job, item, id);
   counters_.add_sample(static_cast<int64_t>(stored.size() + target.size()));
@@ -51,11 +55,14 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, Stage
   number_classes(target);
   clock.has_decoded();
   if (augment.flip) {
-    auto* values = reinterpret_cast<float*>(target.data());  // float32 if there are signs, see check_loadable()
-    for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i) values[i] *= spec_.target_flip_sign[i];
+    auto* values = reinterpret_cast<float*>(
+        target.data());  // float32 if there are signs, see check_loadable()
+    for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i)
+      values[i] *= spec_.target_flip_sign[i];
   }
   if (!job.augments) {
-    (*augmenter_)(image_.data(), augment, job.batch.inputs.data_ptr<float>() + item * job.batch.inputs.stride(0));
+    (*augmenter_)(image_.data(), augment,
+                  job.batch.inputs.data_ptr<float>() + item * job.batch.inputs.stride(0));
     clock.has_augmented();
   }
 }
@@ -72,10 +79,12 @@ void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id, StageC
   std::memset(all.data() + input.size(), 0, all.size() - input.size());
   if (options_.verify == Verify::kAlways) compare_checksum(id, input, target);
   refuse_bad_target(id, target);
-  const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
+  const std::span values(reinterpret_cast<const float*>(input.data()),
+                         input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
-    refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
+    refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ",
+                   values[static_cast<size_t>(bad)]));
   }
   compare_within_budget(job.batch.epoch, id, input, target);
   number_classes(target);
@@ -86,7 +95,8 @@ std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, 
   const std::span<std::byte> all = job.target_place(item);
   const std::span<std::byte> target = all.first(static_cast<size_t>(store_.target_bytes(id)));
   store_.read_target(id, target);
-  std::memset(all.data() + target.size(), 0xff, all.size() - target.size());  // int64 -1, see storable_target()
+  std::memset(all.data() + target.size(), 0xff,
+              all.size() - target.size());  // int64 -1, see storable_target()
   return target;
 }
 
@@ -94,16 +104,21 @@ void SampleReader::compare_checksum(int64_t id, std::span<const std::byte> input
                                     std::span<const std::byte> target) const {
   if (sample_checksum(input, target) != store_.checksum(id)) {
     throw DataError(
-        str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
+        str(store_.name(id),
+            ": the checksum does not match: the file has changed since it was written (",
             store_.source(id),
-            "). Restore it from a copy, or make it again with `dtrain convert`. If it was changed on purpose, ",
+            "). Restore it from a copy, or make it again with `dtrain convert`. If it was changed "
+            "on purpose, ",
             "--data.verify false reads it as it is."));
   }
 }
 
-void SampleReader::compare_within_budget(int64_t epoch, int64_t id, std::span<const std::byte> input,
+void SampleReader::compare_within_budget(int64_t epoch, int64_t id,
+                                         std::span<const std::byte> input,
                                          std::span<const std::byte> target) {
-  if (options_.verify != Verify::kFirstEpoch || options_.skip_bad || epoch != options_.verified_epoch) return;
+  if (options_.verify != Verify::kFirstEpoch || options_.skip_bad ||
+      epoch != options_.verified_epoch)
+    return;
   const ChecksumBudget::Clock::time_point begin = ChecksumBudget::Clock::now();
   const bool allowed = budget_.allows(begin);
   counters_.add_comparison(allowed);
@@ -122,9 +137,11 @@ void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> targ
 void SampleReader::number_classes(std::span<std::byte> target) const {
   const std::vector<int64_t>& numbers = spec_.class_numbers;
   if (numbers.empty() || schema_.target.element != Element::kInt64) return;
-  for (int64_t& value : std::span(reinterpret_cast<int64_t*>(target.data()), target.size() / sizeof(int64_t))) {
+  for (int64_t& value :
+       std::span(reinterpret_cast<int64_t*>(target.data()), target.size() / sizeof(int64_t))) {
     const bool is_class = value >= 0 && value < static_cast<int64_t>(numbers.size());
-    if (is_class) value = numbers[static_cast<size_t>(value)];  // others are reported, if that is wanted
+    if (is_class)
+      value = numbers[static_cast<size_t>(value)];  // others are reported, if that is wanted
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// Reads one sample from the store into its place in a batch. Images are decoded and, on the CPU, augmented; rows are
-// read directly into the padded batch. Compares checksums as ReadOptions says, and checks that row values are finite.
-// Thread-safety: one reader per thread; any thread may call stats(). Ownership: borrows the Store and the spec.
+// Reads one sample from the store into its place in a batch. Images are decoded and, on the CPU,
+// augmented; rows are read directly into the padded batch. Compares checksums as ReadOptions says,
+// and checks that row values are finite. Thread-safety: one reader per thread; any thread may call
+// stats(). Ownership: borrows the Store and the spec.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,8 +35,9 @@ class SampleReader {
   // Throws DataError if the spec is for images and the store has none.
   SampleReader(const Store&, const SampleSpec&, ReadOptions, trace::Track* = nullptr);
 
-  // Reads sample `item` of the batch. Throws DataError that names FILE#SAMPLE; with skip_bad, leaves the sample out of
-  // the batch instead. `few`: half of the readers read this batch alone (for the statistics).
+  // Reads sample `item` of the batch. Throws DataError that names FILE#SAMPLE; with skip_bad,
+  // leaves the sample out of the batch instead. `few`: half of the readers read this batch alone
+  // (for the statistics).
   void read(PendingBatch&, int64_t item, bool few = false);
   LoaderStats stats() const { return counters_.stats(); }  // since construction, of this reader
 
@@ -45,13 +47,16 @@ class SampleReader {
   // Pads with -1 if the size is variable. Returns the sample's own part.
   std::span<std::byte> read_target(PendingBatch&, int64_t item, int64_t id) const;
   void number_classes(std::span<std::byte> target) const;
-  void compare_checksum(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const;
-  // For Verify::kFirstEpoch. It comes after all other checks: they say more about what is wrong, and do so in any run.
+  void compare_checksum(int64_t id, std::span<const std::byte> input,
+                        std::span<const std::byte> target) const;
+  // For Verify::kFirstEpoch. It comes after all other checks: they say more about what is wrong,
+  // and do so in any run.
   void compare_within_budget(int64_t epoch, int64_t id, std::span<const std::byte> input,
                              std::span<const std::byte> target);
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
-  void refuse(int64_t id, const std::string& what) const;  // throws DataError unless `what` is empty
+  void refuse(int64_t id,
+              const std::string& what) const;  // throws DataError unless `what` is empty
 
   const Store& store_;
   const Schema& schema_;

@@ -1,7 +1,8 @@
 #pragma once
 
-// The counters of one reader thread, for LoaderStats. A StageClock reads the time when a sample begins and at the end
-// of each of its stages, and adds an event for each to a trace. Thread-safety: one thread writes, any thread may read.
+// The counters of one reader thread, for LoaderStats. A StageClock reads the time when a sample
+// begins and at the end of each of its stages, and adds an event for each to a trace.
+// Thread-safety: one thread writes, any thread may read.
 
 #include <atomic>
 #include <chrono>
@@ -24,7 +25,9 @@ class ReaderCounters {
   // Of a sample that Verify::kFirstEpoch is about. Without `compared`, the budget was spent.
   void add_comparison(bool compared) { add(compared ? compared_ : not_compared_, 1); }
   LoaderStats stats() const {
-    const auto seconds = [](const Nanoseconds& total) { return static_cast<double>(total.load(kRelaxed)) * 1e-9; };
+    const auto seconds = [](const Nanoseconds& total) {
+      return static_cast<double>(total.load(kRelaxed)) * 1e-9;
+    };
     return {.samples = samples_.load(kRelaxed),
             .bytes = bytes_.load(kRelaxed),
             .read_seconds = seconds(read_),
@@ -40,20 +43,24 @@ class ReaderCounters {
   friend class StageClock;
   static constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
   // Cheaper than fetch_add(), which is for several writers.
-  static void add(std::atomic<int64_t>& total, int64_t value) { total.store(total.load(kRelaxed) + value, kRelaxed); }
+  static void add(std::atomic<int64_t>& total, int64_t value) {
+    total.store(total.load(kRelaxed) + value, kRelaxed);
+  }
 
   std::atomic<int64_t> samples_ = 0, bytes_ = 0, few_samples_ = 0, compared_ = 0, not_compared_ = 0;
   Nanoseconds read_ = 0, decode_ = 0, augment_ = 0, few_service_ = 0;
   bool few_ = false;  // of the sample that is read
 };
 
-// Each method ends a stage and begins the next one. A sample that cannot be read counts up to its last whole stage.
+// Each method ends a stage and begins the next one. A sample that cannot be read counts up to its
+// last whole stage.
 class StageClock {
  public:
   struct Sample {  // for the trace
     int64_t step, micro, id;
   };
-  // `few`: half of the readers are at work, and the others rest. `track`: nullptr, or where a trace has this thread.
+  // `few`: half of the readers are at work, and the others rest. `track`: nullptr, or where a trace
+  // has this thread.
   StageClock(ReaderCounters& counters, bool few, trace::Track* track, Sample sample)
       : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {
     counters_.few_ = few;
@@ -67,7 +74,8 @@ class StageClock {
 
   void lap(ReaderCounters::Nanoseconds& total, const char* stage) {
     const Clock::time_point now = Clock::now();
-    const int64_t passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count();
+    const int64_t passed =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count();
     ReaderCounters::add(total, passed);
     if (counters_.few_) ReaderCounters::add(counters_.few_service_, passed);
     if (track_) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// The order of samples in an epoch, as a pure function of (samples, seed, epoch, global batch). Every rank computes the
-// same order without communication, and any step without computing the steps before it.
+// The order of samples in an epoch, as a pure function of (samples, seed, epoch, global batch).
+// Every rank computes the same order without communication, and any step without computing the
+// steps before it.
 
 #include <cstdint>
 #include <functional>
@@ -9,16 +10,19 @@
 
 namespace dtrain::data {
 
-// Groups samples of similar length, which reduces padding. The epoch's permutation is divided into windows of `window`
-// global batches. The samples of a window are sorted by (length, index) and divided into global batches, which are then
-// shuffled. If the epoch does not divide evenly, its last batch is smaller, and which part of the sorted window it
-// takes is random.
+// Groups samples of similar length, which reduces padding. The epoch's permutation is divided into
+// windows of `window` global batches. The samples of a window are sorted by (length, index) and
+// divided into global batches, which are then shuffled. If the epoch does not divide evenly, its
+// last batch is smaller, and which part of the sorted window it takes is random.
 struct LengthWindows {
   int64_t samples = 0, global_batch = 0;
-  int64_t window = 0;                                                           // size in global batches
-  int64_t begin(int64_t index) const { return index * window * global_batch; }  // first position in the epoch
+  int64_t window = 0;  // size in global batches
+  int64_t begin(int64_t index) const {
+    return index * window * global_batch;
+  }  // first position in the epoch
 };
-// The samples of window `index` in epoch order, as indices in [0, samples). `key` is the epoch's random key.
+// The samples of window `index` in epoch order, as indices in [0, samples). `key` is the epoch's
+// random key.
 std::vector<int64_t> length_window(const LengthWindows&, int64_t index, uint64_t key,
                                    const std::function<int64_t(int64_t)>& length_of);
 
@@ -29,7 +33,8 @@ struct EpochOrderOptions {
   int64_t length_window = 0;  // in global batches; 0: ignores lengths
 };
 
-// Maps positions to samples. Caches the window that was used last. Thread-safety: one thread at a time.
+// Maps positions to samples. Caches the window that was used last. Thread-safety: one thread at
+// a time.
 class EpochOrder {
  public:
   // `length_of` is called with indices in [0, samples), and only if there is a length window.

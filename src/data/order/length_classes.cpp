@@ -30,8 +30,9 @@ std::vector<PaddedLength> distinct(const std::vector<PaddedLength>& lengths) {
 
 }  // namespace
 
-// The rows of the samples are what they are, so the fewest padded rows in all have the fewest rows of padding. rows[j]
-// is the fewest for the first j lengths with the classes so far, of which the last one is length j - 1.
+// The rows of the samples are what they are, so the fewest padded rows in all have the fewest rows
+// of padding. rows[j] is the fewest for the first j lengths with the classes so far, of which the
+// last one is length j - 1.
 std::vector<int64_t> length_classes(const std::vector<PaddedLength>& lengths, int64_t classes) {
   DTRAIN_CHECK(classes >= 1, classes, " classes of lengths");
   const std::vector<PaddedLength> all = distinct(lengths);
@@ -41,7 +42,8 @@ std::vector<int64_t> length_classes(const std::vector<PaddedLength>& lengths, in
   for (size_t j = 0; j < n; ++j) samples[j + 1] = samples[j] + all[j].samples;
   std::vector<int64_t> rows(n + 1, kNone);
   rows[0] = 0;
-  std::vector<std::vector<size_t>> before(most, std::vector<size_t>(n + 1));  // by class: where the one before it ends
+  std::vector<std::vector<size_t>> before(
+      most, std::vector<size_t>(n + 1));  // by class: where the one before it ends
   for (std::vector<size_t>& from : before) {
     std::vector<int64_t> next(n + 1, kNone);
     for (size_t j = 1; j <= n; ++j) {
@@ -54,7 +56,8 @@ std::vector<int64_t> length_classes(const std::vector<PaddedLength>& lengths, in
     rows = std::move(next);
   }
   std::vector<int64_t> result;
-  for (size_t c = most, end = n; c-- > 0; end = before[c][end]) result.push_back(all[end - 1].length);
+  for (size_t c = most, end = n; c-- > 0; end = before[c][end])
+    result.push_back(all[end - 1].length);
   std::ranges::reverse(result);
   return result;
 }

@@ -11,7 +11,9 @@ MicroBatches::MicroBatches(std::vector<int64_t> ids, OrderOptions options, Shard
       options_(options),
       shard_(shard),
       length_of_(std::move(length_of)),
-      order_(count(), {options.shuffle, options.seed, options.global_batch, length_of_ ? options.length_window : 0},
+      order_(count(),
+             {options.shuffle, options.seed, options.global_batch,
+              length_of_ ? options.length_window : 0},
              [this](int64_t index) { return length_of_(ids_[static_cast<size_t>(index)]); }) {}
 
 int64_t MicroBatches::samples() { return positions().size(); }
@@ -32,7 +34,9 @@ MicroBatch MicroBatches::next() {
   return batch;
 }
 
-int64_t MicroBatches::steps_per_epoch() const { return data::steps_per_epoch(count(), options_.global_batch); }
+int64_t MicroBatches::steps_per_epoch() const {
+  return data::steps_per_epoch(count(), options_.global_batch);
+}
 
 int64_t MicroBatches::largest() const {
   if (options_.avoid_single) {
@@ -49,7 +53,8 @@ std::vector<PaddedLength> MicroBatches::padded_lengths(int64_t most) {
     seen += global.positions.size();
     for (int rank = 0; rank < shard_.size; ++rank) {
       for (const Range& range : plan_of(global, rank).micro) {
-        PaddedLength& padded = lengths.emplace_back(PaddedLength{.length = 0, .samples = range.size()});
+        PaddedLength& padded =
+            lengths.emplace_back(PaddedLength{.length = 0, .samples = range.size()});
         for (int64_t position = range.begin; position < range.end; ++position) {
           const int64_t id = ids_[static_cast<size_t>(order_(global.epoch, position))];
           padded.length = std::max(padded.length, length_of_(id));
@@ -63,7 +68,8 @@ std::vector<PaddedLength> MicroBatches::padded_lengths(int64_t most) {
 MicroPlan MicroBatches::plan_of(const GlobalBatch& global, int rank) const {
   const Shard shard = {rank, shard_.size};
   if (!options_.avoid_single) return micro_plan(global, options_.batch_size, shard);
-  return training_plan(global, division_size(options_.batch_size, options_.global_batch, shard_.size), shard);
+  return training_plan(
+      global, division_size(options_.batch_size, options_.global_batch, shard_.size), shard);
 }
 
 Range MicroBatches::positions() {

@@ -1,8 +1,8 @@
 #pragma once
 
-// The sequence of this rank's micro-batches as lists of sample ids: a function of (ids, options, shard) alone, without
-// files or tensors. Over all ranks, the micro-batches of a step contain the samples of its global batch exactly once.
-// Thread-safety: one thread at a time.
+// The sequence of this rank's micro-batches as lists of sample ids: a function of (ids, options,
+// shard) alone, without files or tensors. Over all ranks, the micro-batches of a step contain the
+// samples of its global batch exactly once. Thread-safety: one thread at a time.
 
 #include <cstdint>
 #include <functional>
@@ -43,22 +43,26 @@ struct OrderOptions {
 
 class MicroBatches {
  public:
-  // `length_of` returns the number of rows of the sample with that id; null if samples have no length. Requires: at
-  // least one id.
-  MicroBatches(std::vector<int64_t> ids, OrderOptions, Shard, std::function<int64_t(int64_t id)> length_of = nullptr);
+  // `length_of` returns the number of rows of the sample with that id; null if samples have no
+  // length. Requires: at least one id.
+  MicroBatches(std::vector<int64_t> ids, OrderOptions, Shard,
+               std::function<int64_t(int64_t id)> length_of = nullptr);
   MicroBatches(const MicroBatches&) = delete;
   MicroBatches& operator=(const MicroBatches&) = delete;
 
   bool done() const { return options_.steps >= 0 && next_.step >= options_.steps; }
-  int64_t samples();                              // number of samples of the next micro-batch. Requires: !done()
-  MicroBatch next();                              // Requires: !done()
-  void seek(int64_t step) { next_ = {step, 0}; }  // next() continues with the first micro-step of optimizer step `step`
+  int64_t samples();  // number of samples of the next micro-batch. Requires: !done()
+  MicroBatch next();  // Requires: !done()
+  void seek(int64_t step) {
+    next_ = {step, 0};
+  }  // next() continues with the first micro-step of optimizer step `step`
 
   int64_t steps_per_epoch() const;
   int64_t largest() const;  // upper bound of the samples in a micro-batch of this rank
   int64_t any_id() const { return ids_[0]; }
-  // What the micro-batches of the first epoch, of all ranks, are padded to: the longest sample of each, by the lengths
-  // of the constructor. So it is the same on each rank. Of very long epochs the first steps, of `most` samples or more.
+  // What the micro-batches of the first epoch, of all ranks, are padded to: the longest sample of
+  // each, by the lengths of the constructor. So it is the same on each rank. Of very long epochs
+  // the first steps, of `most` samples or more.
   std::vector<PaddedLength> padded_lengths(int64_t most = 1 << 20);
 
  private:

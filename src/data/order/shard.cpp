@@ -10,8 +10,8 @@ namespace dtrain::data {
 
 namespace {
 
-// Narrow halves need more rounds: with 6 rounds the distribution for n = 5 is measurably uneven, with 12 it is not
-// (chi-square test over 400 000 keys).
+// Narrow halves need more rounds: with 6 rounds the distribution for n = 5 is measurably uneven,
+// with 12 it is not (chi-square test over 400 000 keys).
 int rounds(int half) { return half <= 4 ? 12 : 6; }
 
 int64_t micro_steps(int64_t samples, int64_t batch_size, int ranks) {
@@ -20,19 +20,23 @@ int64_t micro_steps(int64_t samples, int64_t batch_size, int ranks) {
   return std::max<int64_t>(1, (largest_share + batch_size - 1) / batch_size);
 }
 
-// Whether micro_plan() makes a micro-batch of one sample: then a rank with the smallest share has fewer
+// Whether micro_plan() makes a micro-batch of one sample: then a rank with the smallest share
+// has fewer
 // than two samples for each of its micro-steps.
 bool has_single_evenly(int64_t samples, int64_t batch_size, int ranks) {
   return 0 < samples && samples < 2 * ranks * micro_steps(samples, batch_size, ranks);
 }
 
-bool pairs_fit(int64_t samples, int64_t batch_size) { return samples > 1 && batch_size >= 2 + samples % 2; }
+bool pairs_fit(int64_t samples, int64_t batch_size) {
+  return samples > 1 && batch_size >= 2 + samples % 2;
+}
 
 }  // namespace
 
 int64_t permuted(int64_t i, int64_t n, uint64_t key) {
   DTRAIN_CHECK(0 <= i && i < n, "i = ", i, ", n = ", n);
-  // Both halves have equal width. The domain is the smallest power of four >= n: less than four tries on average.
+  // Both halves have equal width. The domain is the smallest power of four >= n: less than four
+  // tries on average.
   const auto half = static_cast<int>((std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2);
   const uint64_t mask = (uint64_t{1} << half) - 1;
   const auto last = static_cast<uint64_t>(rounds(half));
@@ -70,7 +74,8 @@ GlobalBatch global_batch(int64_t step, int64_t samples, int64_t global_batch) {
 
 MicroPlan micro_plan(const GlobalBatch& batch, int64_t batch_size, Shard shard) {
   const Range share = part(batch.positions.size(), shard.size, shard.rank);
-  MicroPlan plan{.micro_steps = micro_steps(batch.positions.size(), batch_size, shard.size), .micro = {}};
+  MicroPlan plan{.micro_steps = micro_steps(batch.positions.size(), batch_size, shard.size),
+                 .micro = {}};
   plan.micro.reserve(static_cast<size_t>(plan.micro_steps));
   const int64_t begin = batch.positions.begin + share.begin;
   for (int64_t micro = 0; micro < plan.micro_steps; ++micro) {
@@ -110,9 +115,12 @@ int64_t division_size(int64_t batch_size, int64_t global_batch, int ranks) {
 int64_t largest_micro_batch(int64_t samples, int64_t batch_size, int64_t global_batch, int ranks) {
   const int64_t size = division_size(batch_size, global_batch, ranks);
   const auto largest = [&](int64_t step) {  // the first one of the first rank
-    return training_plan({.epoch = 0, .positions = {0, step}}, size, {.rank = 0, .size = ranks}).micro[0].size();
+    return training_plan({.epoch = 0, .positions = {0, step}}, size, {.rank = 0, .size = ranks})
+        .micro[0]
+        .size();
   };
-  return std::max({int64_t{1}, largest(std::min(samples, global_batch)), largest(samples % global_batch)});
+  return std::max(
+      {int64_t{1}, largest(std::min(samples, global_batch)), largest(samples % global_batch)});
 }
 
 }  // namespace dtrain::data

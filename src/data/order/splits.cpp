@@ -16,7 +16,8 @@
 namespace dtrain::data {
 namespace {
 
-std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a,
+                             const std::vector<int64_t>& b) {
   std::vector<bool> taken(static_cast<size_t>(samples));
   for (const int64_t id : a) taken[static_cast<size_t>(id)] = true;
   for (const int64_t id : b) taken[static_cast<size_t>(id)] = true;
@@ -27,7 +28,8 @@ std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a, con
   return rest;
 }
 
-// The class of each id; empty if the targets are not classes. -1: not one of those that have names, if classes have.
+// The class of each id; empty if the targets are not classes. -1: not one of those that have names,
+// if classes have.
 std::vector<int32_t> classes_of(const Store& store, const std::vector<int64_t>& ids) {
   const auto known = static_cast<int64_t>(class_names(store).size());
   if (store.schema().target != Field{Element::kInt64, {}}) return {};
@@ -42,7 +44,8 @@ std::vector<int32_t> classes_of(const Store& store, const std::vector<int64_t>& 
   return classes;
 }
 
-// The groups of `ids` in a random order that (purpose, seed) selects. A group's place is 0 if it is the first.
+// The groups of `ids` in a random order that (purpose, seed) selects. A group's place is 0 if it is
+// the first.
 class GroupOrder {
  public:
   GroupOrder(const Store& store, const std::vector<int64_t>& ids, Purpose purpose, uint64_t seed) {
@@ -51,7 +54,8 @@ class GroupOrder {
     std::vector<int64_t> distinct = places_;
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    std::vector<uint64_t> place(distinct.size());  // first keys; those of different groups differ, see keyed()
+    std::vector<uint64_t> place(
+        distinct.size());  // first keys; those of different groups differ, see keyed()
     for (size_t i = 0; i < place.size(); ++i) {
       place[i] = keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(distinct[i]));
     }
@@ -74,7 +78,8 @@ class GroupOrder {
     return chosen;
   }
 
-  // The place of the group, among those of each class, that `better` prefers. Classes without a sample have none.
+  // The place of the group, among those of each class, that `better` prefers. Classes without a
+  // sample have none.
   std::map<int64_t, int64_t> by_class(const std::vector<int32_t>& classes,
                                       const std::function<bool(int64_t, int64_t)>& better) const {
     std::map<int64_t, int64_t> best;
@@ -86,7 +91,8 @@ class GroupOrder {
     return best;
   }
 
-  // Moves the samples of the chosen groups out of `ids`, in their order. Requires: the ids of the constructor.
+  // Moves the samples of the chosen groups out of `ids`, in their order. Requires: the ids of
+  // the constructor.
   std::vector<int64_t> take(const std::vector<bool>& chosen, std::vector<int64_t>& ids) const {
     std::vector<int64_t> taken, rest;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -101,14 +107,17 @@ class GroupOrder {
   int64_t count_ = 0;
 };
 
-// Moves `val_share` of the groups of `splits.train` to `splits.val`. The last group of a class that is
-// among them stays, and if these were all of them, the first group that no class needs is moved instead.
+// Moves `val_share` of the groups of `splits.train` to `splits.val`. The last group of a class
+// that is
+// among them stays, and if these were all of them, the first group that no class needs is
+// moved instead.
 void hold_out(const Store& store, double val_share, uint64_t seed, Splits& splits) {
   const GroupOrder groups(store, splits.train, Purpose::kSplit, seed);
   if (groups.count() < 2) return;
   const int64_t wanted = std::clamp<int64_t>(groups.count(val_share), 1, groups.count() - 1);
   std::vector<bool> held = groups.first(wanted), needed = groups.first(0);
-  const std::map<int64_t, int64_t> last = groups.by_class(classes_of(store, splits.train), std::greater<>());
+  const std::map<int64_t, int64_t> last =
+      groups.by_class(classes_of(store, splits.train), std::greater<>());
   for (const auto& [label, place] : last) {
     held[static_cast<size_t>(place)] = false;
     needed[static_cast<size_t>(place)] = true;
@@ -123,7 +132,8 @@ void hold_out(const Store& store, double val_share, uint64_t seed, Splits& split
   splits.val = groups.take(held, splits.train);
 }
 
-// Keeps `share` of the groups of `ids`, and for each class without a sample among them the first of its groups.
+// Keeps `share` of the groups of `ids`, and for each class without a sample among them the first of
+// its groups.
 void keep_share(const Store& store, double share, uint64_t seed, std::vector<int64_t>& ids) {
   const GroupOrder groups(store, ids, Purpose::kSubset, seed);
   std::vector<bool> kept = groups.first(std::max<int64_t>(groups.count(share), 1));
@@ -147,7 +157,8 @@ Splits splits(const Store& store, double val_share, uint64_t seed, double train_
 
 uint64_t checksum(const Splits& splits) {
   uint64_t sum = 0;
-  for (const auto* ids : {&splits.train, &splits.val, &splits.test}) sum = xxh64(std::as_bytes(std::span(*ids)), sum);
+  for (const auto* ids : {&splits.train, &splits.val, &splits.test})
+    sum = xxh64(std::as_bytes(std::span(*ids)), sum);
   return sum;
 }
 

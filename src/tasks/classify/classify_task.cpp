@@ -18,9 +18,11 @@ namespace {
 constexpr float kCentreShare =
     224.0f / 256.0f;  // torchvision scales the shorter side to 256 and takes the center of 224
 constexpr int64_t kTop = 5;
-constexpr const char* kMacro[] = {"precision", "recall", "f1"};  // means over classes, in the columns of class_table
+constexpr const char* kMacro[] = {"precision", "recall",
+                                  "f1"};  // means over classes, in the columns of class_table
 
-// Mean of a column of class_table over the classes that occur. NaN counts as 0, as in scikit-learn's macro average.
+// Mean of a column of class_table over the classes that occur. NaN counts as 0, as in
+// scikit-learn's macro average.
 double macro_average(const Table& by_class, size_t column) {
   constexpr size_t kF1 = 2;
   double sum = 0, classes = 0;
@@ -41,14 +43,16 @@ class ClassifyTask : public Task {
                           classes_ == 0 ? "none (no class_names)" : "one, " + facts.classes[0],
                           ": `dtrain convert images DIR` takes one sub-folder per class"));
     }
-    const std::vector<double> weights = class_weights(config.train.class_weights, facts.classes, facts.class_counts);
+    const std::vector<double> weights =
+        class_weights(config.train.class_weights, facts.classes, facts.class_counts);
     mean_weight_ = mean_weight(weights, facts.class_counts);
     if (config.train.class_weights != "none") class_weights_ = at::tensor(weights, at::kDouble);
-    network_ = models::make_network(str(config::network_of(config)), {.outputs = classes_,
-                                                                      .dropout = config::dropout_of(config),
-                                                                      .seed = config.train.seed,
-                                                                      .image_size = config.model.image_size,
-                                                                      .checkpointing = config.model.checkpointing});
+    network_ = models::make_network(str(config::network_of(config)),
+                                    {.outputs = classes_,
+                                     .dropout = config::dropout_of(config),
+                                     .seed = config.train.seed,
+                                     .image_size = config.model.image_size,
+                                     .checkpointing = config.model.checkpointing});
     spec_ = image_samples(config);
     spec_.classes = classes_;
     if (facts.stored_size > config.model.image_size) spec_.centre_share = kCentreShare;
@@ -61,8 +65,10 @@ class ClassifyTask : public Task {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     check_task(store, "classify");
-    if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
-      throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
+    if (schema.target != data::Field{data::Element::kInt64, {}} ||
+        schema.input.element != data::Element::kUint8) {
+      throw DataError(
+          str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
     spec_.class_numbers = class_numbers(store, facts_.classes);
   }
@@ -70,16 +76,20 @@ class ClassifyTask : public Task {
   Loss loss(const data::Batch& batch) override {
     const at::Tensor output = logits(batch);
     const at::Tensor& weights = weights_for(output);
-    const at::Tensor each = at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
-                                                   /*ignore_index=*/-100, config_.train.label_smoothing);
+    const at::Tensor each =
+        at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
+                               /*ignore_index=*/-100, config_.train.label_smoothing);
     Loss loss = sample_loss(each);
     if (weights.defined()) loss.weight = weights.index_select(0, batch.targets).sum();
     return loss;
   }
 
-  double planned_weight(int64_t samples) const override { return mean_weight_ * static_cast<double>(samples); }
+  double planned_weight(int64_t samples) const override {
+    return mean_weight_ * static_cast<double>(samples);
+  }
 
-  // Counts the plain cross entropy, without smoothing and weights, which can be compared between runs.
+  // Counts the plain cross entropy, without smoothing and weights, which can be compared
+  // between runs.
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = logits(batch).to(at::kDouble), target = batch.targets;
     const at::Tensor each = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
@@ -102,7 +112,8 @@ class ClassifyTask : public Task {
     Summary summary;
     summary.metrics = {{"loss", number_of(totals, "loss") / samples}, {"top1", accuracy(counts)}};
     if (has_top5()) summary.metrics.emplace_back("top5", number_of(totals, "top5") / samples);
-    for (size_t i = 0; i < std::size(kMacro); ++i) summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
+    for (size_t i = 0; i < std::size(kMacro); ++i)
+      summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
     summary.tables.push_back(std::move(by_class));
     if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, facts_.classes));
     return summary;
@@ -122,13 +133,15 @@ class ClassifyTask : public Task {
   std::vector<Row> predict(const data::Batch& batch) override {
     const int64_t top = std::min(kTop, classes_);
     const auto [probability, number] = logits(batch).softmax(1).to(at::kDouble).topk(top, 1);
-    const at::Tensor shares = probability.to(at::kCPU).contiguous(), classes = number.to(at::kCPU).contiguous();
+    const at::Tensor shares = probability.to(at::kCPU).contiguous(),
+                     classes = number.to(at::kCPU).contiguous();
     const double* share = shares.const_data_ptr<double>();
     const int64_t* first = classes.const_data_ptr<int64_t>();
     std::vector<Row> rows;
     for (int64_t i = 0; i < batch.samples(); ++i, share += top, first += top) {
       std::vector<std::string> names;
-      for (int64_t rank = 0; rank < top; ++rank) names.push_back(facts_.classes[static_cast<size_t>(first[rank])]);
+      for (int64_t rank = 0; rank < top; ++rank)
+        names.push_back(facts_.classes[static_cast<size_t>(first[rank])]);
       const std::string best = names.front();
       rows.push_back({best, *share, std::move(names), std::vector<double>(share, share + top)});
     }
@@ -137,8 +150,9 @@ class ClassifyTask : public Task {
 
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
-    metadata.merge(
-        Metadata{{"task", "classify"}, {"network", str(config::network_of(config_))}, {"outputs", "logits"}});
+    metadata.merge(Metadata{{"task", "classify"},
+                            {"network", str(config::network_of(config_))},
+                            {"outputs", "logits"}});
     metadata.merge(image_metadata(spec_));
     return metadata;
   }
@@ -146,7 +160,8 @@ class ClassifyTask : public Task {
  private:
   // Copied to the device once, because the copy waits for the device.
   const at::Tensor& weights_for(const at::Tensor& output) {
-    if (class_weights_.defined()) class_weights_ = class_weights_.to(output.options().requires_grad(false));
+    if (class_weights_.defined())
+      class_weights_ = class_weights_.to(output.options().requires_grad(false));
     return class_weights_;
   }
 

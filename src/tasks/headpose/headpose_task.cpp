@@ -13,10 +13,12 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr double kAngleScale = 30;    // degrees per unit of the network's output: targets are of the order of one
+constexpr double kAngleScale =
+    30;  // degrees per unit of the network's output: targets are of the order of one
 constexpr float kLargestAngle = 180;  // degrees
 constexpr const char* kAngles[] = {"yaw", "pitch", "roll"};
-constexpr std::array<double, 8> kEdges = {1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
+constexpr std::array<double, 8> kEdges = {
+    1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
 constexpr size_t kBins = kEdges.size() + 1;
 
 class HeadposeTask : public Task {
@@ -24,11 +26,12 @@ class HeadposeTask : public Task {
   HeadposeTask(const config::Config& config, const DataFacts& facts)
       : config_(config),
         facts_(facts),
-        network_(models::make_network(str(config::network_of(config)), {.outputs = 3,
-                                                                        .dropout = config::dropout_of(config),
-                                                                        .seed = config.train.seed,
-                                                                        .image_size = config.model.image_size,
-                                                                        .checkpointing = config.model.checkpointing})) {
+        network_(models::make_network(str(config::network_of(config)),
+                                      {.outputs = 3,
+                                       .dropout = config::dropout_of(config),
+                                       .seed = config.train.seed,
+                                       .image_size = config.model.image_size,
+                                       .checkpointing = config.model.checkpointing})) {
     spec_ = image_samples(config);
     spec_.target_limit = kLargestAngle;
     spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
@@ -41,14 +44,18 @@ class HeadposeTask : public Task {
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     check_task(store, "headpose");
-    if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
+    if (schema.target != data::Field{data::Element::kFloat32, {3}} ||
+        schema.input.element != data::Element::kUint8) {
       throw DataError(
-          str(store.path().string(), ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
+          str(store.path().string(),
+              ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
     check_targets(store, "yaw,pitch,roll", "degree");
   }
 
-  Loss loss(const data::Batch& batch) override { return loss_of(network_->forward(batch.inputs), batch); }
+  Loss loss(const data::Batch& batch) override {
+    return loss_of(network_->forward(batch.inputs), batch);
+  }
 
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
 
@@ -67,13 +74,19 @@ class HeadposeTask : public Task {
 
   Summary summarise(const Counts& totals) const override {
     const double samples = number_of(totals, "samples");
-    const at::Tensor mae = count_of(totals, "error") / samples, histogram = count_of(totals, "histogram");
+    const at::Tensor mae = count_of(totals, "error") / samples,
+                     histogram = count_of(totals, "histogram");
     Summary summary;
-    summary.metrics = {{"loss", number_of(totals, "loss") / samples}, {"mae", mae.mean().item<double>()}};
-    Table table{.name = "absolute error in degrees: share of samples in %", .columns = {}, .rows = {}, .cells = {}};
+    summary.metrics = {{"loss", number_of(totals, "loss") / samples},
+                       {"mae", mae.mean().item<double>()}};
+    Table table{.name = "absolute error in degrees: share of samples in %",
+                .columns = {},
+                .rows = {},
+                .cells = {}};
     for (size_t bin = 0; bin < kBins; ++bin) {
       const bool last = bin + 1 == kBins;
-      table.columns.push_back(last ? str(kEdges.back(), "+") : str(bin == 0 ? 0 : kEdges[bin - 1], "-", kEdges[bin]));
+      table.columns.push_back(last ? str(kEdges.back(), "+")
+                                   : str(bin == 0 ? 0 : kEdges[bin - 1], "-", kEdges[bin]));
     }
     for (int64_t angle = 0; angle < 3; ++angle) {
       summary.metrics.emplace_back(str("mae_", kAngles[angle]), mae[angle].item<double>());
@@ -89,7 +102,8 @@ class HeadposeTask : public Task {
   std::vector<MetricSpec> metrics() const override {
     std::vector<MetricSpec> specs = {{"loss"}};
     for (const char* name : {"mae", "mae_yaw", "mae_pitch", "mae_roll"}) {
-      specs.push_back({.name = name, .unit = "degrees", .primary = std::string_view(name) == "mae"});
+      specs.push_back(
+          {.name = name, .unit = "degrees", .primary = std::string_view(name) == "mae"});
     }
     return specs;
   }
@@ -101,13 +115,15 @@ class HeadposeTask : public Task {
         (network_->forward(batch.inputs).to(at::kDouble) * kAngleScale).to(at::kCPU).contiguous();
     const double* angles = degrees.const_data_ptr<double>();
     std::vector<Row> rows;
-    for (int64_t i = 0; i < batch.samples(); ++i, angles += 3) rows.push_back({angles[0], angles[1], angles[2]});
+    for (int64_t i = 0; i < batch.samples(); ++i, angles += 3)
+      rows.push_back({angles[0], angles[1], angles[2]});
     return rows;
   }
 
   Metadata metadata() const override {
     Metadata metadata = image_metadata(spec_);
-    metadata.merge(to_metadata(facts_));  // stored_size: raw photos are scaled twice, as those of a data file are
+    metadata.merge(to_metadata(
+        facts_));  // stored_size: raw photos are scaled twice, as those of a data file are
     metadata.insert({{"task", "headpose"},
                      {"network", str(config::network_of(config_))},
                      {"outputs", "yaw,pitch,roll"},
@@ -120,15 +136,18 @@ class HeadposeTask : public Task {
   static Loss loss_of(const at::Tensor& output, const data::Batch& batch) {
     const at::Tensor given = at_least_float32(output);
     const at::Tensor target = batch.targets.to(given.scalar_type()) / kAngleScale;
-    return sample_loss(at::smooth_l1_loss(given, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3);
+    return sample_loss(at::smooth_l1_loss(given, target, at::Reduction::None, /*beta=*/1.0).sum(1) /
+                       3);
   }
 
   // [3, kBins]: samples by angle and size of the error.
   at::Tensor histogram(const at::Tensor& error) {
-    if (!edges_.defined() || edges_.device() != error.device()) {  // copied once, because the copy waits for the device
+    if (!edges_.defined() ||
+        edges_.device() != error.device()) {  // copied once, because the copy waits for the device
       edges_ = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
     }
-    const at::Tensor bins = at::bucketize(error.contiguous(), edges_, /*out_int32=*/false, /*right=*/true);  // [B, 3]
+    const at::Tensor bins =
+        at::bucketize(error.contiguous(), edges_, /*out_int32=*/false, /*right=*/true);  // [B, 3]
     return at::one_hot(bins, kBins).sum(0).to(at::kDouble);
   }
 

@@ -26,9 +26,10 @@ std::string gist(const std::exception& error) {
 
 // What the code of forward() contains that does not move with the module.
 struct BakedIn {
-  std::set<std::string> devices;    // "cpu", "cuda:0"
-  std::set<std::string> constants;  // "Float [3, 4]"; without zero-dimensional ones, which work on any device
-  std::set<std::string> random;     // "aten::dropout"
+  std::set<std::string> devices;  // "cpu", "cuda:0"
+  std::set<std::string>
+      constants;  // "Float [3, 4]"; without zero-dimensional ones, which work on any device
+  std::set<std::string> random;  // "aten::dropout"
 };
 
 void read(const torch::jit::Block& block, BakedIn& baked) {
@@ -36,7 +37,8 @@ void read(const torch::jit::Block& block, BakedIn& baked) {
     for (const torch::jit::Block* inner : node->blocks()) read(*inner, baked);
     const std::string kind = node->kind().toQualString();
     for (const char* random : {"dropout", "bernoulli", "rand", "normal", "multinomial", "rrelu"}) {
-      if (kind.starts_with("aten::") && kind.find(random) != std::string::npos) baked.random.insert(kind);
+      if (kind.starts_with("aten::") && kind.find(random) != std::string::npos)
+        baked.random.insert(kind);
     }
     if (node->kind() != c10::prim::Constant || !node->hasAttribute(c10::attr::value)) continue;
     if (node->output()->type()->kind() == c10::TypeKind::DeviceObjType) {
@@ -44,13 +46,15 @@ void read(const torch::jit::Block& block, BakedIn& baked) {
     } else if (node->kindOf(c10::attr::value) == torch::jit::AttributeKind::t) {
       const at::Tensor constant = node->t(c10::attr::value);
       if (constant.dim() > 0)
-        baked.constants.insert(dtrain::str(c10::toString(constant.scalar_type()), " ", constant.sizes()));
+        baked.constants.insert(
+            dtrain::str(c10::toString(constant.scalar_type()), " ", constant.sizes()));
     }
   }
 }
 
 BakedIn baked_in(const torch::jit::Module& script) {
-  // A copy in which calls of submodules and functions (such as torch.nn.functional.dropout) are inlined.
+  // A copy in which calls of submodules and functions (such as torch.nn.functional.dropout)
+  // are inlined.
   const std::shared_ptr<torch::jit::Graph> graph = script.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
   BakedIn baked;
@@ -72,7 +76,8 @@ std::string listed(std::vector<std::string> names) {
 // "3 made-up samples, Float [3, 12, 4]": what a trial gives to forward().
 std::string name_of(const Trial& trial, const TrialBatch& batch) {
   const at::Tensor& inputs = batch.inputs.front();
-  return dtrain::str(inputs.size(0), " ", trial.origin, inputs.size(0) == 1 ? "sample, " : "samples, ",
+  return dtrain::str(inputs.size(0), " ", trial.origin,
+                     inputs.size(0) == 1 ? "sample, " : "samples, ",
                      c10::toString(inputs.scalar_type()), " ", inputs.sizes(),
                      batch.inputs.size() > 1 ? " with their lengths" : "");
 }
@@ -81,25 +86,29 @@ std::string name_of(const Trial& trial, const TrialBatch& batch) {
 std::string wrong_size(const at::Tensor& output, const TrialBatch& batch) {
   const int64_t samples = batch.inputs.front().size(0);
   if (output.dim() >= 1 && output.size(0) == samples) return "";
-  return dtrain::str("the output ", output.sizes(), " does not begin with one entry for each of ", samples,
-                     samples == 1 ? " sample" : " samples");
+  return dtrain::str("the output ", output.sizes(), " does not begin with one entry for each of ",
+                     samples, samples == 1 ? " sample" : " samples");
 }
 
-// The sum that a training step differentiates. Class numbers that the output does not have are not judged here: the
-// check of the whole file names the sample that has one.
-at::Tensor trained_sum(const at::Tensor& output, const TrialBatch& batch, const ModuleLoss& loss, bool with_loss) {
+// The sum that a training step differentiates. Class numbers that the output does not have are not
+// judged here: the check of the whole file names the sample that has one.
+at::Tensor trained_sum(const at::Tensor& output, const TrialBatch& batch, const ModuleLoss& loss,
+                       bool with_loss) {
   if (!with_loss) return output.to(at::kDouble).square().sum();
   constexpr int64_t kNotCounted = -1;
-  return loss(output, loss.classifies() ? batch.targets.clamp(kNotCounted, output.size(1) - 1) : batch.targets).sum;
+  return loss(output, loss.classifies() ? batch.targets.clamp(kNotCounted, output.size(1) - 1)
+                                        : batch.targets)
+      .sum;
 }
 
 // One forward and backward pass like a training step.
-void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+              Contract& contract) {
   const TrialBatch& batch = trial.several;
   network.train();
   const at::Tensor output = network.forward(batch.inputs);
-  contract.facts.push_back(dtrain::str("output      ", c10::toString(output.scalar_type()), " ", output.sizes(),
-                                       " for ", name_of(trial, batch)));
+  contract.facts.push_back(dtrain::str("output      ", c10::toString(output.scalar_type()), " ",
+                                       output.sizes(), " for ", name_of(trial, batch)));
   if (const std::string size = wrong_size(output, batch); !size.empty()) {
     contract.defects.push_back(size);
     return;
@@ -118,28 +127,32 @@ void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss
   sum.backward();
   std::vector<std::string> unused;
   for (const auto& parameter : network.named_parameters()) {
-    if (parameter.value().requires_grad() && !parameter.value().grad().defined()) unused.push_back(parameter.key());
+    if (parameter.value().requires_grad() && !parameter.value().grad().defined())
+      unused.push_back(parameter.key());
   }
-  if (!unused.empty()) contract.warnings.push_back("unused parameters, which are not trained: " + listed(unused));
+  if (!unused.empty())
+    contract.warnings.push_back("unused parameters, which are not trained: " + listed(unused));
 }
 
-// A forward pass of a single sample, as in an evaluation, whose last batch may have only one. Where the length of the
-// sample is another one, the length of the output has to follow.
-void try_evaluation(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+// A forward pass of a single sample, as in an evaluation, whose last batch may have only one. Where
+// the length of the sample is another one, the length of the output has to follow.
+void try_evaluation(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+                    Contract& contract) {
   network.eval();
   const at::NoGradGuard no_grad;
   const at::Tensor output = network.forward(trial.one.inputs);
   if (!wrong_size(output, trial.one).empty()) {
-    contract.defects.push_back(
-        dtrain::str("one sample alone gives an output ", output.sizes(), ": the batch size is fixed in the code"));
+    contract.defects.push_back(dtrain::str("one sample alone gives an output ", output.sizes(),
+                                           ": the batch size is fixed in the code"));
   } else if (trial.one.targets.defined()) {
     const std::string mismatch = loss.mismatch(output, trial.one.targets);
     if (!mismatch.empty()) contract.defects.push_back(mismatch);
   }
 }
 
-// Why the network cannot be trained on a single sample, by an exception or by running statistics that are no longer
-// finite: a traced batch norm divides by the number of values minus one. "": it can.
+// Why the network cannot be trained on a single sample, by an exception or by running statistics
+// that are no longer finite: a traced batch norm divides by the number of values minus one. "":
+// it can.
 std::string why_not_one(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss) {
   network.train();
   try {
@@ -150,13 +163,15 @@ std::string why_not_one(ScriptNetwork& network, const Trial& trial, const Module
   }
   for (const auto& buffer : network.named_buffers()) {
     const std::string defect = checkpoint::not_finite(buffer.value());
-    if (is_running_statistic(buffer.key()) && !defect.empty()) return dtrain::str(buffer.key(), " becomes ", defect);
+    if (is_running_statistic(buffer.key()) && !defect.empty())
+      return dtrain::str(buffer.key(), " becomes ", defect);
   }
   return "";
 }
 
 // Adds what a trial finds. Returns why the code fails, if it does.
-std::string try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
+std::string try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+                    Contract& contract) {
   const TrialBatch* batch = &trial.several;
   const char* what = "forward or backward fails on ";
   try {
@@ -169,7 +184,8 @@ std::string try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss
     return dtrain::str(what, name_of(trial, *batch), ": ", gist(error));
   }
   if (!contract.defects.empty()) return "";
-  if (const std::string why = why_not_one(network, trial, loss); !why.empty()) contract.untrainable[1] = why;
+  if (const std::string why = why_not_one(network, trial, loss); !why.empty())
+    contract.untrainable[1] = why;
   return "";
 }
 
@@ -181,21 +197,25 @@ void count_parameters(const ScriptNetwork& network, Contract& contract) {
   }
   std::vector<std::string> buffers;
   for (const auto& buffer : network.named_buffers()) buffers.push_back(buffer.key());
-  contract.facts.push_back(dtrain::str("parameters  ", human_count(elements), " in ", tensors, " tensors",
-                                       frozen > 0 ? dtrain::str(", and ", frozen, " frozen tensors") : ""));
-  contract.facts.push_back("buffers     " +
-                           (buffers.empty() ? "none" : dtrain::str(buffers.size(), ": ", listed(buffers))));
+  contract.facts.push_back(
+      dtrain::str("parameters  ", human_count(elements), " in ", tensors, " tensors",
+                  frozen > 0 ? dtrain::str(", and ", frozen, " frozen tensors") : ""));
+  contract.facts.push_back(
+      "buffers     " +
+      (buffers.empty() ? "none" : dtrain::str(buffers.size(), ": ", listed(buffers))));
   for (const auto& state : {network.named_parameters(), network.named_buffers()}) {
     for (const auto& item : state) {
       if (!checkpoint::can_hold(item.value().scalar_type())) {
-        contract.defects.push_back(dtrain::str("'", item.key(), "' is ", c10::toString(item.value().scalar_type()),
-                                               ", which checkpoints cannot store: use float or int64"));
+        contract.defects.push_back(
+            dtrain::str("'", item.key(), "' is ", c10::toString(item.value().scalar_type()),
+                        ", which checkpoints cannot store: use float or int64"));
       }
     }
   }
   if (tensors == 0) {
     contract.defects.push_back(
-        "no trainable parameters: a traced function, or a module after torch.jit.freeze, cannot be trained");
+        "no trainable parameters: a traced function, or a module after torch.jit.freeze, cannot be "
+        "trained");
   }
 }
 
@@ -220,36 +240,40 @@ bool judge(const BakedIn& baked, at::Device device, Contract& contract) {
     const bool on_gpu = name.starts_with("cuda");
     runs_here = runs_here && !on_gpu;
     if (on_gpu != gpu) {
-      contract.defects.push_back(
-          dtrain::str("the device '", name, "' is fixed in the code, but the training is on ", device,
-                      ": use the device of an input (x.device, torch.zeros_like), and save it again"));
+      contract.defects.push_back(dtrain::str(
+          "the device '", name, "' is fixed in the code, but the training is on ", device,
+          ": use the device of an input (x.device, torch.zeros_like), and save it again"));
     } else {
-      contract.warnings.push_back(
-          dtrain::str("the device '", name, "' is fixed in the code: it can train on that device only"));
+      contract.warnings.push_back(dtrain::str(
+          "the device '", name, "' is fixed in the code: it can train on that device only"));
     }
   }
   for (const std::string& constant : baked.constants) {
     (gpu ? contract.defects : contract.warnings)
-        .push_back(dtrain::str("a constant tensor ", constant,
-                               " is in the code and does not move with the module: register it as a buffer"));
+        .push_back(dtrain::str(
+            "a constant tensor ", constant,
+            " is in the code and does not move with the module: register it as a buffer"));
   }
   if (!baked.random.empty()) {
-    contract.facts.push_back(dtrain::str("random      ", listed({baked.random.begin(), baked.random.end()}),
-                                         ": drawn by the code itself, so they depend on the number of ranks"));
+    contract.facts.push_back(
+        dtrain::str("random      ", listed({baked.random.begin(), baked.random.end()}),
+                    ": drawn by the code itself, so they depend on the number of ranks"));
   }
   return runs_here;
 }
 
 }  // namespace
 
-Contract examine(const std::filesystem::path& file, const std::vector<Trial>& trials, const ModuleLoss& loss) {
+Contract examine(const std::filesystem::path& file, const std::vector<Trial>& trials,
+                 const ModuleLoss& loss) {
   Contract contract;
   ScriptNetwork network(file);
   count_parameters(network, contract);
   check_values(network, contract);
   const ScriptNetwork::Arguments arguments = network.arguments();
   const bool runs_here = judge(baked_in(network.script()), trials.front().device, contract);
-  if (!runs_here || !contract.defects.empty()) return contract;  // further defects would be consequences
+  if (!runs_here || !contract.defects.empty())
+    return contract;  // further defects would be consequences
 
   const at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor state = generator.get_state();
@@ -262,8 +286,10 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
       contract = before;
       why = try_out(network, trial, loss, contract);
     } else {
-      const std::string most = arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
-      why = dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs passes ", given);
+      const std::string most =
+          arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
+      why = dtrain::str("forward() takes ", arguments.required, most,
+                        " arguments, but task.inputs passes ", given);
     }
     if (why.empty()) {
       failure.clear();
@@ -287,8 +313,8 @@ std::string to_text(const Contract& contract) {
   for (const std::string& fact : contract.facts) text += fact + "\n";
   for (const std::string& warning : contract.warnings) text += "warning     " + warning + "\n";
   for (const auto& [samples, why] : contract.untrainable) {
-    text +=
-        dtrain::str("warning     cannot be trained on ", samples, samples == 1 ? " sample: " : " samples: ", why, "\n");
+    text += dtrain::str("warning     cannot be trained on ", samples,
+                        samples == 1 ? " sample: " : " samples: ", why, "\n");
   }
   for (const std::string& defect : contract.defects) text += "defect      " + defect + "\n";
   return text;

@@ -13,38 +13,47 @@ constexpr int64_t kNotCounted = -1;  // the loader pads targets with it
 
 std::vector<int64_t> without_ones(at::IntArrayRef sizes) {
   std::vector<int64_t> rest;
-  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest), [](int64_t size) { return size != 1; });
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest),
+               [](int64_t size) { return size != 1; });
   return rest;
 }
 
-at::Tensor per_sample_mean(const at::Tensor& elements) { return elements.reshape({elements.size(0), -1}).mean(1); }
+at::Tensor per_sample_mean(const at::Tensor& elements) {
+  return elements.reshape({elements.size(0), -1}).mean(1);
+}
 
 }  // namespace
 
-ModuleLoss::ModuleLoss(config::LossName name, double label_smoothing) : name_(name), label_smoothing_(label_smoothing) {
+ModuleLoss::ModuleLoss(config::LossName name, double label_smoothing)
+    : name_(name), label_smoothing_(label_smoothing) {
   if (label_smoothing_ > 0 && name_ != config::LossName::kCrossEntropy) {
     throw ConfigError(str("train.label_smoothing: needs task.loss cross_entropy, not ", name_));
   }
 }
 
 std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& targets) const {
-  const std::string shapes = str("the output is ", shape_text(output.sizes()), ", the targets are ",
-                                 c10::toString(targets.scalar_type()), " ", shape_text(targets.sizes()));
+  const std::string shapes =
+      str("the output is ", shape_text(output.sizes()), ", the targets are ",
+          c10::toString(targets.scalar_type()), " ", shape_text(targets.sizes()));
   if (!output.is_floating_point()) {
-    return str("the output is ", c10::toString(output.scalar_type()), "; a loss needs floating point");
+    return str("the output is ", c10::toString(output.scalar_type()),
+               "; a loss needs floating point");
   }
   if (classifies()) {
-    if (targets.scalar_type() != at::kLong) return str(name_, " needs classes as int64 targets: ", shapes);
+    if (targets.scalar_type() != at::kLong)
+      return str(name_, " needs classes as int64 targets: ", shapes);
     std::vector<int64_t> without_classes = output.sizes().vec();
     if (output.dim() >= 2) without_classes.erase(without_classes.begin() + 1);
     if (output.dim() < 2 || without_classes != targets.sizes().vec()) {
-      return str(name_, " needs an output [samples, classes, ...] for targets [samples, ...]: ", shapes);
+      return str(name_,
+                 " needs an output [samples, classes, ...] for targets [samples, ...]: ", shapes);
     }
     return output.size(1) < 2 ? str(name_, " needs two classes or more: ", shapes) : "";
   }
   if (without_ones(output.sizes()) != without_ones(targets.sizes())) {
-    return str(name_, " needs an output of the targets' shape: ", shapes,
-               targets.scalar_type() == at::kLong ? "; for classes use --task.loss cross_entropy" : "");
+    return str(
+        name_, " needs an output of the targets' shape: ", shapes,
+        targets.scalar_type() == at::kLong ? "; for classes use --task.loss cross_entropy" : "");
   }
   return "";
 }
@@ -57,7 +66,8 @@ Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets)
     const at::Tensor each =
         name_ == config::LossName::kNll
             ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
-            : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted, label_smoothing_);
+            : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted,
+                                     label_smoothing_);
     per_sample = each.reshape({each.size(0), -1}).sum(1);
     weight = targets.ne(kNotCounted).sum().to(logits.scalar_type());
   } else {

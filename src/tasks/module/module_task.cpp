@@ -1,5 +1,5 @@
-// Task `module`: a TorchScript file from the user, with its loss and its inputs by name. README.md of this folder says
-// what such a file needs.
+// Task `module`: a TorchScript file from the user, with its loss and its inputs by name. README.md
+// of this folder says what such a file needs.
 
 #include <algorithm>
 #include <map>
@@ -23,11 +23,15 @@ class ModuleTask : public Task {
         facts_(facts),
         loss_(config.module.loss, config.train.label_smoothing),
         plain_loss_(config.module.loss) {
-    if (config.model.file.empty()) throw ConfigError("model.file: is empty; task module needs --model.file FILE.pt");
-    for (const auto& [on, key] : {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
-                                  std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
-                                  std::pair{config.model.checkpointing, "model.checkpointing"}}) {
-      if (on) throw ConfigError(str(key, ": has no effect inside a TorchScript file; do not set it for task module"));
+    if (config.model.file.empty())
+      throw ConfigError("model.file: is empty; task module needs --model.file FILE.pt");
+    for (const auto& [on, key] :
+         {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
+          std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
+          std::pair{config.model.checkpointing, "model.checkpointing"}}) {
+      if (on)
+        throw ConfigError(
+            str(key, ": has no effect inside a TorchScript file; do not set it for task module"));
     }
     network_ = std::make_shared<ScriptNetwork>(config.model.file);
     sha256_ = sha256_hex_of_file(config.model.file);
@@ -43,19 +47,24 @@ class ModuleTask : public Task {
     const data::Field& input = store.schema().input;
     const std::string file = store.path().string();
     if (images() != (input.element == data::Element::kUint8)) {
-      throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ", config_.module.inputs,
-                          ": set --task.inputs ", images() ? "rows" : "image"));
+      throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ",
+                          config_.module.inputs, ": set --task.inputs ",
+                          images() ? "rows" : "image"));
     }
     if (store.schema().target.variable() && !loss_.classifies()) {
-      throw DataError(str(file, ": the number of targets differs from sample to sample, and task.loss ", loss_.name(),
-                          " would count the padding. Use cross_entropy or nll, which do not"));
+      throw DataError(
+          str(file, ": the number of targets differs from sample to sample, and task.loss ",
+              loss_.name(), " would count the padding. Use cross_entropy or nll, which do not"));
     }
     const Contract contract = examine(config_.model.file, {trial_on(store)}, loss_);
-    for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
+    for (const std::string& warning : contract.warnings)
+      log::info(config_.model.file + ": " + warning);
     if (!contract.defects.empty()) {
-      throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
+      throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ",
+                          join(contract.defects, "\n  ")));
     }
-    // Where the number of targets differs, the number of classes may differ as well (positions in a set).
+    // Where the number of targets differs, the number of classes may differ as well (positions in
+    // a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
     spec_.class_numbers.clear();
     if (loss_.classifies() && !facts_.classes.empty() && !data::class_names(store).empty()) {
@@ -79,7 +88,9 @@ class ModuleTask : public Task {
   Summary summarise(const Counts& totals) const override {
     const double weight = number_of(totals, "weight");
     const std::string measure = loss_.metric().name;
-    return {{{"loss", number_of(totals, "loss") / weight}, {measure, number_of(totals, measure) / weight}}, {}};
+    return {{{"loss", number_of(totals, "loss") / weight},
+             {measure, number_of(totals, measure) / weight}},
+            {}};
   }
 
   std::vector<MetricSpec> metrics() const override { return {{"loss"}, primary(loss_.metric())}; }
@@ -95,7 +106,8 @@ class ModuleTask : public Task {
       return class_rows(loss_.name() == config::LossName::kNll ? output.exp() : output.softmax(1));
     if (loss_.binary()) output = output.sigmoid();
     std::vector<Row> rows;
-    for (const std::vector<double>& elements : per_sample<double>(output)) rows.push_back({one_or_all(elements)});
+    for (const std::vector<double>& elements : per_sample<double>(output))
+      rows.push_back({one_or_all(elements)});
     return rows;
   }
 
@@ -122,7 +134,9 @@ class ModuleTask : public Task {
 
   bool images() const { return config_.module.inputs == config::ModuleInputs::kImage; }
 
-  bool takes_lengths() const { return config_.module.inputs == config::ModuleInputs::kRowsAndLengths; }
+  bool takes_lengths() const {
+    return config_.module.inputs == config::ModuleInputs::kRowsAndLengths;
+  }
 
   at::Tensor forward(const data::Batch& batch) {
     if (takes_lengths()) return network_->forward({batch.inputs, batch.lengths});
@@ -131,8 +145,8 @@ class ModuleTask : public Task {
 
   Trial trial_on(const data::Store& store) const {
     const config::DeviceType device = config_.device.type;
-    const bool gpu =
-        device == config::DeviceType::kCuda || (device == config::DeviceType::kAuto && device::gpu_count() > 0);
+    const bool gpu = device == config::DeviceType::kCuda ||
+                     (device == config::DeviceType::kAuto && device::gpu_count() > 0);
     return trial_of(store, spec_, takes_lengths(), gpu ? at::kCUDA : at::kCPU);
   }
 
@@ -160,8 +174,10 @@ class ModuleTask : public Task {
     const auto shares = per_sample<double>(best);
     std::vector<Row> rows;
     for (size_t i = 0; i < classes.size(); ++i) {
-      const bool named = classes[i].size() == 1 && classes[i][0] < static_cast<int64_t>(facts_.classes.size());
-      rows.push_back({named ? Value(facts_.classes[static_cast<size_t>(classes[i][0])]) : one_or_all(classes[i]),
+      const bool named =
+          classes[i].size() == 1 && classes[i][0] < static_cast<int64_t>(facts_.classes.size());
+      rows.push_back({named ? Value(facts_.classes[static_cast<size_t>(classes[i][0])])
+                            : one_or_all(classes[i]),
                       one_or_all(shares[i])});
     }
     return rows;
@@ -170,7 +186,8 @@ class ModuleTask : public Task {
   config::Config config_;
   DataFacts facts_;
   ModuleLoss loss_;
-  ModuleLoss plain_loss_;  // without label smoothing, so that evaluations of different runs can be compared
+  // without label smoothing, so that evaluations of different runs can be compared
+  ModuleLoss plain_loss_;
   std::shared_ptr<ScriptNetwork> network_;
   std::string sha256_;
   bool said_ = false;  // the message about random numbers

@@ -16,7 +16,8 @@ at::Tensor parameter(const torch::nn::Module& module, const std::string& name) {
 }  // namespace
 
 std::optional<RecurrentWeights> recurrent_weights(const torch::nn::Module& module) {
-  const at::Tensor first = parameter(module, "weight_ih_l0"), recurrent = parameter(module, "weight_hh_l0");
+  const at::Tensor first = parameter(module, "weight_ih_l0"),
+                   recurrent = parameter(module, "weight_hh_l0");
   if (!first.defined() || !recurrent.defined()) return std::nullopt;
   const at::Tensor projecting = parameter(module, "weight_hr_l0");
   RecurrentWeights found;
@@ -25,11 +26,14 @@ std::optional<RecurrentWeights> recurrent_weights(const torch::nn::Module& modul
   found.hidden = projecting.defined() ? projecting.size(1) : recurrent.size(1);
   found.bidirectional = parameter(module, "weight_ih_l0_reverse").defined();
   const int64_t gates = first.size(0) / found.hidden;
-  found.kind = gates == 4 ? RecurrentWeights::kLstm : gates == 3 ? RecurrentWeights::kGru : RecurrentWeights::kRnn;
+  found.kind = gates == 4   ? RecurrentWeights::kLstm
+               : gates == 3 ? RecurrentWeights::kGru
+                            : RecurrentWeights::kRnn;
   for (; parameter(module, str("weight_ih_l", found.layers)).defined(); ++found.layers) {
     for (const char* way : {"", "_reverse"}) {
       found.per_layer = 0;
-      for (const char* part : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l", "weight_hr_l"}) {
+      for (const char* part :
+           {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l", "weight_hr_l"}) {
         const at::Tensor weight = parameter(module, str(part, found.layers, way));
         if (!weight.defined()) continue;
         found.weights.push_back(weight);
@@ -46,8 +50,9 @@ void flatten_recurrent_weights(torch::nn::Module& root) {
   root.apply([](torch::nn::Module& module) {
     const auto found = recurrent_weights(module);
     if (!found || !found->weights.front().is_cuda()) return;
-    at::_cudnn_rnn_flatten_weight(found->weights, found->per_layer, found->input, found->kind, found->hidden,
-                                  found->projection, found->layers, /*batch_first=*/true, found->bidirectional);
+    at::_cudnn_rnn_flatten_weight(found->weights, found->per_layer, found->input, found->kind,
+                                  found->hidden, found->projection, found->layers,
+                                  /*batch_first=*/true, found->bidirectional);
   });
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 using Seen = std::set<const at::TensorImpl*>;
 
-// Copies the script's tree of modules. A tensor in two places (tied weights) is registered once, at the first.
+// Copies the script's tree of modules. A tensor in two places (tied weights) is registered once, at
+// the first.
 void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& seen) {
   for (const auto& item : script.named_parameters(/*recurse=*/false)) {
     if (seen.insert(item.value.unsafeGetTensorImpl()).second) {
@@ -26,7 +27,8 @@ void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& see
     }
   }
   for (const auto& item : script.named_buffers(/*recurse=*/false)) {
-    if (seen.insert(item.value.unsafeGetTensorImpl()).second) node.register_buffer(item.name, item.value);
+    if (seen.insert(item.value.unsafeGetTensorImpl()).second)
+      node.register_buffer(item.name, item.value);
   }
   for (const auto& child : script.named_children()) {
     const auto below = std::make_shared<torch::nn::Module>(child.name);
@@ -35,17 +37,22 @@ void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& see
   }
 }
 
-// `what`: LibTorch's message. It helps the user where it is about the code, but not where it is about the archive.
+// `what`: LibTorch's message. It helps the user where it is about the code, but not where it is
+// about the archive.
 std::string why_not(const std::filesystem::path& file, const std::string& what) {
   using checkpoint::Pickle;
   const Pickle kind = checkpoint::pickle_of(file);
   const std::string message = torch_message(what);
   const bool about_code = kind == Pickle::kZip && !message.starts_with("PytorchStreamReader");
-  const std::string text = str(file.string(), " is not a TorchScript file", about_code ? " (" + message + ")" : "",
-                               ": save it with torch.jit.script(network).save(\"FILE.pt\")");
+  const std::string text =
+      str(file.string(), " is not a TorchScript file", about_code ? " (" + message + ")" : "",
+          ": save it with torch.jit.script(network).save(\"FILE.pt\")");
   // torch.save writes such an archive too, but without the constants of code.
   const bool is_saved = kind == Pickle::kPlain || what.find("constants.pkl") != std::string::npos;
-  return is_saved ? text + ". torch.save, which wrote this file, stores weights without the code of the network" : text;
+  return is_saved ? text +
+                        ". torch.save, which wrote this file, stores weights without the code of "
+                        "the network"
+                  : text;
 }
 
 // Loading onto a GPU would also put constants of the code there, which nothing moves later.
@@ -58,7 +65,8 @@ std::string words_of(const std::exception& error) {
   return own != nullptr ? own->what_without_backtrace() : error.what();
 }
 
-// Functions and classes of torch.cuda, which code may name if only for GPUs, come with the operators of GPUs.
+// Functions and classes of torch.cuda, which code may name if only for GPUs, come with the
+// operators of GPUs.
 bool names_cuda(std::string_view words) {
   return words.find("cuda::") != words.npos || words.find(".cuda.") != words.npos;
 }
@@ -68,9 +76,10 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
   const std::filesystem::file_status status = std::filesystem::status(file, code);
   if (!std::filesystem::is_regular_file(status)) {
     throw DataError(str(file.string(), ": ",
-                        std::filesystem::exists(status)         ? "it is not a regular file"
-                        : std::filesystem::status_known(status) ? "there is no such TorchScript file"
-                                                                : code.message(),
+                        std::filesystem::exists(status) ? "it is not a regular file"
+                        : std::filesystem::status_known(status)
+                            ? "there is no such TorchScript file"
+                            : code.message(),
                         " (model.file)"));
   }
   try {
@@ -118,8 +127,9 @@ std::string described(const at::Tensor& tensor) {
   return text;
 }
 
-// LibTorch 2.11's interpreter throws what an operator throws as a std::runtime_error with the same text, that of 2.15
-// as it is. As an error of LibTorch it is treated as that of any network: a full GPU, for example.
+// LibTorch 2.11's interpreter throws what an operator throws as a std::runtime_error with the same
+// text, that of 2.15 as it is. As an error of LibTorch it is treated as that of any network: a full
+// GPU, for example.
 torch::jit::IValue run(torch::jit::Module& script, const std::vector<at::Tensor>& inputs) {
   try {
     return script.forward({inputs.begin(), inputs.end()});

@@ -1,11 +1,12 @@
 #pragma once
 
-// A TorchScript file as a torch::nn::Module. Its parameters and buffers are the tensors of the script under their
-// names, so that reducer, optimizer, checkpoint and freezing work as with any network. Such a file is code and runs
-// with the permissions of the user.
+// A TorchScript file as a torch::nn::Module. Its parameters and buffers are the tensors of the
+// script under their names, so that reducer, optimizer, checkpoint and freezing work as with any
+// network. Such a file is code and runs with the permissions of the user.
 //
-// It runs in the interpreter without the profiling optimizer, which would recompile the code after some steps: a
-// resumed run would then differ in the last bits from an uninterrupted one. Thread-safety: one thread.
+// It runs in the interpreter without the profiling optimizer, which would recompile the code after
+// some steps: a resumed run would then differ in the last bits from an uninterrupted one.
+// Thread-safety: one thread.
 
 #include <torch/nn/module.h>
 
@@ -37,8 +38,8 @@ class ScriptNetwork : public torch::nn::Module {
 
   using torch::nn::Module::to;
   void train(bool on = true) override;
-  // Moving a module separates the weights of an LSTM or GRU in memory, and cuDNN would then gather them for each call.
-  // So these put them into one piece again.
+  // Moving a module separates the weights of an LSTM or GRU in memory, and cuDNN would then gather
+  // them for each call. So these put them into one piece again.
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;
 

@@ -23,12 +23,14 @@ TrialBatch made_up_batch(const MadeUp& kind, int64_t samples) {
   batch.inputs = {kind.ones ? at::ones(shape) : at::randn(shape)};
   if (kind.lengths) {  // of all lengths from half to full
     const int64_t longest = kind.input.front();
-    batch.inputs.push_back(longest - at::arange(samples, at::kLong) % std::max<int64_t>(1, longest / 2));
+    batch.inputs.push_back(longest -
+                           at::arange(samples, at::kLong) % std::max<int64_t>(1, longest / 2));
   }
   return batch;
 }
 
-TrialBatch load(const data::Store& store, const data::SampleSpec& spec, const std::vector<int64_t>& ids, bool lengths) {
+TrialBatch load(const data::Store& store, const data::SampleSpec& spec,
+                const std::vector<int64_t>& ids, bool lengths) {
   const auto count = static_cast<int64_t>(ids.size());
   data::Loader loader(store, ids, spec, data::one_pass(count, count), data::Shard{});
   const data::Batch batch = loader.next();
@@ -37,12 +39,14 @@ TrialBatch load(const data::Store& store, const data::SampleSpec& spec, const st
   return trial;
 }
 
-// The samples to try, the preferred ones first: those of the quarter, the half and three quarters of all sizes, so that
-// lengths differ and none is extreme.
+// The samples to try, the preferred ones first: those of the quarter, the half and three quarters
+// of all sizes, so that lengths differ and none is extreme.
 std::vector<int64_t> candidates(const data::Store& store) {
   constexpr size_t kLookedAt = 64;
   std::vector<int64_t> ids = store.split("train");
-  std::erase_if(ids, [&](int64_t id) { return id < 0 || id >= store.schema().samples; });  // reported elsewhere
+  std::erase_if(ids, [&](int64_t id) {
+    return id < 0 || id >= store.schema().samples;
+  });  // reported elsewhere
   if (ids.empty()) {
     ids.resize(static_cast<size_t>(store.schema().samples));
     std::iota(ids.begin(), ids.end(), 0);
@@ -61,7 +65,8 @@ std::vector<int64_t> candidates(const data::Store& store) {
 
 }  // namespace
 
-Trial trial_of(const data::Store& store, const data::SampleSpec& spec, bool lengths, at::Device device) {
+Trial trial_of(const data::Store& store, const data::SampleSpec& spec, bool lengths,
+               at::Device device) {
   constexpr auto kWanted = static_cast<size_t>(kTrialSamples);
   std::vector<int64_t> usable;
   std::string reason = store.path().string() + " has no samples";
@@ -90,15 +95,18 @@ Trial made_up(const MadeUp& kind) {
           .device = kind.device};
 }
 
-std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs, int64_t image_size,
-                                 int64_t features) {
+std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs,
+                                 int64_t image_size, int64_t features) {
   constexpr int64_t kRows = 12, kManyRows = 128;
   const ScriptNetwork network(file);
   const std::vector<at::Tensor> parameters = network.parameters();
-  const auto weight = std::find_if(parameters.begin(), parameters.end(), [](const auto& p) { return p.dim() >= 2; });
+  const auto weight = std::find_if(parameters.begin(), parameters.end(),
+                                   [](const auto& p) { return p.dim() >= 2; });
   const int64_t wide = weight == parameters.end() ? 0 : weight->size(1);
-  const bool image = inputs == "image" || (inputs.empty() && weight != parameters.end() && weight->dim() == 4);
-  const bool lengths = !image && (inputs == "rows+lengths" || (inputs.empty() && network.arguments().required == 2));
+  const bool image =
+      inputs == "image" || (inputs.empty() && weight != parameters.end() && weight->dim() == 4);
+  const bool lengths =
+      !image && (inputs == "rows+lengths" || (inputs.empty() && network.arguments().required == 2));
   const int64_t row = features > 0 ? features : std::max<int64_t>(1, wide);
   std::vector<std::vector<int64_t>> shapes = {{kRows, row}, {row}, {kManyRows, row}};
   if (image) shapes = {{3, image_size, image_size}};

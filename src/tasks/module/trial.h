@@ -1,7 +1,7 @@
 #pragma once
 
-// The samples on which a TorchScript file is tried before training: those of the data file or, where there is none,
-// made up.
+// The samples on which a TorchScript file is tried before training: those of the data file or,
+// where there is none, made up.
 
 #include <torch/types.h>
 
@@ -19,19 +19,21 @@ namespace dtrain::tasks {
 inline constexpr int64_t kTrialSamples = 3;
 
 struct TrialBatch {
-  std::vector<at::Tensor> inputs;  // as forward() receives them: [B, ...], and with lengths also int64 [B]
-  at::Tensor targets;              // undefined: the trial has no loss
+  std::vector<at::Tensor>
+      inputs;          // as forward() receives them: [B, ...], and with lengths also int64 [B]
+  at::Tensor targets;  // undefined: the trial has no loss
 };
 
 struct Trial {
-  TrialBatch several;            // kTrialSamples samples
-  TrialBatch one;                // one sample; of another length than `several`, where lengths differ
-  std::string origin;            // before "samples" in messages: "made-up "; "" for those of a data file
+  TrialBatch several;  // kTrialSamples samples
+  TrialBatch one;      // one sample; of another length than `several`, where lengths differ
+  std::string origin;  // before "samples" in messages: "made-up "; "" for those of a data file
   at::Device device = at::kCPU;  // where it will be trained (the trial runs on the CPU)
 };
 
-// Three samples of typical size from the training split, or from the whole file if that has none, as the loader gives
-// them. Samples that cannot be read are passed over. DataError if that is true of all that it tries.
+// Three samples of typical size from the training split, or from the whole file if that has none,
+// as the loader gives them. Samples that cannot be read are passed over. DataError if that is true
+// of all that it tries.
 Trial trial_of(const data::Store&, const data::SampleSpec&, bool lengths, at::Device);
 
 struct MadeUp {
@@ -42,10 +44,11 @@ struct MadeUp {
 };
 Trial made_up(const MadeUp&);
 
-// Trials for `inspect`, which has no data: images of `image_size` if the first weight is a two-dimensional convolution,
-// else rows with and without a time axis. `inputs` and `features` override this guess where they are given. Code may
-// take indices or the logarithm of its inputs, or need many rows, so the later trials have ones, and more rows.
-std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs, int64_t image_size,
-                                 int64_t features);
+// Trials for `inspect`, which has no data: images of `image_size` if the first weight is a
+// two-dimensional convolution, else rows with and without a time axis. `inputs` and `features`
+// override this guess where they are given. Code may take indices or the logarithm of its inputs,
+// or need many rows, so the later trials have ones, and more rows.
+std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs,
+                                 int64_t image_size, int64_t features);
 
 }  // namespace dtrain::tasks

@@ -1,4 +1,5 @@
-// Task `pointer`: a set of elements -> an order of them. README.md of this folder describes data, command and result.
+// Task `pointer`: a set of elements -> an order of them. README.md of this folder describes data,
+// command and result.
 
 #include <algorithm>
 
@@ -38,21 +39,25 @@ class PointerTask : public Task {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     check_task(store, "pointer");
-    const bool inputs_fit = schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;
-    if (!inputs_fit || schema.target.element != data::Element::kInt64 || schema.target.shape.size() != 1) {
+    const bool inputs_fit =
+        schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;
+    if (!inputs_fit || schema.target.element != data::Element::kInt64 ||
+        schema.target.shape.size() != 1) {
       throw DataError(dtrain::str(file, ": pointer needs /inputs float32 [elements, ", kFeatures,
                                   "] and /targets int64 [elements] of each sample"));
     }
     if (schema.input.shape[1] != kFeatures) {
-      throw DataError(dtrain::str(file, "#0: elements have ", schema.input.shape[1], " features; the network takes ",
-                                  kFeatures, ", of which the last is is_visited. Convert the set again"));
+      throw DataError(dtrain::str(file, "#0: elements have ", schema.input.shape[1],
+                                  " features; the network takes ", kFeatures,
+                                  ", of which the last is is_visited. Convert the set again"));
     }
   }
 
   Loss loss(const data::Batch& batch) override {
     const models::Sets sets = sets_of(batch);
     const models::PointerNetwork::Memory memory = network_->encode(sets);
-    const at::Tensor losses = network_->losses(sets, memory, batch.targets, fed(batch, sets, memory));
+    const at::Tensor losses =
+        network_->losses(sets, memory, batch.targets, fed(batch, sets, memory));
     return {losses.sum(), sets.lengths.sum().to(losses.scalar_type()), losses.detach()};
   }
 
@@ -65,7 +70,8 @@ class PointerTask : public Task {
     const models::PointerNetwork::Memory memory = network_->encode(sets);
     const at::Tensor losses = network_->losses(sets, memory, batch.targets, batch.targets);
     const at::Tensor valid = layers::valid_positions(sets.lengths, sets.elements.size(1));
-    const at::Tensor wrong = network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
+    const at::Tensor wrong =
+        network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
     const at::Tensor positions = sets.lengths.sum().to(at::kDouble);
     return {{{"positions", positions},
              {"samples", at::full_like(positions, batch.samples())},
@@ -78,21 +84,24 @@ class PointerTask : public Task {
   Summary summarise(const Counts& totals) const override {
     const double positions = number_of(totals, "positions");
     Summary summary;
-    summary.metrics = {{"loss", number_of(totals, "loss") / positions},
-                       {"position_accuracy", number_of(totals, "correct") / positions},
-                       {"sequence_accuracy", number_of(totals, "exact") / number_of(totals, "samples")}};
+    summary.metrics = {
+        {"loss", number_of(totals, "loss") / positions},
+        {"position_accuracy", number_of(totals, "correct") / positions},
+        {"sequence_accuracy", number_of(totals, "exact") / number_of(totals, "samples")}};
     return summary;
   }
 
   std::vector<MetricSpec> metrics() const override {
-    return {{"loss"}, primary(share_metric("position_accuracy")), share_metric("sequence_accuracy")};
+    return {
+        {"loss"}, primary(share_metric("position_accuracy")), share_metric("sequence_accuracy")};
   }
 
   std::vector<std::string> columns() const override { return {"order"}; }
 
   std::vector<Row> predict(const data::Batch& batch) override {
     const models::Sets sets = sets_of(batch);
-    const at::Tensor order = network_->choose(sets, network_->encode(sets)).to(at::kCPU).contiguous();
+    const at::Tensor order =
+        network_->choose(sets, network_->encode(sets)).to(at::kCPU).contiguous();
     const at::Tensor lengths = sets.lengths.to(at::kCPU).contiguous();
     std::vector<Row> rows;
     for (int64_t i = 0; i < order.size(0); ++i) {
@@ -117,12 +126,16 @@ class PointerTask : public Task {
     return {batch.inputs, batch.lengths, padded};
   }
 
-  // The order that the decoder receives: the correct one, or for samples without teacher forcing its own choices.
-  at::Tensor fed(const data::Batch& batch, const models::Sets& sets, const models::PointerNetwork::Memory& memory) {
-    const layers::TeacherForcing forcing{config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
-                                         config_.train.epochs};
-    if (layers::teacher_forcing_ratio(forcing, batch.epoch) >= 1) return batch.targets;  // no choices are needed
-    const at::Tensor forced = layers::forced_samples(draws_of(batch, config_.train.seed), forcing).unsqueeze(1);
+  // The order that the decoder receives: the correct one, or for samples without teacher forcing
+  // its own choices.
+  at::Tensor fed(const data::Batch& batch, const models::Sets& sets,
+                 const models::PointerNetwork::Memory& memory) {
+    const layers::TeacherForcing forcing{config_.pointer.teacher_forcing,
+                                         config_.pointer.teacher_forcing_end, config_.train.epochs};
+    if (layers::teacher_forcing_ratio(forcing, batch.epoch) >= 1)
+      return batch.targets;  // no choices are needed
+    const at::Tensor forced =
+        layers::forced_samples(draws_of(batch, config_.train.seed), forcing).unsqueeze(1);
     return at::where(forced, batch.targets, network_->choose(sets, memory, batch.targets));
   }
 

@@ -11,8 +11,8 @@ namespace dtrain::tasks {
 
 enum class SequencePhase { kEncoder, kClassifier };
 
-// An iteration is encoder_epochs, then classifier_epochs. After the last of `iterations` (0: there is no last) all
-// epochs are the classifier's.
+// An iteration is encoder_epochs, then classifier_epochs. After the last of `iterations` (0: there
+// is no last) all epochs are the classifier's.
 SequencePhase phase_of(const config::Sequence&, int64_t epoch);
 
 // Task::check_epochs() of this task.

@@ -1,5 +1,6 @@
-// Task `sequence`: sequences of any length -> class, learned in two phases. The encoder learns to reconstruct noisy,
-// masked rows, then the classifier learns the classes. README.md of this folder describes data, command and result.
+// Task `sequence`: sequences of any length -> class, learned in two phases. The encoder learns to
+// reconstruct noisy, masked rows, then the classifier learns the classes. README.md of this folder
+// describes data, command and result.
 
 #include <algorithm>
 
@@ -49,38 +50,44 @@ class SequenceTask : public Task {
     check_task(store, kTask);
     if (schema.input.element != data::Element::kFloat32 || schema.input.shape.size() != 2 ||
         schema.target != data::Field{data::Element::kInt64, {}}) {
-      throw DataError(
-          str(file, ": sequence needs /inputs float32 [rows, features] of each sample and /targets int64 [N]"));
+      throw DataError(str(file,
+                          ": sequence needs /inputs float32 [rows, features] of each sample and "
+                          "/targets int64 [N]"));
     }
     if (schema.input.shape[1] != facts_.features) {
-      throw DataError(str(file, ": rows have ", schema.input.shape[1], " features; the network takes ", facts_.features,
+      throw DataError(str(file, ": rows have ", schema.input.shape[1],
+                          " features; the network takes ", facts_.features,
                           ". Convert sequences of the same kind, or train a network on these"));
     }
     if (class_count() < 2) {
-      throw DataError(
-          str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
+      throw DataError(str(file, ": ", class_count(),
+                          " classes (root attribute class_names): there is nothing to tell apart"));
     }
     spec_.class_numbers = class_numbers(store, facts_.classes);
   }
 
   Loss loss(const data::Batch& batch) override {
-    if (phase_ == kClassifier) return class_loss(classify(batch), batch.targets, config_.train.label_smoothing);
+    if (phase_ == kClassifier)
+      return class_loss(classify(batch), batch.targets, config_.train.label_smoothing);
     return rebuild_loss(batch, draws_of(batch, config_.train.seed));
   }
 
   double planned_weight(int64_t samples) const override {
     const auto n = static_cast<double>(samples);
     if (phase_ == kClassifier) return n;
-    const double blocks = std::max(1.0, facts_.mean_rows / static_cast<double>(config_.augment.mask_span));
+    const double blocks =
+        std::max(1.0, facts_.mean_rows / static_cast<double>(config_.augment.mask_span));
     const double share = config_.augment.mask_share + (1 - config_.augment.mask_share) / blocks;
     return std::max(1.0, n * share * facts_.mean_rows * static_cast<double>(facts_.features));
   }
 
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
-    const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
+    const Loss loss =
+        class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
     // Every evaluation uses the same noise and masks.
-    const Loss rebuilt = rebuild_loss(batch, layers::random_context(/*seed=*/0, /*step=*/0, ids_of(batch)));
+    const Loss rebuilt =
+        rebuild_loss(batch, layers::random_context(/*seed=*/0, /*step=*/0, ids_of(batch)));
     return {{{"loss", loss.sum.to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
              {"squared_error", rebuilt.sum.to(at::kDouble)},
@@ -91,10 +98,11 @@ class SequenceTask : public Task {
   Summary summarise(const Counts& totals) const override {
     const at::Tensor& counts = count_of(totals, "hits");
     Summary summary;
-    summary.metrics = {{"loss", number_of(totals, "loss") / samples_in(counts)},
-                       {"accuracy", accuracy(counts)},
-                       {"macro_f1", macro_f1(counts)},
-                       {kReconstruction, number_of(totals, "squared_error") / number_of(totals, "hidden")}};
+    summary.metrics = {
+        {"loss", number_of(totals, "loss") / samples_in(counts)},
+        {"accuracy", accuracy(counts)},
+        {"macro_f1", macro_f1(counts)},
+        {kReconstruction, number_of(totals, "squared_error") / number_of(totals, "hidden")}};
     const std::vector<std::string> names = class_names(counts.size(1));
     summary.tables = {class_table(counts, names)};
     if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, names));
@@ -111,7 +119,8 @@ class SequenceTask : public Task {
   std::vector<std::string> columns() const override { return {"class", "probability"}; }
 
   std::vector<Row> predict(const data::Batch& batch) override {
-    const auto [probability, best] = at_least_float32(classify(batch)).softmax(1).to(at::kDouble).max(1);
+    const auto [probability, best] =
+        at_least_float32(classify(batch)).softmax(1).to(at::kDouble).max(1);
     const at::Tensor p = probability.to(at::kCPU).contiguous(), c = best.to(at::kCPU).contiguous();
     const std::vector<std::string> names = class_names(std::max<int64_t>(1, class_count()));
     std::vector<Row> rows;
@@ -136,9 +145,11 @@ class SequenceTask : public Task {
 
   Phase phase(int64_t epoch) const override {
     if (phase_of(config_.sequence, epoch) == SequencePhase::kEncoder) {
-      return {.name = kEncoder,
-              .lr_ratio = [](const std::string& parameter) { return parameter.starts_with("fc.") ? 0.0 : 1.0; },
-              .metrics = {kReconstruction}};
+      return {
+          .name = kEncoder,
+          .lr_ratio =
+              [](const std::string& parameter) { return parameter.starts_with("fc.") ? 0.0 : 1.0; },
+          .metrics = {kReconstruction}};
     }
     return {.name = kClassifier,
             .lr_ratio =
@@ -168,11 +179,15 @@ class SequenceTask : public Task {
     return names;
   }
 
-  at::Tensor classify(const data::Batch& batch) { return network_->classify(batch.inputs, batch.lengths); }
+  at::Tensor classify(const data::Batch& batch) {
+    return network_->classify(batch.inputs, batch.lengths);
+  }
 
-  static Loss class_loss(const at::Tensor& logits, const at::Tensor& targets, double label_smoothing) {
-    const at::Tensor each = at::cross_entropy_loss(at_least_float32(logits), targets, {}, at::Reduction::None,
-                                                   /*ignore_index=*/-100, label_smoothing);
+  static Loss class_loss(const at::Tensor& logits, const at::Tensor& targets,
+                         double label_smoothing) {
+    const at::Tensor each =
+        at::cross_entropy_loss(at_least_float32(logits), targets, {}, at::Reduction::None,
+                               /*ignore_index=*/-100, label_smoothing);
     return sample_loss(each);
   }
 
@@ -181,10 +196,13 @@ class SequenceTask : public Task {
     const layers::MaskedNoise noise{.noise = static_cast<float>(config_.augment.noise),
                                     .share = static_cast<float>(config_.augment.mask_share),
                                     .span = static_cast<int32_t>(config_.augment.mask_span)};
-    const layers::NoisedRows seen = layers::hide_and_noise(batch.inputs, batch.lengths, draws, noise);
-    const at::Tensor error = at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
+    const layers::NoisedRows seen =
+        layers::hide_and_noise(batch.inputs, batch.lengths, draws, noise);
+    const at::Tensor error =
+        at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
     const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
-    return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()), each.detach()};
+    return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()),
+            each.detach()};
   }
 
   config::Config config_;

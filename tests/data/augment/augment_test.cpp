@@ -25,15 +25,16 @@ SampleSpec spec_of(int64_t side) {
   return spec;
 }
 
-std::vector<float> augmented(const SampleSpec& spec, ImageShape shape, const std::vector<uint8_t>& image,
-                             const SampleAugment& augment) {
+std::vector<float> augmented(const SampleSpec& spec, ImageShape shape,
+                             const std::vector<uint8_t>& image, const SampleAugment& augment) {
   std::vector<float> out(static_cast<size_t>(spec.image_size * spec.image_size * 3), -1e9f);
   Augmenter(spec, shape)(image.data(), augment, out.data());
   return out;
 }
 
 // Computes pixel by pixel, as the GPU's kernels do.
-std::vector<float> augmented_by_pixel(const SampleSpec& spec, ImageShape shape, const std::vector<uint8_t>& image,
+std::vector<float> augmented_by_pixel(const SampleSpec& spec, ImageShape shape,
+                                      const std::vector<uint8_t>& image,
                                       const SampleAugment& augment) {
   const auto side = static_cast<int32_t>(spec.image_size);
   int64_t sum = 0;
@@ -43,7 +44,8 @@ std::vector<float> augmented_by_pixel(const SampleSpec& spec, ImageShape shape, 
   std::vector<float> out(static_cast<size_t>(side * side * 3));
   for (int32_t p = 0; p < side * side; ++p) {
     const Rgb pixel = source_pixel(image.data(), shape, augment, side, p / side, p % side);
-    finished_pixel(pixel, mean_grey(sum, side), augment, normalization(spec), &out[static_cast<size_t>(3 * p)]);
+    finished_pixel(pixel, mean_grey(sum, side), augment, normalization(spec),
+                   &out[static_cast<size_t>(3 * p)]);
   }
   return out;
 }
@@ -59,7 +61,8 @@ TEST(Augment, WithoutChangesIsPlainNormalization) {
   const SampleSpec spec = spec_of(31);
   std::vector<float> expected;
   for (size_t i = 0; i < image.size(); ++i) {
-    expected.push_back((static_cast<float>(image[i]) / 255.0f - spec.mean[i % 3]) / spec.std[i % 3]);
+    expected.push_back((static_cast<float>(image[i]) / 255.0f - spec.mean[i % 3]) /
+                       spec.std[i % 3]);
   }
   EXPECT_TRUE(same_bits(augmented(spec, shape, image, centre_crop(shape)), expected));
   EXPECT_TRUE(same_bits(augmented(spec, shape, image, draw(spec, 1, 2, 3, shape)), expected));
@@ -72,18 +75,20 @@ TEST(Augment, AFlipMirrorsTheImage) {
   const SampleSpec spec = spec_of(9);
   SampleAugment flip = centre_crop(shape);
   flip.flip = 1;
-  const auto plain = augmented(spec, shape, image, centre_crop(shape)), mirror = augmented(spec, shape, image, flip);
+  const auto plain = augmented(spec, shape, image, centre_crop(shape)),
+             mirror = augmented(spec, shape, image, flip);
   for (size_t y = 0; y < 9; ++y) {
     for (size_t x = 0; x < 9; ++x) {
-      for (size_t c = 0; c < 3; ++c) EXPECT_EQ(mirror[(y * 9 + x) * 3 + c], plain[(y * 9 + 8 - x) * 3 + c]);
+      for (size_t c = 0; c < 3; ++c)
+        EXPECT_EQ(mirror[(y * 9 + x) * 3 + c], plain[(y * 9 + 8 - x) * 3 + c]);
     }
   }
 }
 
 // The CPU's row loops and the GPU's per-pixel formula give the same bits.
 TEST(Augment, RowLoopsAndPixelFormulaGiveTheSameBits) {
-  const std::vector<std::pair<ImageShape, int64_t>> sizes{{{16, 16}, 16}, {{20, 31}, 16}, {{31, 20}, 33},
-                                                          {{64, 64}, 48}, {{1, 1}, 5},    {{7, 5}, 1}};
+  const std::vector<std::pair<ImageShape, int64_t>> sizes{
+      {{16, 16}, 16}, {{20, 31}, 16}, {{31, 20}, 33}, {{64, 64}, 48}, {{1, 1}, 5}, {{7, 5}, 1}};
   for (const auto& [shape, side] : sizes) {
     const auto image = image_of(shape);
     for (int parts = 0; parts < 64; ++parts) {
@@ -97,8 +102,10 @@ TEST(Augment, RowLoopsAndPixelFormulaGiveTheSameBits) {
       if (parts & 6) spec.crop_ratio = 1.5f;
       for (int64_t id = 0; id < 3; ++id) {
         const SampleAugment augment = draw(spec, 11, 0, id, shape);
-        ASSERT_TRUE(same_bits(augmented(spec, shape, image, augment), augmented_by_pixel(spec, shape, image, augment)))
-            << shape.height << " x " << shape.width << " to " << side << ", parts " << parts << ", id " << id;
+        ASSERT_TRUE(same_bits(augmented(spec, shape, image, augment),
+                              augmented_by_pixel(spec, shape, image, augment)))
+            << shape.height << " x " << shape.width << " to " << side << ", parts " << parts
+            << ", id " << id;
       }
     }
   }
@@ -119,11 +126,13 @@ TEST(Augment, DependsOnTheImageAndItsTransformOnly) {
   }
 }
 
-// A ramp is linear, so bilinear sampling must give the value of the ramp at the center of each output pixel.
+// A ramp is linear, so bilinear sampling must give the value of the ramp at the center of each
+// output pixel.
 TEST(Augment, SamplesARampAtThePixelCenters) {
   const ImageShape shape{40, 40};
   std::vector<uint8_t> image(static_cast<size_t>(shape.bytes()));
-  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(2 * (i / 3 % 40) + 3 * (i / 120));
+  for (size_t i = 0; i < image.size(); ++i)
+    image[i] = static_cast<uint8_t>(2 * (i / 3 % 40) + 3 * (i / 120));
   SampleSpec spec = spec_of(10);
   spec.mean = {0, 0, 0}, spec.std = {1, 1, 1};
   SampleAugment crop;
@@ -131,7 +140,8 @@ TEST(Augment, SamplesARampAtThePixelCenters) {
   const auto out = augmented(spec, shape, image, crop);
   for (size_t y = 0; y < 10; ++y) {
     for (size_t x = 0; x < 10; ++x) {
-      const double row = 3.5 + (double(y) + 0.5) * 2 - 0.5, column = 8.25 + (double(x) + 0.5) * 3 - 0.5;
+      const double row = 3.5 + (double(y) + 0.5) * 2 - 0.5,
+                   column = 8.25 + (double(x) + 0.5) * 3 - 0.5;
       EXPECT_NEAR(out[(y * 10 + x) * 3] * 255, 2 * column + 3 * row, 1e-3);
     }
   }
@@ -149,10 +159,12 @@ TEST(Augment, CenterCropIsTheLargestCenteredSquare) {
   spec.mean = {0, 0, 0}, spec.std = {1, 1, 1};
   const auto out = augmented(spec, shape, image, wide);
   EXPECT_EQ(out[0], static_cast<float>(image[5 * 3]) / 255.0f);
-  EXPECT_EQ(out[(19 * 20 + 19) * 3 + 2], static_cast<float>(image[(19 * 31 + 24) * 3 + 2]) / 255.0f);
+  EXPECT_EQ(out[(19 * 20 + 19) * 3 + 2],
+            static_cast<float>(image[(19 * 31 + 24) * 3 + 2]) / 255.0f);
 }
 
-// 224 of 256 is the usual evaluation crop. It is in whole pixels, so that a crop of the output's size is not resampled.
+// 224 of 256 is the usual evaluation crop. It is in whole pixels, so that a crop of the output's
+// size is not resampled.
 TEST(Augment, CenterCropIsInWholePixels) {
   const SampleAugment usual = centre_crop({256, 300}, 224.0f / 256);
   EXPECT_EQ(usual.height, 224);
@@ -170,7 +182,8 @@ TEST(Augment, CenterCropIsInWholePixels) {
   const auto out = augmented(spec, shape, image, centre_crop(shape, spec.centre_share));
   for (size_t y = 0; y < 14; ++y) {
     for (size_t i = 0; i < 14 * 3; ++i) {
-      ASSERT_EQ(out[y * 14 * 3 + i], static_cast<float>(image[((y + 1) * 20 + 3) * 3 + i]) / 255.0f);
+      ASSERT_EQ(out[y * 14 * 3 + i],
+                static_cast<float>(image[((y + 1) * 20 + 3) * 3 + i]) / 255.0f);
     }
   }
   EXPECT_TRUE(same_bits(out, augmented(spec, shape, image, draw(spec, 1, 2, 3, shape))))
@@ -185,7 +198,8 @@ TEST(Augment, ARatioOfOneKeepsTheRandomValues) {
   for (int64_t id = 0; id < 200; ++id) {
     const auto uniform = [&](uint64_t what, float low, float high) {
       const auto purpose = static_cast<uint64_t>(Purpose::kAugmentation);
-      return low + (high - low) * uniform01(keyed(purpose, uint64_t{4}, uint64_t{5}, static_cast<uint64_t>(id), what));
+      return low + (high - low) * uniform01(keyed(purpose, uint64_t{4}, uint64_t{5},
+                                                  static_cast<uint64_t>(id), what));
     };
     const float side = 40 * uniform(1, 0.6f, 1);
     const SampleAugment a = draw(spec, 4, 5, id, shape);
@@ -197,7 +211,8 @@ TEST(Augment, ARatioOfOneKeepsTheRandomValues) {
 }
 
 TEST(Augment, CropsWithARatioFitAndKeepTheArea) {
-  for (const ImageShape shape : {ImageShape{64, 64}, ImageShape{40, 60}, ImageShape{60, 40}, ImageShape{1, 9}}) {
+  for (const ImageShape shape :
+       {ImageShape{64, 64}, ImageShape{40, 60}, ImageShape{60, 40}, ImageShape{1, 9}}) {
     SampleSpec spec = spec_of(32), square = spec_of(32);
     spec.crop_scale = square.crop_scale = 0.3f;
     spec.crop_ratio = 4.0f / 3;
@@ -206,7 +221,8 @@ TEST(Augment, CropsWithARatioFitAndKeepTheArea) {
     int smaller = 0;
     for (int64_t id = 0; id < 4000; ++id) {
       const SampleAugment a = draw(spec, 1, 0, id, shape), s = draw(square, 1, 0, id, shape);
-      ASSERT_TRUE(0 <= a.y && a.y + a.height <= height * 1.00001f && 0 <= a.x && a.x + a.width <= width * 1.00001f);
+      ASSERT_TRUE(0 <= a.y && a.y + a.height <= height * 1.00001f && 0 <= a.x &&
+                  a.x + a.width <= width * 1.00001f);
       const double ratio = a.width / a.height;
       ASSERT_TRUE(0.7499 <= ratio && ratio <= 1.3334) << ratio;
       const double area = double(a.height) * a.width / (double(s.height) * s.width);
@@ -218,8 +234,9 @@ TEST(Augment, CropsWithARatioFitAndKeepTheArea) {
       }
       sum += std::log(ratio), squares += std::log(ratio) * std::log(ratio);
     }
-    EXPECT_NEAR(sum / 4000, 0, 0.015);                                        // 5 standard deviations
-    EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3, 0.0025);  // uniform in the logarithm
+    EXPECT_NEAR(sum / 4000, 0, 0.015);  // 5 standard deviations
+    EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3,
+                0.0025);  // uniform in the logarithm
     EXPECT_TRUE(0 < smaller && smaller < 2000) << smaller;
   }
   SampleSpec whole = spec_of(32);  // a ratio without a scale
@@ -246,12 +263,15 @@ TEST(Augment, RandomValuesAreKeyedAndInRange) {
     brightness += a.brightness;
     ASSERT_TRUE(0.7f * 40 - 1e-3f <= a.height && a.height <= 40 && a.height == a.width);
     ASSERT_TRUE(0 <= a.y && a.y + a.height <= 40.001f && 0 <= a.x && a.x + a.width <= 60.001f);
-    ASSERT_TRUE(0.8f <= a.brightness && a.brightness <= 1.2f && 0.7f <= a.contrast && a.contrast <= 1.3f);
+    ASSERT_TRUE(0.8f <= a.brightness && a.brightness <= 1.2f && 0.7f <= a.contrast &&
+                a.contrast <= 1.3f);
     ASSERT_TRUE(0 <= a.saturation && a.saturation <= 2.4f && -0.05f <= a.hue && a.hue <= 0.05f);
   }
   EXPECT_NEAR(flips, 2000, 160);  // 5 standard deviations
   EXPECT_NEAR(brightness / 4000, 1.0, 0.01);
-  const auto bytes = [](const SampleAugment& a) { return std::string(reinterpret_cast<const char*>(&a), sizeof(a)); };
+  const auto bytes = [](const SampleAugment& a) {
+    return std::string(reinterpret_cast<const char*>(&a), sizeof(a));
+  };
   const auto base = bytes(draw(spec, 1, 0, 7, shape));
   EXPECT_EQ(base, bytes(draw(spec, 1, 0, 7, shape)));
   EXPECT_NE(base, bytes(draw(spec, 2, 0, 7, shape)));
@@ -259,7 +279,8 @@ TEST(Augment, RandomValuesAreKeyedAndInRange) {
   EXPECT_NE(base, bytes(draw(spec, 1, 0, 8, shape)));
 }
 
-// An option must not change the random values of another one: a sample has the same flip with and without color jitter.
+// An option must not change the random values of another one: a sample has the same flip with and
+// without color jitter.
 TEST(Augment, EachRandomValueHasItsOwnKey) {
   const ImageShape shape{40, 40};
   SampleSpec flip_only = spec_of(32), all = spec_of(32);
@@ -282,7 +303,8 @@ TEST(Augment, HueRotationFollowsTheDefinition) {
     h = h / 6 + turn;
     h = (h - std::floor(h)) * 6;
     const double f = h - std::floor(h), p = min, q = max - c * f, t = max - c * (1 - f);
-    const double table[6][3] = {{max, t, p}, {q, max, p}, {p, max, t}, {p, q, max}, {t, p, max}, {max, p, q}};
+    const double table[6][3] = {{max, t, p}, {q, max, p}, {p, max, t},
+                                {p, q, max}, {t, p, max}, {max, p, q}};
     const double* want = table[static_cast<int>(h) % 6];
     const Rgb got = hue_turned(in, turn);
     EXPECT_NEAR(got.r, want[0], 1e-5);

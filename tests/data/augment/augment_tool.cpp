@@ -1,4 +1,5 @@
-// For augment_vs_torchvision.py: augments one raw image with the given factors and writes its pixels in [0, 1].
+// For augment_vs_torchvision.py: augments one raw image with the given factors and writes its
+// pixels in [0, 1].
 // Usage: augment_tool IN H W S OUT flip y x height width brightness contrast saturation hue
 
 #include <cstdlib>
@@ -24,8 +25,10 @@ int main(int argc, char** argv) {
   const std::vector<char> image((std::istreambuf_iterator<char>(in)), {});
   if (static_cast<int64_t>(image.size()) != shape.bytes()) return 65;
   std::vector<float> out(static_cast<size_t>(3 * spec.image_size * spec.image_size));
-  dtrain::data::Augmenter(spec, shape)(reinterpret_cast<const uint8_t*>(image.data()), a, out.data());
+  dtrain::data::Augmenter(spec, shape)(reinterpret_cast<const uint8_t*>(image.data()), a,
+                                       out.data());
   std::ofstream file(argv[5], std::ios::binary);
-  file.write(reinterpret_cast<const char*>(out.data()), static_cast<std::streamsize>(out.size() * sizeof(float)));
+  file.write(reinterpret_cast<const char*>(out.data()),
+             static_cast<std::streamsize>(out.size() * sizeof(float)));
   return file.good() ? 0 : 73;
 }

@@ -1,4 +1,5 @@
-// The root attributes of a file: how they are stored, what covers them, and files in which they are stored otherwise.
+// The root attributes of a file: how they are stored, what covers them, and files in which they are
+// stored otherwise.
 
 #include "data/attributes.h"
 
@@ -53,9 +54,10 @@ class StoredAttributes : public ::testing::Test {
   void put(const std::string& name, hid_t type, const void* value, hsize_t count = 0) const {
     change([&](hid_t handle) {
       if (H5Aexists(handle, name.c_str()) > 0) H5Adelete(handle, name.c_str());
-      const h5::Handle space(count == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr), H5Sclose);
-      const h5::Handle attribute(H5Acreate2(handle, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                                 H5Aclose);
+      const h5::Handle space(
+          count == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr), H5Sclose);
+      const h5::Handle attribute(
+          H5Acreate2(handle, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
       ASSERT_GE(H5Awrite(attribute.get(), type, value), 0) << name;
     });
   }
@@ -81,7 +83,8 @@ class StoredAttributes : public ::testing::Test {
 
 // As an independent implementation computes it: tests/data/hdf5/h5py_opens_it.py does for a file.
 TEST(AttributesChecksum, ChainsNamesTypesAndValuesInTheOrderOfTheNames) {
-  const Attributes all{{"b", "text"}, {"a", int64_t{-1}}, {kAttributesChecksum, uint64_t{5}}, {"c", 0.5}};
+  const Attributes all{
+      {"b", "text"}, {"a", int64_t{-1}}, {kAttributesChecksum, uint64_t{5}}, {"c", 0.5}};
   EXPECT_EQ(attributes_checksum({}), 0u);
   const uint64_t whole = attributes_checksum(all);
   for (const auto& [name, value] : {std::pair<const char*, Attribute>{"b", "texu"},
@@ -95,7 +98,8 @@ TEST(AttributesChecksum, ChainsNamesTypesAndValuesInTheOrderOfTheNames) {
     other[name] = value;
     EXPECT_NE(attributes_checksum(other), whole) << name;
   }
-  EXPECT_NE(attributes_checksum({{"ab", "c"}}), attributes_checksum({{"a", "bc"}})) << "where a name ends counts";
+  EXPECT_NE(attributes_checksum({{"ab", "c"}}), attributes_checksum({{"a", "bc"}}))
+      << "where a name ends counts";
 }
 
 TEST_F(StoredAttributes, KeepTheirTypes) {
@@ -154,7 +158,8 @@ TEST_F(StoredAttributes, OfAnOlderFileOpenAndAreReportedAsNotCovered) {
   for (const char* name : {"format", "task", "class_names", "target_unit"}) {
     put_variable_text(name, open_file(file)->attribute(name));
   }
-  EXPECT_EQ(class_names(*open_file(file)), (std::vector<std::string>{"walk", "run", "stand still"}));
+  EXPECT_EQ(class_names(*open_file(file)),
+            (std::vector<std::string>{"walk", "run", "stand still"}));
   const std::string report = verified();
   EXPECT_NE(report.find("not covered by a checksum: the attributes"), std::string::npos) << report;
   EXPECT_EQ(report.find("match theirs"), std::string::npos);
@@ -190,15 +195,18 @@ TEST_F(StoredAttributes, KnownNamesOfListsAreRefused) {
   expect_refusal("`attributes_checksum` is neither text nor a single number");
 }
 
-// In the first metadata format, which has no checksums, each attribute is found by decoding those before it.
+// In the first metadata format, which has no checksums, each attribute is found by decoding those
+// before it.
 TEST_F(StoredAttributes, OneThatCannotBeDecodedIsNotTakenForAbsent) {
   constexpr const char* kDamaged = "target_unit";
   {
-    const h5::Handle handle(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+    const h5::Handle handle(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+                            H5Fclose);
     for (const char* name : {"format", kDamaged}) {
       const h5::Handle space(H5Screate(H5S_SCALAR), H5Sclose), type = text_type(6);
-      const h5::Handle attribute(H5Acreate2(handle.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                                 H5Aclose);
+      const h5::Handle attribute(
+          H5Acreate2(handle.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+          H5Aclose);
       ASSERT_GE(H5Awrite(attribute.get(), type.get(), "dtrain"), 0);
     }
   }

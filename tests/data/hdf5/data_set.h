@@ -1,6 +1,7 @@
 #pragma once
 
-// A small dtrain file with known content: images of 5 x 4 pixels. Pixels and targets are functions of the sample's id.
+// A small dtrain file with known content: images of 5 x 4 pixels. Pixels and targets are functions
+// of the sample's id.
 
 #include <filesystem>
 #include <fstream>
@@ -13,12 +14,14 @@
 namespace dtrain::testing {
 
 inline data::Schema small_schema(int64_t samples) {
-  return {"headpose", {data::Element::kUint8, {5, 4, 3}}, {data::Element::kFloat32, {3}}, samples, 0};
+  return {
+      "headpose", {data::Element::kUint8, {5, 4, 3}}, {data::Element::kFloat32, {3}}, samples, 0};
 }
 
 inline std::vector<std::byte> input_of(int64_t id) {
   std::vector<std::byte> bytes(60);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(id * 7 + static_cast<int64_t>(i));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(id * 7 + static_cast<int64_t>(i));
   return bytes;
 }
 
@@ -44,14 +47,16 @@ inline data::Writer::Extras extras_of(int64_t samples, int64_t per_group = 2) {
   return extras;
 }
 
-inline void write_data_set(const std::filesystem::path& file, int64_t samples, const data::Writer::Extras& extras) {
+inline void write_data_set(const std::filesystem::path& file, int64_t samples,
+                           const data::Writer::Extras& extras) {
   const std::unique_ptr<data::Writer> writer = data::Writer::create(file, small_schema(samples));
   for (int64_t id = 0; id < samples; ++id) writer->write(id, input_of(id), target_bytes_of(id));
   writer->finish(extras);
 }
 
 // Copies a file and changes the byte at `position` in the copy.
-inline void copy_and_change(const std::filesystem::path& from, const std::filesystem::path& to, int64_t position) {
+inline void copy_and_change(const std::filesystem::path& from, const std::filesystem::path& to,
+                            int64_t position) {
   std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
   std::fstream stream(to, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekg(position);

@@ -20,9 +20,10 @@ TEST(InspectData, ReportsTheContent) {
   testing::write_data_set(folder / "d.h5", 1200, extras);
   const std::string text = inspect_data(probe(folder / "d.h5"), true);
   for (const char* part :
-       {"d.h5", "version 1", "headpose", "samples     1 200", "uint8 [5, 4, 3], 60 B each", "float32 [3]",
-        "element 1: -599.500 to 0.000, mean -299.750", "train 2, test 3, 1 195 in none", "groups      600",
-        "AFW/photo_0.jpg", "crop = 0.6", "all 1 200 samples match"}) {
+       {"d.h5", "version 1", "headpose", "samples     1 200", "uint8 [5, 4, 3], 60 B each",
+        "float32 [3]", "element 1: -599.500 to 0.000, mean -299.750",
+        "train 2, test 3, 1 195 in none", "groups      600", "AFW/photo_0.jpg", "crop = 0.6",
+        "all 1 200 samples match"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
 }
@@ -49,7 +50,8 @@ TEST(InspectData, TheMeanIgnoresNan) {
   }
   writer->finish(testing::extras_of(4));
   const std::string text = inspect_data(probe(folder / "d.h5"), false);
-  for (const char* part : {"element 0: 3.000 to 3.000, mean 3.000", "element 2: no numbers", "6 values are NaN"}) {
+  for (const char* part :
+       {"element 0: 3.000 to 3.000, mean 3.000", "element 2: no numbers", "6 values are NaN"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
 }

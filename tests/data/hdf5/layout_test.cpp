@@ -1,4 +1,5 @@
-// What a process that a malicious file has taken over can send: every layout that is not consistent is refused.
+// What a process that a malicious file has taken over can send: every layout that is not consistent
+// is refused.
 
 #include "data/hdf5/layout.h"
 
@@ -34,7 +35,8 @@ class LayoutOf : public ::testing::Test {
     rows = probe(folder / "rows.h5");
   }
 
-  static void expect_refusal(Layout layout, const std::function<void(Layout&)>& change, const std::string& part) {
+  static void expect_refusal(Layout layout, const std::function<void(Layout&)>& change,
+                             const std::string& part) {
     EXPECT_NO_THROW(check(layout));
     change(layout);
     expect_error<DataError>([&] { check(layout); }, {layout.file.string(), part});
@@ -69,7 +71,8 @@ TEST_F(LayoutOf, BytesThatAreNoneAreRefused) {
   expect_error<DataError>([&] { decode(whole + '\0', "x.h5"); }, {"1 bytes follow"});
 }
 
-// A list of strings, each of which takes 32 bytes of memory, that claims one for each byte that follows.
+// A list of strings, each of which takes 32 bytes of memory, that claims one for each byte
+// that follows.
 TEST_F(LayoutOf, BytesThatClaimManyEntriesAllocateLittle) {
   Layout layout = images;
   layout.other_attributes.clear();
@@ -156,11 +159,13 @@ TEST_F(LayoutOf, SizesThatDoNotFitTheSchemaAreRefused) {
       },
       "/inputs holds samples of");
   expect_refusal(
-      images, [&](Layout& l) { l.schema.target.element = Element::kUint8; }, "/targets holds samples of");
+      images, [&](Layout& l) { l.schema.target.element = Element::kUint8; },
+      "/targets holds samples of");
   expect_refusal(
       images, [&](Layout& l) { l.checksums.bytes -= 8; }, "/checksums has 5 entries");
   expect_refusal(
-      images, [&](Layout& l) { l.group.bytes -= 4; }, "/group has 44 bytes, which is not a multiple of 8");
+      images, [&](Layout& l) { l.group.bytes -= 4; },
+      "/group has 44 bytes, which is not a multiple of 8");
   expect_refusal(
       images, [&](Layout& l) { l.source_offsets.bytes -= 8; }, "/source/offsets has 6 entries");
   expect_refusal(
@@ -186,11 +191,13 @@ TEST_F(LayoutOf, AttributesThatAreNotValidAreRefused) {
   expect_refusal(rows, with("class_names", "walk\n\nrun"), "`class_names` has an empty name");
   expect_refusal(rows, with("class_names", "\n"), "`class_names` has an empty name");
   expect_refusal(rows, with("class_names", "a\n\xff\xfe"), "`class_names` is not UTF-8");
-  expect_refusal(rows, with("class_names", std::string("a\nb\0c", 5)), "`class_names` has a zero byte");
+  expect_refusal(rows, with("class_names", std::string("a\nb\0c", 5)),
+                 "`class_names` has a zero byte");
   expect_refusal(rows, with("class_names", int64_t{3}), "`class_names` must be text");
   expect_refusal(rows, with("target_unit", "\xff"), "`target_unit` is not UTF-8");
   expect_refusal(
-      rows, [](Layout& l) { l.attributes["class_names"] = "stand still\nrun\nwalk"; }, "do not match");
+      rows, [](Layout& l) { l.attributes["class_names"] = "stand still\nrun\nwalk"; },
+      "do not match");
   expect_refusal(
       rows, [](Layout& l) { l.attributes["seed"] = int64_t{7}; }, "do not match");
   expect_refusal(
@@ -198,7 +205,8 @@ TEST_F(LayoutOf, AttributesThatAreNotValidAreRefused) {
   expect_refusal(
       rows, [](Layout& l) { l.attributes[kAttributesChecksum] = "text"; }, "do not match");
   expect_refusal(
-      rows, [](Layout& l) { l.other_attributes = {"list"}; }, "`list` is neither text nor a single number");
+      rows, [](Layout& l) { l.other_attributes = {"list"}; },
+      "`list` is neither text nor a single number");
   Layout older = rows;
   older.attributes.erase(kAttributesChecksum);
   older.other_attributes = {"list"};
@@ -209,7 +217,8 @@ TEST_F(LayoutOf, AttributesThatAreNotValidAreRefused) {
 
 // They would be ignored: the names of the targets, or the checksum.
 TEST_F(LayoutOf, KnownAttributesThatAreListsAreRefused) {
-  for (const std::string name : {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
+  for (const std::string name :
+       {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
     for (const bool covered : {false, true}) {
       const auto as_list = [&](Layout& l) {
         l.attributes.erase(name);

@@ -47,7 +47,8 @@ class Probing : public ::testing::Test {
   Probing() { testing::write_data_set(folder / "d.h5", 6, extras_of(6)); }
 
   // bad.h5 is refused with `parts` and its name; then d.h5 is opened as if nothing had happened.
-  void expect_death(const std::function<void()>& misbehave, std::vector<std::string> parts, ProbeLimits limits = {}) {
+  void expect_death(const std::function<void()>& misbehave, std::vector<std::string> parts,
+                    ProbeLimits limits = {}) {
     parts.emplace_back("bad.h5");
     ProbeProcess prober(limits, probe_that(misbehave));
     expect_error<DataError>([&] { prober.probe(folder / "bad.h5"); }, parts);
@@ -75,7 +76,8 @@ TEST_F(Probing, GivesTheLayoutThatTheLibraryGivesHere) {
 
 TEST_F(Probing, RefusalsKeepTheirMessages) {
   ProbeProcess prober;
-  expect_error<DataError>([&] { prober.probe(folder / "absent.h5"); }, {"absent.h5", "No such file", "dtrain convert"});
+  expect_error<DataError>([&] { prober.probe(folder / "absent.h5"); },
+                          {"absent.h5", "No such file", "dtrain convert"});
   expect_error<DataError>([&] { prober.probe(folder.path()); }, {"not a regular file"});
 }
 
@@ -85,7 +87,8 @@ TEST_F(Probing, ACrashIsAnErrorThatNamesTheFile) {
     ::raise(SIGSEGV);
   };
   expect_death(crash, {"crashed (Segmentation fault): the file is damaged"});
-  expect_death([] { ::raise(SIGKILL); }, {"was killed: the machine is out of memory, or the file is damaged"});
+  expect_death([] { ::raise(SIGKILL); },
+               {"was killed: the machine is out of memory, or the file is damaged"});
   expect_death([] { ::_exit(3); }, {"ended early (exit code 3)"});
   expect_death([] { ::_exit(0); }, {"ended early"});
 }
@@ -105,7 +108,8 @@ TEST_F(Probing, ALoopEnds) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr const char* kOutOfMemory = "the process in which the HDF5 library read its structure";  // ends in its own way
+constexpr const char* kOutOfMemory =
+    "the process in which the HDF5 library read its structure";  // ends in its own way
 #else
 constexpr const char* kOutOfMemory = "needed more than 256.0 MiB: the file is damaged";
 #endif
@@ -120,7 +124,8 @@ TEST_F(Probing, MemoryIsLimited) {
 }
 
 TEST_F(Probing, TheSizeOfAReplyIsLimited) {
-  expect_death([] { throw DataError(std::string((64 << 20) + 1, 'x')); }, {"sent more than 64.0 MiB: the file"});
+  expect_death([] { throw DataError(std::string((64 << 20) + 1, 'x')); },
+               {"sent more than 64.0 MiB: the file"});
 }
 
 // As on a machine without descriptors or processes left: no fault of the file.
@@ -136,7 +141,8 @@ TEST_F(Probing, AWorkerThatCannotBeStartedIsNoFaultOfTheFile) {
     ADD_FAILURE() << "it had no pipe";
   } catch (const Error& e) {
     EXPECT_EQ(e.exit_code(), 70) << e.what();
-    EXPECT_EQ(e.what(), str("cannot open ", (folder / "d.h5").string(), ": cannot create a pipe: Too many open files"));
+    EXPECT_EQ(e.what(), str("cannot open ", (folder / "d.h5").string(),
+                            ": cannot create a pipe: Too many open files"));
   }
   ASSERT_EQ(::prlimit(prober.helper(), RLIMIT_NOFILE, &before, nullptr), 0);
   EXPECT_EQ(prober.probe(folder / "d.h5").schema.samples, 6);
@@ -161,7 +167,8 @@ TEST_F(Probing, LeavesNoDescriptorAndNoProcess) {
   const int64_t before = open_descriptors();
   const int leaked = ::open("/dev/null", O_RDONLY);  // as a shell may leave one open
   {
-    ProbeProcess prober({}, probe_that([] { throw DataError(str("open: ", open_descriptors(), ".")); }));
+    ProbeProcess prober(
+        {}, probe_that([] { throw DataError(str("open: ", open_descriptors(), ".")); }));
     EXPECT_EQ(open_descriptors(), before + 2);
     // Standard streams, and the pipe for the reply.
     expect_error<DataError>([&] { prober.probe(folder / "bad.h5"); }, {"open: 4."});
@@ -176,7 +183,8 @@ TEST_F(Probing, LeavesNoDescriptorAndNoProcess) {
 
 TEST_F(Probing, SignalsForTheProcessGroupDoNotEndIt) {
   ProbeProcess prober;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::kill(prober.helper(), signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+    ::kill(prober.helper(), signal);
   EXPECT_EQ(prober.probe(folder / "d.h5").schema.samples, 6);
 }
 
@@ -190,14 +198,16 @@ TEST_F(Probing, AKilledHelperIsAnError) {
 
 // Both generations end with a process that is killed, also in the middle of a file.
 TEST_F(Probing, NothingSurvivesTheProcess) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans become children of this process, which then sees them end
+  ::prctl(PR_SET_CHILD_SUBREAPER,
+          1);  // orphans become children of this process, which then sees them end
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t process = ::fork();
   if (process == 0) {
     ProbeProcess prober({}, probe_that([&] {
                           const pid_t worker = ::getpid();
-                          const int out = ::open((folder / "worker").c_str(), O_WRONLY | O_CREAT, 0600);
+                          const int out =
+                              ::open((folder / "worker").c_str(), O_WRONLY | O_CREAT, 0600);
                           if (::write(out, &worker, sizeof worker) < 0) ::_exit(1);
                           ::pause();
                         }));
@@ -217,7 +227,8 @@ TEST_F(Probing, NothingSurvivesTheProcess) {
   ::kill(process, SIGKILL);
   for (const pid_t ended : {process, helper, worker}) {
     int status = 0;
-    EXPECT_EQ(::waitpid(ended, &status, 0), ended) << std::strerror(errno);  // waits as long as it lives
+    EXPECT_EQ(::waitpid(ended, &status, 0), ended)
+        << std::strerror(errno);  // waits as long as it lives
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   }
   ::close(ends[0]);

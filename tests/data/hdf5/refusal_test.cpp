@@ -1,5 +1,6 @@
-// Every way in which a file can fail to be a valid dtrain file, and the message that names the problem. Each test
-// damages one thing in a valid file, with the HDF5 library if the damaged file is still HDF5.
+// Every way in which a file can fail to be a valid dtrain file, and the message that names the
+// problem. Each test damages one thing in a valid file, with the HDF5 library if the damaged file
+// is still HDF5.
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -40,12 +41,14 @@ class Refusal : public ::testing::Test {
       const std::function<void(hid_t)>& creation_options = [](hid_t) {}) {
     damage([&](hid_t handle) {
       if (H5Lexists(handle, name, H5P_DEFAULT) > 0) H5Ldelete(handle, name, H5P_DEFAULT);
-      const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
+      const h5::Handle space(
+          H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
       const h5::Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
       H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
       creation_options(creation.get());
-      const h5::Handle dataset(H5Dcreate2(handle, name, type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                               H5Dclose);
+      const h5::Handle dataset(
+          H5Dcreate2(handle, name, type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+          H5Dclose);
       ASSERT_TRUE(dataset) << name;
       if (values != nullptr) {
         ASSERT_GE(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), 0);
@@ -116,7 +119,8 @@ TEST_F(Refusal, InputsAndTargetsOfAnotherType) {
 TEST_F(Refusal, UnknownSplit) {
   const int64_t ids[] = {4};
   replace("/splits/valid", H5T_STD_I64LE, {1}, ids);
-  expect_refusal({"/splits/valid is not a split: train, val and test are known; did you mean 'val'?"});
+  expect_refusal(
+      {"/splits/valid is not a split: train, val and test are known; did you mean 'val'?"});
 }
 
 TEST_F(Refusal, TruncatedAnywhere) {
@@ -129,7 +133,8 @@ TEST_F(Refusal, TruncatedAnywhere) {
   testing::write_data_set(file, 6, testing::extras_of(6));
   const uintmax_t whole = std::filesystem::file_size(file);
   std::filesystem::resize_file(file, whole - 1);
-  expect_refusal({dtrain::str("is truncated: it has ", whole - 1, " bytes of ", whole, ". Copy it again")});
+  expect_refusal(
+      {dtrain::str("is truncated: it has ", whole - 1, " bytes of ", whole, ". Copy it again")});
 }
 
 TEST_F(Refusal, ForeignHdf5) {
@@ -258,7 +263,9 @@ TEST_F(Refusal, SplitsThatOverlap) {
 
 class RowsRefusal : public Refusal {
  protected:
-  RowsRefusal() { testing::write_row_set(file, true, testing::extras_of(6)); }  // rows: 4, 1, 7, 3, 7, 2
+  RowsRefusal() {
+    testing::write_row_set(file, true, testing::extras_of(6));
+  }  // rows: 4, 1, 7, 3, 7, 2
 
   void replace_offsets(const char* name, std::vector<int64_t> offsets) {
     replace(name, H5T_STD_I64LE, {offsets.size()}, offsets.data());

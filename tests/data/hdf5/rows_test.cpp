@@ -41,7 +41,8 @@ TEST(Rows, ReadBackAsWritten) {
 
 TEST(Rows, ASampleMayBeEmpty) {
   const TempDir folder;
-  const auto writer = Writer::create(folder / "d.h5", testing::row_schema(true, 3), {0, 2, 0}, {0, 2, 0});
+  const auto writer =
+      Writer::create(folder / "d.h5", testing::row_schema(true, 3), {0, 2, 0}, {0, 2, 0});
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   const std::vector<int64_t> order{1, 0};
   writer->write(0, {}, {});
@@ -97,7 +98,9 @@ TEST(Rows, TheIndexChecksumCoversTheOffsets) {
   const auto write = [&](const char* name, std::vector<int64_t> rows) {
     const auto writer = Writer::create(folder / name, schema, rows);
     for (int64_t id = 0; id < 2; ++id) {
-      writer->write(id, std::as_bytes(std::span(values).first(static_cast<size_t>(rows[static_cast<size_t>(id)]))),
+      writer->write(id,
+                    std::as_bytes(std::span(values).first(
+                        static_cast<size_t>(rows[static_cast<size_t>(id)]))),
                     std::as_bytes(std::span(target)));
     }
     writer->finish(extras_of(2));
@@ -111,32 +114,37 @@ TEST(InspectRows, ReportsLengthsAndClasses) {
   Writer::Extras extras = extras_of(6);
   extras.attributes["class_names"] = "walk\nrun\nstand still";
   write_row_set(folder / "s.h5", false, extras);
-  EXPECT_EQ(class_names(*open_file(folder / "s.h5")), (std::vector<std::string>{"walk", "run", "stand still"}));
+  EXPECT_EQ(class_names(*open_file(folder / "s.h5")),
+            (std::vector<std::string>{"walk", "run", "stand still"}));
   const std::string sequences = inspect_data(probe(folder / "s.h5"), true);
-  for (const char* part : {"float32 [rows, 3], at byte", "lengths: 1 to 7, median 4, 24 rows in all", "int64 []",
-                           "class 0 walk: 2", "class 2 stand still: 2", "all 6 samples match"}) {
+  for (const char* part :
+       {"float32 [rows, 3], at byte", "lengths: 1 to 7, median 4, 24 rows in all", "int64 []",
+        "class 0 walk: 2", "class 2 stand still: 2", "all 6 samples match"}) {
     EXPECT_NE(sequences.find(part), std::string::npos) << part << " is not in\n" << sequences;
   }
   EXPECT_EQ(sequences.find("class_names"), std::string::npos) << "the classes are listed above";
 
   extras.attributes["class_names"] = "walk\nrun";
   write_row_set(folder / "s.h5", false, extras);
-  EXPECT_NE(inspect_data(probe(folder / "s.h5"), false).find("2 targets are outside the classes"), std::string::npos);
+  EXPECT_NE(inspect_data(probe(folder / "s.h5"), false).find("2 targets are outside the classes"),
+            std::string::npos);
 
   std::string many = "0";
   for (int i = 1; i < 1000; ++i) many += "\n" + std::to_string(i);
   extras.attributes["class_names"] = many;
   write_row_set(folder / "s.h5", false, extras);
-  EXPECT_NE(inspect_data(probe(folder / "s.h5"), false).find("1 000 classes of 0 (3) to 2 (2) samples"),
-            std::string::npos);
+  EXPECT_NE(
+      inspect_data(probe(folder / "s.h5"), false).find("1 000 classes of 0 (3) to 2 (2) samples"),
+      std::string::npos);
 
   write_row_set(folder / "o.h5", true, extras_of(6));
   const std::string orders = inspect_data(probe(folder / "o.h5"), false);
   EXPECT_NE(orders.find("int64 [rows]"), std::string::npos) << orders;
 
   write_row_set(folder / "n.h5", false, extras_of(6));
-  EXPECT_NE(inspect_data(probe(folder / "n.h5"), false).find("element 0: 0.000 to 2.000, mean 1.000"),
-            std::string::npos);
+  EXPECT_NE(
+      inspect_data(probe(folder / "n.h5"), false).find("element 0: 0.000 to 2.000, mean 1.000"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -85,8 +85,10 @@ TEST(Store, TheChecksumDependsOnTheSamplesOnly) {
   write_data_set(folder / "a.h5", 4, extras_of(4));
   write_data_set(folder / "b.h5", 4, other);
   write_data_set(folder / "c.h5", 5, extras_of(5));
-  EXPECT_EQ(open_file(folder / "a.h5")->schema().checksum, open_file(folder / "b.h5")->schema().checksum);
-  EXPECT_NE(open_file(folder / "a.h5")->schema().checksum, open_file(folder / "c.h5")->schema().checksum);
+  EXPECT_EQ(open_file(folder / "a.h5")->schema().checksum,
+            open_file(folder / "b.h5")->schema().checksum);
+  EXPECT_NE(open_file(folder / "a.h5")->schema().checksum,
+            open_file(folder / "c.h5")->schema().checksum);
 }
 
 TEST(Store, ManyThreadsReadAtOnce) {
@@ -157,15 +159,18 @@ TEST(Store, AFileThatIsOverwrittenIsNoticed) {
   const std::unique_ptr<Store> store = open_file(folder / "d.h5");
   EXPECT_NO_THROW(store->check_unchanged());
   std::filesystem::copy_file(folder / "d.h5", folder / "copy.h5");
-  std::filesystem::rename(folder / "copy.h5", folder / "d.h5");  // another file: this one stays as it was
+  std::filesystem::rename(folder / "copy.h5",
+                          folder / "d.h5");  // another file: this one stays as it was
   EXPECT_NO_THROW(store->check_unchanged());
   EXPECT_GT(store->modified_ns(), 0);
 
   const std::unique_ptr<Store> again = open_file(folder / "d.h5");
-  const auto written = std::filesystem::last_write_time(folder / "d.h5") + std::chrono::milliseconds(5);
+  const auto written =
+      std::filesystem::last_write_time(folder / "d.h5") + std::chrono::milliseconds(5);
   overwrite(folder / "d.h5", 4000, 'x');
   std::filesystem::last_write_time(folder / "d.h5", written);  // a disk may keep coarse times
-  expect_error<DataError>([&] { again->check_unchanged(); }, {"d.h5", "was written to since it was opened"});
+  expect_error<DataError>([&] { again->check_unchanged(); },
+                          {"d.h5", "was written to since it was opened"});
   std::filesystem::resize_file(folder / "d.h5", 100);
   expect_error<DataError>([&] { again->check_unchanged(); }, {"d.h5", "now has 100"});
 }
@@ -174,7 +179,8 @@ TEST(Store, AFileThatShrinksWhileInUseIsAnErrorThatNamesTheSample) {
   const TempDir folder;
   write_data_set(folder / "d.h5", 100, extras_of(100));
   const std::unique_ptr<Store> store = open_file(folder / "d.h5");
-  std::filesystem::resize_file(folder / "d.h5", static_cast<uintmax_t>(probe(folder / "d.h5").inputs.offset + 60));
+  std::filesystem::resize_file(folder / "d.h5",
+                               static_cast<uintmax_t>(probe(folder / "d.h5").inputs.offset + 60));
   std::vector<std::byte> input(60);
   EXPECT_NO_THROW(store->read_input(0, input));
   expect_error<DataError>([&] { store->read_input(50, input); }, {"d.h5#50", "/inputs", "shorter"});

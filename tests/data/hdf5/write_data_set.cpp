@@ -1,4 +1,5 @@
-// Writes a small data set for h5py_opens_it.py. Usage: write_data_set OUT [orders|classes]. The default is images.
+// Writes a small data set for h5py_opens_it.py. Usage: write_data_set OUT [orders|classes]. The
+// default is images.
 
 #include <string>
 

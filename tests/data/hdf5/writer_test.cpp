@@ -23,7 +23,8 @@ using testing::target_bytes_of;
 using testing::TempDir;
 
 int64_t entries(const std::filesystem::path& folder) {
-  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  return std::distance(std::filesystem::directory_iterator(folder),
+                       std::filesystem::directory_iterator());
 }
 
 // Limits the size of the files that this process writes to `bytes`, until it is destroyed.
@@ -47,12 +48,14 @@ class FileSizeLimit {
 
 TEST(Writer, ManyThreadsWriteInAnyOrder) {
   const TempDir folder;
-  const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(200));
+  const std::unique_ptr<Writer> writer =
+      Writer::create(folder / "d.h5", testing::small_schema(200));
   {
     std::vector<std::jthread> threads;
     for (int64_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        for (int64_t id = 199 - t; id >= 0; id -= 4) writer->write(id, input_of(id), target_bytes_of(id));
+        for (int64_t id = 199 - t; id >= 0; id -= 4)
+          writer->write(id, input_of(id), target_bytes_of(id));
       });
     }
   }
@@ -64,7 +67,8 @@ TEST(Writer, ManyThreadsWriteInAnyOrder) {
 TEST(Writer, TheFileAppearsOnlyWithFinishAndLeavesNothingWithoutIt) {
   const TempDir folder;
   {
-    const std::unique_ptr<Writer> writer = Writer::create(folder / "new/folder/d.h5", testing::small_schema(2));
+    const std::unique_ptr<Writer> writer =
+        Writer::create(folder / "new/folder/d.h5", testing::small_schema(2));
     EXPECT_FALSE(std::filesystem::exists(folder / "new/folder/d.h5"));
     EXPECT_EQ(entries(folder / "new/folder"), 1);
   }
@@ -83,7 +87,8 @@ TEST(Writer, AnExistingFileStaysUntilFinish) {
 TEST(Writer, FinishRequiresAllSamples) {
   const TempDir folder;
   {
-    const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(2));
+    const std::unique_ptr<Writer> writer =
+        Writer::create(folder / "d.h5", testing::small_schema(2));
     writer->write(1, input_of(1), target_bytes_of(1));
     expect_error<Error>([&] { writer->finish(extras_of(2)); }, {"sample 0 was not written"});
   }
@@ -95,8 +100,9 @@ TEST(Writer, AFullDiskIsReportedAtOnce) {
   testing::write_data_set(folder / "old.h5", 3, extras_of(3));
   {
     const FileSizeLimit limit(100'000);
-    expect_error<OutputError>([&] { Writer::create(folder / "d.h5", testing::small_schema(10'000)); },
-                              {"d.h5", "File too large"});
+    expect_error<OutputError>(
+        [&] { Writer::create(folder / "d.h5", testing::small_schema(10'000)); },
+        {"d.h5", "File too large"});
   }
   EXPECT_EQ(entries(folder.path()), 1) << "only the existing file stays";
   EXPECT_NO_THROW(open_file(folder / "old.h5")->verify());
@@ -106,7 +112,8 @@ TEST(Writer, AFullDiskAtTheEndKeepsTheExistingFile) {
   const TempDir folder;
   testing::write_data_set(folder / "d.h5", 3, extras_of(3));
   {
-    const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
+    const std::unique_ptr<Writer> writer =
+        Writer::create(folder / "d.h5", testing::small_schema(4));
     for (int64_t id = 0; id < 4; ++id) writer->write(id, input_of(id), target_bytes_of(id));
     Writer::Extras extras = extras_of(4);
     extras.source[0] = std::string(1 << 20, 'x');
@@ -120,7 +127,8 @@ TEST(Writer, AFullDiskAtTheEndKeepsTheExistingFile) {
 TEST(Writer, AFolderThatCannotBeCreatedIsNamed) {
   const TempDir folder;
   write_atomically(real_file_system(), folder / "file", "x");
-  expect_error<OutputError>([&] { Writer::create(folder / "file" / "d.h5", testing::small_schema(1)); }, {"file"});
+  expect_error<OutputError>(
+      [&] { Writer::create(folder / "file" / "d.h5", testing::small_schema(1)); }, {"file"});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The cost of a sample, in counts that do not depend on the load of the machine: one read for its input, one for its
-// target, and no memory allocation other than those of its batch.
+// The cost of a sample, in counts that do not depend on the load of the machine: one read for its
+// input, one for its target, and no memory allocation other than those of its batch.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,8 @@ struct Cost {
   double allocations, reads;
 };
 
-// The cost per sample after the first batches. Every step has one micro-step, so that only the batch size differs.
+// The cost per sample after the first batches. Every step has one micro-step, so that only the
+// batch size differs.
 Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_t batches) {
   LoaderOptions options;
   options.batch_size = options.global_batch = batch_size;
@@ -33,8 +34,10 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
   for (int64_t i = 0; i < store.schema().samples; ++i) ids.push_back(i);
   Loader loader(store, ids, spec, options, {0, 1});
   while (!loader.done()) loader.next();
-  // Count from before the seek: here the readers are idle, and during the seek they begin to read ahead.
-  const int64_t allocations_before = testing::allocations_of_process(), reads_before = testing::file_calls_of_process();
+  // Count from before the seek: here the readers are idle, and during the seek they begin to
+  // read ahead.
+  const int64_t allocations_before = testing::allocations_of_process(),
+                reads_before = testing::file_calls_of_process();
   loader.seek(0);
   while (!loader.done()) loader.next();
   const auto samples = static_cast<double>(batch_size * batches);
@@ -44,8 +47,8 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
 
 void expect_cheap(const Store& store, const SampleSpec& spec) {
   const Cost small = cost(store, spec, 8, 64), large = cost(store, spec, 256, 32);
-  std::cout << "allocations a sample: " << small.allocations << " in batches of 8, " << large.allocations
-            << " in batches of 256; reads: " << large.reads << "\n";
+  std::cout << "allocations a sample: " << small.allocations << " in batches of 8, "
+            << large.allocations << " in batches of 256; reads: " << large.reads << "\n";
   EXPECT_LT(large.allocations, 0.5);
   EXPECT_LT(large.allocations, small.allocations / 8) << "the remaining allocations are per batch";
   EXPECT_GE(large.reads, 2);
@@ -78,7 +81,8 @@ TEST(Cost, ASequenceNeedsTwoReadsAndNoAllocation) {
   expect_cheap(*open_file(folder / "d.h5"), spec);
 }
 
-// What a start of training holds for each sample of a large file: ids of the splits, and their order in an epoch.
+// What a start of training holds for each sample of a large file: ids of the splits, and their
+// order in an epoch.
 TEST(Cost, AMillionSamplesStartWithFewBytesAndOneReadEach) {
   constexpr int64_t kSamples = 1'000'000, kBatch = 256;
   const testing::TempDir folder;
@@ -100,7 +104,8 @@ TEST(Cost, AMillionSamplesStartWithFewBytesAndOneReadEach) {
   options.batch_size = options.global_batch = kBatch;
   options.steps = 20;
   options.threads = 2;
-  const int64_t allocations = testing::allocations_of_process(), calls = testing::file_calls_of_process();
+  const int64_t allocations = testing::allocations_of_process(),
+                calls = testing::file_calls_of_process();
   const int64_t bytes = testing::peak_bytes_of([&] {
     const std::unique_ptr<Store> store = open_file(folder / "d.h5");
     const Splits split = splits(*store, 0.1, 1);
@@ -114,7 +119,8 @@ TEST(Cost, AMillionSamplesStartWithFewBytesAndOneReadEach) {
             << ", reads a sample: " << per_sample(testing::file_calls_of_process() - calls) << "\n";
   EXPECT_LT(per_sample(bytes), 40);
   EXPECT_LT(new_allocations, 20'000);
-  EXPECT_LT(per_sample(testing::file_calls_of_process() - calls), 1.1);  // targets are checked; inputs only as used
+  EXPECT_LT(per_sample(testing::file_calls_of_process() - calls),
+            1.1);  // targets are checked; inputs only as used
 }
 
 }  // namespace

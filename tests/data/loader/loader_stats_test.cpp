@@ -36,7 +36,8 @@ SampleSpec rows() {
 // A sample takes this long to read.
 class SlowStore : public MemoryStore {
  public:
-  SlowStore(int64_t samples, std::chrono::milliseconds time) : MemoryStore(samples, 4, 4), time_(time) {}
+  SlowStore(int64_t samples, std::chrono::milliseconds time)
+      : MemoryStore(samples, 4, 4), time_(time) {}
   void read_input(int64_t id, std::span<std::byte> out) const override {
     std::this_thread::sleep_for(time_);
     MemoryStore::read_input(id, out);
@@ -56,8 +57,10 @@ TEST(LoaderStats, CountsSamplesBytesAndStages) {
   EXPECT_EQ(stats.bytes, loader.bytes_read());
   EXPECT_GT(stats.read_seconds, 0);
   EXPECT_GT(stats.decode_seconds, 0);
-  EXPECT_GT(stats.augment_seconds, stats.decode_seconds) << "only this stage computes on every pixel";
-  EXPECT_DOUBLE_EQ(stats.service_seconds(), stats.read_seconds + stats.decode_seconds + stats.augment_seconds);
+  EXPECT_GT(stats.augment_seconds, stats.decode_seconds)
+      << "only this stage computes on every pixel";
+  EXPECT_DOUBLE_EQ(stats.service_seconds(),
+                   stats.read_seconds + stats.decode_seconds + stats.augment_seconds);
 }
 
 TEST(LoaderStats, RowsAreNotAugmented) {
@@ -73,7 +76,8 @@ TEST(LoaderStats, RowsAreNotAugmented) {
 
 TEST(LoaderStats, ASlowDiskShowsInReadAndWait) {
   const SlowStore store(16, 5ms);
-  Loader loader(store, all_ids(16), pictures(4), options_of(4, 4, /*steps=*/4, /*threads=*/1), {0, 1});
+  Loader loader(store, all_ids(16), pictures(4), options_of(4, 4, /*steps=*/4, /*threads=*/1),
+                {0, 1});
   while (!loader.done()) loader.next();
   const LoaderStats stats = loader.stats();
   EXPECT_GE(stats.read_seconds, 16 * 0.005);
@@ -84,7 +88,8 @@ TEST(LoaderStats, ASlowDiskShowsInReadAndWait) {
 
 TEST(LoaderStats, ASlowConsumerShowsInFull) {
   const MemoryStore store(64, 4, 4);
-  Loader loader(store, all_ids(64), pictures(4), options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2), {0, 1});
+  Loader loader(store, all_ids(64), pictures(4),
+                options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2), {0, 1});
   loader.next();
   // The second reader begins to wait when it first runs, which may be after the batches are there.
   LoaderStats before = loader.stats(), now;
@@ -93,7 +98,8 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
     before = loader.stats();
     std::this_thread::sleep_for(50ms);
     now = loader.stats() - before;  // of waits that go on
-  } while ((now.samples > 0 || now.full_seconds <= 1.9 * 0.050) && std::chrono::steady_clock::now() < deadline);
+  } while ((now.samples > 0 || now.full_seconds <= 1.9 * 0.050) &&
+           std::chrono::steady_clock::now() < deadline);
   EXPECT_GT(now.full_seconds, 1.9 * 0.050) << "two readers";
   EXPECT_EQ(now.wait_seconds, 0);
   EXPECT_EQ(now.samples, 0);
@@ -106,7 +112,8 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
 
 // While it waits for batches, a loader has all of its readers at work.
 TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
-  constexpr int kBatch = 32, kSteps = 24;  // the 21st batch is one of those that half of the readers load
+  constexpr int kBatch = 32,
+                kSteps = 24;  // the 21st batch is one of those that half of the readers load
   const SlowStore store(64, 2ms);
   const auto stats_of = [&](int threads, bool compare) {
     LoaderOptions options = options_of(kBatch, kBatch, kSteps, threads, /*prefetch=*/4);
@@ -117,7 +124,8 @@ TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
   };
   const LoaderStats compared = stats_of(3, true);
   EXPECT_LE(compared.few_samples, kBatch);
-  EXPECT_GE(compared.few_samples, kBatch / 4) << "the others may still be at work for the batch before";
+  EXPECT_GE(compared.few_samples, kBatch / 4)
+      << "the others may still be at work for the batch before";
   EXPECT_GE(compared.few_seconds, 0.002 * static_cast<double>(compared.few_samples));
   EXPECT_LT(compared.few_seconds, compared.service_seconds() / 2);
   EXPECT_EQ(stats_of(3, false).few_samples, 0);
@@ -127,7 +135,8 @@ TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
 // After the last batch there is nothing to make room for.
 TEST(LoaderStats, TheEndIsNotFull) {
   const MemoryStore store(8, 4, 4);
-  Loader loader(store, all_ids(8), pictures(4), options_of(4, 4, /*steps=*/2, /*threads=*/2, /*prefetch=*/8), {0, 1});
+  Loader loader(store, all_ids(8), pictures(4),
+                options_of(4, 4, /*steps=*/2, /*threads=*/2, /*prefetch=*/8), {0, 1});
   while (!loader.done()) loader.next();
   const double full = loader.stats().full_seconds;
   std::this_thread::sleep_for(20ms);
@@ -135,7 +144,12 @@ TEST(LoaderStats, TheEndIsNotFull) {
 }
 
 TEST(LoaderStats, AreSumsAndDifferences) {
-  LoaderStats sum{.samples = 3, .bytes = 10, .read_seconds = 1, .few_samples = 2, .few_seconds = 3, .full_seconds = 4};
+  LoaderStats sum{.samples = 3,
+                  .bytes = 10,
+                  .read_seconds = 1,
+                  .few_samples = 2,
+                  .few_seconds = 3,
+                  .full_seconds = 4};
   const LoaderStats more{.samples = 1,
                          .bytes = 2,
                          .read_seconds = 0.5,
@@ -177,7 +191,8 @@ TEST(Replay, GivesWholeStepsAgainAndAgain) {
     const Batch batch = replay.next();
     EXPECT_EQ(batch.ids, ids[static_cast<size_t>(i % 6)]);
     ASSERT_EQ(batch.inputs.size(0), batch.samples());
-    EXPECT_EQ(batch.targets[0][0].item<float>(), MemoryStore::target(batch.ids[0], 0)) << "the same samples";
+    EXPECT_EQ(batch.targets[0][0].item<float>(), MemoryStore::target(batch.ids[0], 0))
+        << "the same samples";
   }
 }
 

@@ -38,23 +38,28 @@ struct Sample {
 };
 using Key = std::pair<int64_t, int64_t>;  // epoch, id
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && a.equal(b); }
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.equal(b);
+}
 
 void collect(const Batch& batch, std::map<Key, Sample>& samples) {
   for (int64_t i = 0; i < batch.samples(); ++i) {
     const Key key{batch.epoch, batch.ids[static_cast<size_t>(i)]};
-    ASSERT_TRUE(samples.emplace(key, Sample{batch.inputs[i].clone(), batch.targets[i].clone()}).second) << "twice";
+    ASSERT_TRUE(
+        samples.emplace(key, Sample{batch.inputs[i].clone(), batch.targets[i].clone()}).second)
+        << "twice";
   }
 }
 
 int count_threads() {
   int threads = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++threads;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    ++threads;
   return threads;
 }
 
-// For any number of ranks and threads, micro-batch size and read-ahead depth, a step consumes the same samples,
-// augmented to the same bits.
+// For any number of ranks and threads, micro-batch size and read-ahead depth, a step consumes the
+// same samples, augmented to the same bits.
 TEST(Loader, AStepIsTheSameForAnyWorldSize) {
   const MemoryStore store(37, 12, 12);
   constexpr int64_t global = 10, steps = 9;  // 4 steps per epoch, the last with 7
@@ -66,17 +71,19 @@ TEST(Loader, AStepIsTheSameForAnyWorldSize) {
     int64_t batch;
     int threads, prefetch;
   };
-  for (const World& world : {World{1, 10, 1, 1}, World{1, 3, 3, 4}, World{2, 5, 2, 2}, World{3, 2, 5, 1},
-                             World{4, 32, 1, 4}, World{7, 1, 2, 3}, World{12, 4, 2, 2}}) {
-    SCOPED_TRACE(::testing::Message() << world.size << " ranks, batch " << world.batch << ", threads "
-                                      << world.threads);
+  for (const World& world :
+       {World{1, 10, 1, 1}, World{1, 3, 3, 4}, World{2, 5, 2, 2}, World{3, 2, 5, 1},
+        World{4, 32, 1, 4}, World{7, 1, 2, 3}, World{12, 4, 2, 2}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << world.size << " ranks, batch " << world.batch << ", threads " << world.threads);
     std::vector<std::multiset<int64_t>> used(steps);
     std::map<Key, Sample> samples;
     std::vector<int64_t> micro_steps(steps, 0);
     Ledger ledger;
     for (int rank = 0; rank < world.size; ++rank) {
       Loader loader(store, all_ids(37), full_spec(8),
-                    options_of(world.batch, global, steps, world.threads, world.prefetch), {rank, world.size});
+                    options_of(world.batch, global, steps, world.threads, world.prefetch),
+                    {rank, world.size});
       EXPECT_EQ(loader.steps_per_epoch(), 4);
       int64_t step = 0, micro = 0;
       while (!loader.done()) {
@@ -112,8 +119,10 @@ TEST(Loader, AStepIsTheSameForAnyWorldSize) {
     EXPECT_EQ(ledger.value(), expected_ledger);
     ASSERT_EQ(samples.size(), expected_samples.size());
     for (const auto& [key, sample] : samples) {
-      ASSERT_TRUE(same_bits(sample.input, expected_samples.at(key).input)) << "sample " << key.second;
-      ASSERT_TRUE(same_bits(sample.target, expected_samples.at(key).target)) << "sample " << key.second;
+      ASSERT_TRUE(same_bits(sample.input, expected_samples.at(key).input))
+          << "sample " << key.second;
+      ASSERT_TRUE(same_bits(sample.target, expected_samples.at(key).target))
+          << "sample " << key.second;
     }
   }
 }
@@ -150,7 +159,8 @@ TEST(Loader, EvaluationKeepsTheOrderAndThePixels) {
       order.push_back(id);
       for (size_t c = 0; c < 3; ++c) {
         const float byte = static_cast<float>(store.pixel(id, (2 * 5 + 3) * 3 + c));
-        EXPECT_EQ(batch.inputs[i][int64_t(c)][2][3].item<float>(), (byte / 255.0f - spec.mean[c]) / spec.std[c]);
+        EXPECT_EQ(batch.inputs[i][int64_t(c)][2][3].item<float>(),
+                  (byte / 255.0f - spec.mean[c]) / spec.std[c]);
         EXPECT_EQ(batch.targets[i][int64_t(c)].item<float>(), MemoryStore::target(id, c));
       }
     }
@@ -169,7 +179,8 @@ TEST(Loader, FlipsTargetsWithTheirImages) {
   int flipped = 0;
   for (int64_t i = 0; i < 40; ++i) {
     const int64_t id = batch.ids[static_cast<size_t>(i)];
-    const float left = (static_cast<float>(store.pixel(id, 0)) / 255.0f - spec.mean[0]) / spec.std[0];
+    const float left =
+        (static_cast<float>(store.pixel(id, 0)) / 255.0f - spec.mean[0]) / spec.std[0];
     const bool mirrored = batch.inputs[i][0][0][0].item<float>() != left;
     EXPECT_EQ(batch.targets[i][0].item<float>(), MemoryStore::target(id, 0) * (mirrored ? -1 : 1));
     EXPECT_EQ(batch.targets[i][1].item<float>(), MemoryStore::target(id, 1));
@@ -187,7 +198,8 @@ TEST(Loader, AugmentationDoesNotChangeClasses) {
   spec.target_flip_sign = {};
   for (const bool staged : {false, true}) {
     const LoaderOptions options = options_of(7, 20, 2);
-    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {4, 4}, 7, 0}, 1) : nullptr;
+    auto stage =
+        staged ? std::make_unique<HostStage>(StageOptions{spec, {4, 4}, 7, 0}, 1) : nullptr;
     Loader loader(store, all_ids(40), spec, options, {0, 1}, std::move(stage));
     while (!loader.done()) {
       const Batch batch = loader.next();
@@ -195,7 +207,8 @@ TEST(Loader, AugmentationDoesNotChangeClasses) {
       ASSERT_EQ(batch.targets.scalar_type(), at::kLong);
       EXPECT_FALSE(batch.lengths.defined());
       for (int64_t i = 0; i < batch.samples(); ++i) {
-        EXPECT_EQ(batch.targets[i].item<int64_t>(), MemoryStore::class_of(batch.ids[static_cast<size_t>(i)]));
+        EXPECT_EQ(batch.targets[i].item<int64_t>(),
+                  MemoryStore::class_of(batch.ids[static_cast<size_t>(i)]));
       }
     }
   }
@@ -212,12 +225,14 @@ TEST(Loader, EvaluationReadsTheCenterWithoutResampling) {
   for (int64_t y = 0; y < 6; ++y) {
     for (int64_t x = 0; x < 6; ++x) {
       const float byte = static_cast<float>(store.pixel(2, size_t(((y + 1) * 10 + x + 2) * 3 + 1)));
-      ASSERT_EQ(batch.inputs[2][1][y][x].item<float>(), (byte / 255.0f - spec.mean[1]) / spec.std[1]);
+      ASSERT_EQ(batch.inputs[2][1][y][x].item<float>(),
+                (byte / 255.0f - spec.mean[1]) / spec.std[1]);
     }
   }
 }
 
-// One of 30 samples cannot be read and one has a wrong checksum: both are left out, and the others do not change.
+// One of 30 samples cannot be read and one has a wrong checksum: both are left out, and the others
+// do not change.
 TEST(Loader, SkipsBadImagesAndCountsThem) {
   MemoryStore store(30, 9, 11), good(30, 9, 11);
   store.fails_at = 17;
@@ -226,7 +241,8 @@ TEST(Loader, SkipsBadImagesAndCountsThem) {
   for (const bool staged : {false, true}) {
     LoaderOptions options = options_of(4, 10, 6, 3);
     options.verify = Verify::kAlways, options.skip_bad = true;
-    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 4, 0}, 1) : nullptr;
+    auto stage =
+        staged ? std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 4, 0}, 1) : nullptr;
     Loader loader(store, all_ids(30), spec, options, {0, 1}, std::move(stage));
     Loader whole(good, all_ids(30), spec, options, {0, 1});
     std::map<Key, Sample> samples, expected;
@@ -271,21 +287,24 @@ TEST(Loader, SeekEqualsSkipping) {
   const MemoryStore store(23, 8, 8);
   const auto load_until = [](Loader& loader, int64_t last_step, std::vector<Batch>& batches) {
     do batches.push_back(loader.next());
-    while (batches.back().step != last_step || batches.back().micro != batches.back().micro_steps - 1);
+    while (batches.back().step != last_step ||
+           batches.back().micro != batches.back().micro_steps - 1);
   };
   std::vector<Batch> all, parts;
   Loader straight(store, all_ids(23), full_spec(8), options_of(2, 6, -1), {1, 2});
   load_until(straight, 12, all);
   Loader jumping(store, all_ids(23), full_spec(8), options_of(2, 6, -1, 3), {1, 2});
-  load_until(jumping, 1, parts);  // its threads are reading ahead when it seeks, forward and then back
+  load_until(jumping, 1,
+             parts);  // its threads are reading ahead when it seeks, forward and then back
   jumping.seek(9);
   load_until(jumping, 12, parts);
   jumping.seek(5);
   load_until(jumping, 7, parts);
   std::set<int64_t> steps;
   for (const Batch& batch : parts) {
-    const auto same = std::find_if(all.begin(), all.end(),
-                                   [&](const Batch& b) { return b.step == batch.step && b.micro == batch.micro; });
+    const auto same = std::find_if(all.begin(), all.end(), [&](const Batch& b) {
+      return b.step == batch.step && b.micro == batch.micro;
+    });
     ASSERT_NE(same, all.end());
     EXPECT_EQ(batch.ids, same->ids);
     EXPECT_EQ(batch.epoch, same->epoch);
@@ -320,7 +339,8 @@ TEST(Loader, AFailingSampleIsNamedInOrderAndNothingHangs) {
     LoaderOptions options = options_of(5, 5, 6, threads);
     options.shuffle = false;
     Loader loader(store, all_ids(30), full_spec(4), options, {0, 1});
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(loader.next().step, i) << "the batches before it are good";
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(loader.next().step, i) << "the batches before it are good";
     EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17"));
     EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17")) << "again";
     loader.seek(4);
@@ -383,7 +403,8 @@ TEST(Loader, NumbersClassesAsTheNetworkDoes) {
   spec.classes = 20;
   spec.class_numbers = {13, 11, 0, 7, 19};  // of the classes 0 to 4 of the file
   LoaderOptions options = options_of(5, 5, 2);
-  options.shuffle = false, options.verify = Verify::kAlways;  // the checksum is of the file's numbers
+  options.shuffle = false,
+  options.verify = Verify::kAlways;  // the checksum is of the file's numbers
   Loader loader(store, all_ids(10), spec, options, {0, 1});
   for (int64_t batch = 0; batch < 2; ++batch) {
     const Batch& got = loader.next();
@@ -393,7 +414,8 @@ TEST(Loader, NumbersClassesAsTheNetworkDoes) {
 }
 
 TEST(Loader, RefusesUnsuitableSamples) {
-  const auto refusal = [](const Store& store, std::vector<int64_t> ids, SampleSpec spec) -> std::string {
+  const auto refusal = [](const Store& store, std::vector<int64_t> ids,
+                          SampleSpec spec) -> std::string {
     try {
       Loader(store, std::move(ids), std::move(spec), options_of(2, 2, 1), {0, 1});
     } catch (const DataError& error) {
@@ -404,11 +426,13 @@ TEST(Loader, RefusesUnsuitableSamples) {
   MemoryStore store(4, 4, 4);
   EXPECT_EQ(refusal(store, all_ids(4), full_spec(4)), "accepted");
   EXPECT_THAT(refusal(store, {}, full_spec(4)), HasSubstr("no samples"));
-  EXPECT_THAT(refusal(store, {0, 4}, full_spec(4)), HasSubstr("memory.h5#4: the split names a sample outside 0 to 3"));
+  EXPECT_THAT(refusal(store, {0, 4}, full_spec(4)),
+              HasSubstr("memory.h5#4: the split names a sample outside 0 to 3"));
   EXPECT_THAT(refusal(store, {-1}, full_spec(4)), HasSubstr("memory.h5#-1"));
   SampleSpec other = full_spec(4);
   other.target_flip_sign = {-1};
-  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("a flip needs a sign for each of 3 elements"));
+  EXPECT_THAT(refusal(store, all_ids(4), other),
+              HasSubstr("a flip needs a sign for each of 3 elements"));
   MemoryStore classes(4, 4, 4);
   classes.use_classes();
   EXPECT_THAT(refusal(classes, all_ids(4), full_spec(4)), HasSubstr("the task gives 3"));
@@ -416,9 +440,11 @@ TEST(Loader, RefusesUnsuitableSamples) {
   EXPECT_EQ(refusal(classes, all_ids(4), other), "accepted");
   EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("the task gives 0"));
   other.kind = SampleSpec::Kind::kRows;
-  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("samples of uint8 [4, 4, 3] are not rows"));
+  EXPECT_THAT(refusal(store, all_ids(4), other),
+              HasSubstr("samples of uint8 [4, 4, 3] are not rows"));
   store.schema_to_change().input.shape = {4, 4};
-  EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of uint8 [4, 4] are not RGB images"));
+  EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)),
+              HasSubstr("samples of uint8 [4, 4] are not RGB images"));
 }
 
 TEST(Loader, CanBeDestroyedWhileItsThreadsAreBlocked) {
@@ -446,10 +472,12 @@ TEST(Loader, ReadsAheadAndCounts) {
   Loader loader(store, all_ids(64), full_spec(4), options_of(4, 4, -1, 2, 3), {0, 1});
   loader.next();
   while (loader.queue_depth() < 3) std::this_thread::yield();
-  EXPECT_EQ(loader.bytes_read(), 4 * 4 * (4 * 4 * 3 + 12)) << "one batch taken and three read ahead";
+  EXPECT_EQ(loader.bytes_read(), 4 * 4 * (4 * 4 * 3 + 12))
+      << "one batch taken and three read ahead";
   loader.next();
   while (loader.queue_depth() < 3) std::this_thread::yield();
-  EXPECT_EQ(loader.bytes_read(), 5 * 4 * (4 * 4 * 3 + 12)) << "one more for the batch that was taken";
+  EXPECT_EQ(loader.bytes_read(), 5 * 4 * (4 * 4 * 3 + 12))
+      << "one more for the batch that was taken";
 }
 
 // A copy to the device may still read them: it is the stage that waits for it.
@@ -469,7 +497,8 @@ TEST(Loader, ItsBlocksOutliveTheStage) {
   EXPECT_EQ(freed, 0);
 }
 
-// Loading through a device stage (blocks, copies, delayed reuse) gives the same batches as loading on the CPU.
+// Loading through a device stage (blocks, copies, delayed reuse) gives the same batches as loading
+// on the CPU.
 TEST(Loader, ADeviceStageGivesTheSameBatches) {
   const MemoryStore store(29, 9, 11);
   const SampleSpec spec = full_spec(8);
@@ -500,7 +529,8 @@ TEST(Loader, ADeviceStageGivesTheSameBatches) {
         }
         EXPECT_TRUE(staged.done());
       }
-      EXPECT_EQ(seen.waits > 0, lag == 1000) << "the host waits only when all blocks are being copied";
+      EXPECT_EQ(seen.waits > 0, lag == 1000)
+          << "the host waits only when all blocks are being copied";
     }
   }
 }

@@ -17,7 +17,8 @@ inline std::vector<int64_t> all_ids(int64_t n) {
   return ids;
 }
 
-inline data::LoaderOptions options_of(int64_t batch, int64_t global, int64_t steps, int threads = 2, int prefetch = 3) {
+inline data::LoaderOptions options_of(int64_t batch, int64_t global, int64_t steps, int threads = 2,
+                                      int prefetch = 3) {
   data::LoaderOptions options;
   options.batch_size = batch, options.global_batch = global, options.steps = steps;
   options.threads = threads, options.prefetch = prefetch;

@@ -18,14 +18,17 @@ namespace dtrain::data {
 namespace {
 
 struct Squares {
-  Squares(int64_t number, int64_t items) : number(number), results(static_cast<size_t>(items), -1) {}
+  Squares(int64_t number, int64_t items)
+      : number(number), results(static_cast<size_t>(items), -1) {}
   int64_t items() const { return static_cast<int64_t>(results.size()); }
   int64_t number;
   std::vector<int64_t> results;
 };
 using Pool = ReadAhead<Squares>;
 
-void square(Squares& job, int64_t item, Pool::Worker) { job.results[static_cast<size_t>(item)] = item * item; }
+void square(Squares& job, int64_t item, Pool::Worker) {
+  job.results[static_cast<size_t>(item)] = item * item;
+}
 
 // Jobs 0, 1, 2, ... of 0 to 9 items.
 auto counting(int64_t& next, int64_t last) {
@@ -45,7 +48,8 @@ TEST(ReadAhead, KeepsTheOrderAndProcessesEachItem) {
         pool.front();
         const auto job = pool.take();
         ASSERT_EQ(job->number, number);
-        for (int64_t i = 0; i < job->items(); ++i) ASSERT_EQ(job->results[static_cast<size_t>(i)], i * i);
+        for (int64_t i = 0; i < job->items(); ++i)
+          ASSERT_EQ(job->results[static_cast<size_t>(i)], i * i);
       }
       EXPECT_EQ(pool.front_if_ready(), nullptr);
       EXPECT_EQ(pool.ready(), 0);
@@ -59,15 +63,16 @@ void expect_that_half_do_some(int threads, int half) {
   int64_t next = 0;
   std::mutex mutex;
   std::map<int64_t, std::set<int>> threads_of;  // by job
-  Pool pool(
-      threads, 3,
-      {[&]() -> std::unique_ptr<Squares> { return next < kJobs ? std::make_unique<Squares>(next++, 40) : nullptr; },
-       [&](Squares& job, int64_t item, Pool::Worker worker) {
-         square(job, item, worker);
-         const std::scoped_lock lock(mutex);
-         threads_of[job.number].insert(worker.thread);
-       }},
-      /*halves=*/true);
+  Pool pool(threads, 3,
+            {[&]() -> std::unique_ptr<Squares> {
+               return next < kJobs ? std::make_unique<Squares>(next++, 40) : nullptr;
+             },
+             [&](Squares& job, int64_t item, Pool::Worker worker) {
+               square(job, item, worker);
+               const std::scoped_lock lock(mutex);
+               threads_of[job.number].insert(worker.thread);
+             }},
+            /*halves=*/true);
   for (int64_t number = 0; number < kJobs; ++number) {
     ASSERT_EQ(pool.front().number, number);
     pool.take();
@@ -76,7 +81,8 @@ void expect_that_half_do_some(int threads, int half) {
   for (int64_t number = 0; number < kJobs; ++number) {
     if (!Pool::is_for_half(number)) continue;
     ++by_half;
-    for (const int thread : threads_of.at(number)) EXPECT_LT(thread, half) << "job " << number << " of " << threads;
+    for (const int thread : threads_of.at(number))
+      EXPECT_LT(thread, half) << "job " << number << " of " << threads;
   }
   EXPECT_EQ(by_half, 6) << "four of the first 128, one of each 512 later";
 }
@@ -88,8 +94,8 @@ TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
   expect_that_half_do_some(5, 2);
 }
 
-// How many threads are inside the items of job 20 at the same time; a thread waits there for the others, but not for
-// long where `expected` are there.
+// How many threads are inside the items of job 20 at the same time; a thread waits there for the
+// others, but not for long where `expected` are there.
 int threads_together(int threads, bool halves, int expected) {
   constexpr int64_t kJob = 20;
   static_assert(Pool::is_for_half(kJob));
@@ -142,7 +148,8 @@ TEST(ReadAhead, FrontThrowsAnErrorInOrderUntilRestart) {
   bool fail = true;
   Pool pool(4, 5, {counting(next, 1000), [&](Squares& job, int64_t item, Pool::Worker worker) {
                      const int64_t number = job.number;
-                     if (fail && number == 9 && item >= 2) throw std::runtime_error("item " + std::to_string(item));
+                     if (fail && number == 9 && item >= 2)
+                       throw std::runtime_error("item " + std::to_string(item));
                      square(job, item, worker);
                    }});
   for (int64_t number = 1; number < 9; ++number) {
@@ -182,9 +189,11 @@ TEST(ReadAhead, FrontThrowsAnErrorOfMakeInOrder) {
 TEST(ReadAhead, WakeCallsMakeAgain) {
   std::atomic<bool> open = false;
   int64_t number = 0;
-  Pool pool(
-      2, 4,
-      {[&]() -> std::unique_ptr<Squares> { return open ? std::make_unique<Squares>(number++, 3) : nullptr; }, square});
+  Pool pool(2, 4,
+            {[&]() -> std::unique_ptr<Squares> {
+               return open ? std::make_unique<Squares>(number++, 3) : nullptr;
+             },
+             square});
   EXPECT_EQ(pool.front_if_ready(), nullptr);
   open = true;
   pool.wake();

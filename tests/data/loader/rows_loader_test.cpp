@@ -32,14 +32,17 @@ SampleSpec rows_spec(int64_t length_window = 0) {
   return spec;
 }
 
-std::unique_ptr<HostStage> stage_of(int lag) { return std::make_unique<HostStage>(StageOptions{}, lag); }
+std::unique_ptr<HostStage> stage_of(int lag) {
+  return std::make_unique<HostStage>(StageOptions{}, lag);
+}
 
 // Checks that every value of the batch is the sample's value or padding.
 void expect_whole(const Batch& batch, const RowStore& store) {
   const bool orders = store.schema().target.variable();
   const int64_t samples = batch.samples();
   int64_t longest = 0, rows = 0;
-  for (int64_t id : batch.ids) longest = std::max(longest, store.input_rows(id)), rows += store.input_rows(id);
+  for (int64_t id : batch.ids)
+    longest = std::max(longest, store.input_rows(id)), rows += store.input_rows(id);
   ASSERT_EQ(batch.inputs.sizes(), at::IntArrayRef({samples, longest, kColumns}));
   ASSERT_EQ(batch.inputs.scalar_type(), at::kFloat);
   ASSERT_TRUE(batch.inputs.is_contiguous());
@@ -47,23 +50,28 @@ void expect_whole(const Batch& batch, const RowStore& store) {
   ASSERT_EQ(batch.lengths.scalar_type(), at::kLong);
   ASSERT_TRUE(batch.sample_ids.equal(at::tensor(batch.ids, at::kLong)));
   ASSERT_EQ(batch.targets.scalar_type(), at::kLong);
-  ASSERT_EQ(batch.targets.sizes(), orders ? at::IntArrayRef({samples, longest}) : at::IntArrayRef({samples}));
+  ASSERT_EQ(batch.targets.sizes(),
+            orders ? at::IntArrayRef({samples, longest}) : at::IntArrayRef({samples}));
   ASSERT_EQ(batch.rows, rows);
   for (int64_t b = 0; b < samples; ++b) {
     const int64_t id = batch.ids[static_cast<size_t>(b)], length = store.input_rows(id);
     ASSERT_EQ(batch.lengths[b].item<int64_t>(), length);
     const at::Tensor values = batch.inputs[b].contiguous();
     for (int64_t i = 0; i < longest * kColumns; ++i) {
-      ASSERT_EQ(values.data_ptr<float>()[i], i < length * kColumns ? RowStore::value(id, i) : 0.0f) << "id " << id;
+      ASSERT_EQ(values.data_ptr<float>()[i], i < length * kColumns ? RowStore::value(id, i) : 0.0f)
+          << "id " << id;
     }
-    const at::Tensor targets = orders ? batch.targets[b].contiguous() : batch.targets[b].reshape({1});
+    const at::Tensor targets =
+        orders ? batch.targets[b].contiguous() : batch.targets[b].reshape({1});
     for (int64_t i = 0; i < targets.numel(); ++i) {
-      ASSERT_EQ(targets.data_ptr<int64_t>()[i], !orders || i < length ? RowStore::target(id, i) : -1);
+      ASSERT_EQ(targets.data_ptr<int64_t>()[i],
+                !orders || i < length ? RowStore::target(id, i) : -1);
     }
   }
 }
 
-// For any length window and world size, a step consumes the same samples, and an epoch consumes each sample once.
+// For any length window and world size, a step consumes the same samples, and an epoch consumes
+// each sample once.
 TEST(RowsLoader, AStepIsTheSameForAnyWorldSize) {
   for (const bool orders : {true, false}) {
     const RowStore store(53, 20, orders);
@@ -76,14 +84,15 @@ TEST(RowsLoader, AStepIsTheSameForAnyWorldSize) {
         int64_t batch;
         int threads, prefetch;
       };
-      for (const World& world : {World{1, 10, 1, 1}, World{1, 3, 3, 4}, World{2, 5, 2, 2}, World{4, 32, 1, 4},
-                                 World{7, 1, 2, 3}, World{12, 4, 2, 2}}) {
+      for (const World& world : {World{1, 10, 1, 1}, World{1, 3, 3, 4}, World{2, 5, 2, 2},
+                                 World{4, 32, 1, 4}, World{7, 1, 2, 3}, World{12, 4, 2, 2}}) {
         SCOPED_TRACE(::testing::Message() << "window " << window << ", " << world.size << " ranks");
         std::vector<std::multiset<int64_t>> used(steps);
         Ledger ledger;
         for (int rank = 0; rank < world.size; ++rank) {
           Loader loader(store, all_ids(53), rows_spec(window),
-                        options_of(world.batch, global, steps, world.threads, world.prefetch), {rank, world.size});
+                        options_of(world.batch, global, steps, world.threads, world.prefetch),
+                        {rank, world.size});
           while (!loader.done()) {
             const Batch batch = loader.next();
             expect_whole(batch, store);
@@ -99,7 +108,8 @@ TEST(RowsLoader, AStepIsTheSameForAnyWorldSize) {
           expected = used, expected_ledger = ledger.value();
           for (int64_t first : {0, 6}) {
             std::set<int64_t> epoch;
-            for (int64_t s = first; s < first + 6; ++s) epoch.insert(used[size_t(s)].begin(), used[size_t(s)].end());
+            for (int64_t s = first; s < first + 6; ++s)
+              epoch.insert(used[size_t(s)].begin(), used[size_t(s)].end());
             EXPECT_EQ(epoch.size(), 53u) << "an epoch covers all samples";
           }
         }
@@ -126,7 +136,8 @@ TEST(RowsLoader, LengthWindowsReducePadding) {
   EXPECT_LT(waste(20), 0.05);
 }
 
-// The padded lengths of the batches of a loader, which have to be those of `plain` with more padding.
+// The padded lengths of the batches of a loader, which have to be those of `plain` with
+// more padding.
 std::set<int64_t> lengths_beside(Loader& plain, Loader& rounded) {
   std::set<int64_t> lengths;
   while (!plain.done()) {
@@ -160,7 +171,8 @@ TEST(RowsLoader, LengthClassesGiveFewShapesAndTheSameSamples) {
         options.skip_bad = true;
         Loader plain(store, all_ids(60), rows_spec(window), options, {1, 2});
         options.length_classes = 3;
-        Loader rounded(store, all_ids(60), rows_spec(window), options, {1, 2}, staged ? stage_of(1) : nullptr);
+        Loader rounded(store, all_ids(60), rows_spec(window), options, {1, 2},
+                       staged ? stage_of(1) : nullptr);
         const std::set<int64_t> lengths = lengths_beside(plain, rounded);
         EXPECT_LE(lengths.size(), 3u);
         EXPECT_GE(lengths.size(), 2u);
@@ -169,7 +181,8 @@ TEST(RowsLoader, LengthClassesGiveFewShapesAndTheSameSamples) {
   }
 }
 
-// Batches of later epochs may be of other samples: what is longer than in the first epoch keeps its length.
+// Batches of later epochs may be of other samples: what is longer than in the first epoch keeps
+// its length.
 TEST(RowsLoader, WithOneClassAllBatchesHaveOneLength) {
   const RowStore store(50, 30, true);
   LoaderOptions options = options_of(5, 5, 30);  // three epochs
@@ -253,7 +266,8 @@ TEST(RowsLoader, FixedSizesKeepTheirShape) {
   }
 }
 
-// Loading through a device stage (growing blocks, copies, delayed reuse) gives the same batches as loading on the CPU.
+// Loading through a device stage (growing blocks, copies, delayed reuse) gives the same batches as
+// loading on the CPU.
 TEST(RowsLoader, ADeviceStageGivesTheSameBatches) {
   for (const bool orders : {true, false}) {
     const RowStore store(61, 40, orders);
@@ -285,7 +299,8 @@ TEST(RowsLoader, ADeviceStageGivesTheSameBatches) {
 }
 
 TEST(RowsLoader, NamesTheBadSample) {
-  const auto message = [](const std::function<void(RowStore&)>& spoil, Verify verify = Verify::kNever) {
+  const auto message = [](const std::function<void(RowStore&)>& spoil,
+                          Verify verify = Verify::kNever) {
     RowStore store(20, 9, true);
     spoil(store);
     LoaderOptions options = options_of(5, 5, 4);
@@ -296,22 +311,27 @@ TEST(RowsLoader, NamesTheBadSample) {
   EXPECT_EQ(message([](RowStore&) {}), "no error");
   EXPECT_THAT(message([](RowStore& store) { store.unreadable = {7}; }), HasSubstr("rows.h5#7"));
   const std::string infinite = message([](RowStore& store) { store.infinite = {11}; });
-  for (const char* part : {"rows.h5#11: row 0, column 0 is -inf", "walks/11.npy", "data.on_bad_sample: skip"}) {
+  for (const char* part :
+       {"rows.h5#11: row 0, column 0 is -inf", "walks/11.npy", "data.on_bad_sample: skip"}) {
     EXPECT_THAT(infinite, HasSubstr(part));
   }
   const int64_t last_row = RowStore(20, 9, true).input_rows(3) - 1;
   EXPECT_THAT(message([](RowStore& store) { store.not_a_number = {3}; }),
               HasSubstr(dtrain::str("rows.h5#3: row ", last_row, ", column 2 is nan")));
-  EXPECT_THAT(message([](RowStore& store) { store.empty = {13}; }), HasSubstr("rows.h5#13: has no rows"));
+  EXPECT_THAT(message([](RowStore& store) { store.empty = {13}; }),
+              HasSubstr("rows.h5#13: has no rows"));
   for (const Verify verify : {Verify::kAlways, Verify::kFirstEpoch}) {
-    EXPECT_THAT(message([](RowStore& store) { store.rotten = {2}; }, verify), HasSubstr("rows.h5#2: the checksum"));
+    EXPECT_THAT(message([](RowStore& store) { store.rotten = {2}; }, verify),
+                HasSubstr("rows.h5#2: the checksum"));
   }
-  // With a budget, what is compared depends on time: the defect of the values is reported in either case.
+  // With a budget, what is compared depends on time: the defect of the values is reported in
+  // either case.
   const auto both = [](RowStore& store) { store.rotten = store.infinite = {2}; };
   EXPECT_THAT(message(both, Verify::kFirstEpoch), HasSubstr("rows.h5#2: row 0, column 0 is -inf"));
 }
 
-// Samples with more rows than the network accepts are reported or left out with a reason, and never read.
+// Samples with more rows than the network accepts are reported or left out with a reason, and
+// never read.
 TEST(RowsLoader, ASampleThatIsTooLongIsBad) {
   constexpr int64_t kSamples = 30, kLongest = 12;
   for (const bool orders : {true, false}) {
@@ -327,7 +347,8 @@ TEST(RowsLoader, ASampleThatIsTooLongIsBad) {
     options.shuffle = false;
     Loader strict(store, all_ids(kSamples), spec, options, {0, 1});
     const std::string message = error_of_next(strict);
-    EXPECT_THAT(message, HasSubstr(dtrain::str("rows.h5#", *longer.begin(), ": has ", store.input_rows(*longer.begin()),
+    EXPECT_THAT(message, HasSubstr(dtrain::str("rows.h5#", *longer.begin(), ": has ",
+                                               store.input_rows(*longer.begin()),
                                                " rows; the network takes up to 12")));
     EXPECT_THAT(message, HasSubstr("data.on_bad_sample: skip"));
     options.skip_bad = true;
@@ -335,7 +356,8 @@ TEST(RowsLoader, ASampleThatIsTooLongIsBad) {
       options.batch_size = options.global_batch = batch_size;
       options.steps = data::steps_per_epoch(kSamples, batch_size);
       for (const bool staged : {false, true}) {
-        Loader loader(store, all_ids(kSamples), spec, options, {0, 1}, staged ? stage_of(1) : nullptr);
+        Loader loader(store, all_ids(kSamples), spec, options, {0, 1},
+                      staged ? stage_of(1) : nullptr);
         std::set<int64_t> kept, left_out;
         while (!loader.done()) {
           const Batch batch = loader.next();
@@ -364,7 +386,8 @@ TEST(RowsLoader, SkipsBadSamplesAndWarnsOnce) {
     for (const bool staged : {false, true}) {
       LoaderOptions options = options_of(3, 8, 10, 3);  // two epochs
       options.skip_bad = true;
-      Loader loader(store, all_ids(40), rows_spec(2), options, {0, 1}, staged ? stage_of(1) : nullptr);
+      Loader loader(store, all_ids(40), rows_spec(2), options, {0, 1},
+                    staged ? stage_of(1) : nullptr);
       std::map<int64_t, int> seen;
       ::testing::internal::CaptureStderr();
       while (!loader.done()) {

@@ -57,9 +57,11 @@ TEST(TargetDefect, AClassMustBeInRange) {
   EXPECT_EQ(defect(of_classes(3), Numbers{2}), "");
   EXPECT_EQ(defect(of_classes(3), Numbers{3}), "class 3 is not between 0 and 2");
   EXPECT_EQ(defect(of_classes(3), Numbers{-100}),
-            "class -100 is not between 0 and 2, and no target is ignored, as it is by PyTorch's ignore_index");
+            "class -100 is not between 0 and 2, and no target is ignored, as it is by PyTorch's "
+            "ignore_index");
   EXPECT_THAT(defect(of_classes(3), Numbers{-1}), HasSubstr("class -1")) << "an unlabeled sample";
-  EXPECT_THAT(defect(of_classes(3), Numbers{0, 2, 9}), HasSubstr("class 9")) << "a sample with several classes";
+  EXPECT_THAT(defect(of_classes(3), Numbers{0, 2, 9}), HasSubstr("class 9"))
+      << "a sample with several classes";
   EXPECT_EQ(defect(SampleSpec(), Numbers{7, -7}), "") << "numbers that are not classes";
 }
 
@@ -128,12 +130,14 @@ TEST(CheckSamples, NamesTheFirstSampleWithNoRowsOrTooMany) {
 }
 
 TEST(Finite, FindsTheFirstBadValueAtAnyPlace) {
-  const float bad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
-                       std::numeric_limits<float>::signaling_NaN(), std::numeric_limits<float>::infinity(),
-                       -std::numeric_limits<float>::infinity()};
+  const float bad[] = {
+      std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+      std::numeric_limits<float>::signaling_NaN(), std::numeric_limits<float>::infinity(),
+      -std::numeric_limits<float>::infinity()};
   for (size_t size : {0, 1, 3, 8, 31, 100}) {
     std::vector<float> values(size, std::numeric_limits<float>::max());
-    for (size_t i = 0; i < size; i += 2) values[i] = i % 4 ? -std::numeric_limits<float>::denorm_min() : -0.0f;
+    for (size_t i = 0; i < size; i += 2)
+      values[i] = i % 4 ? -std::numeric_limits<float>::denorm_min() : -0.0f;
     EXPECT_TRUE(all_finite(values));
     EXPECT_EQ(first_not_finite(values), -1);
     for (size_t at = 0; at < size; ++at) {

@@ -58,17 +58,21 @@ void expect_equal(const Batch& a, const Batch& b) {
   }
 }
 
-// The same values as those of a loader without static buffers. Each shape has one place, which no other shape has.
+// The same values as those of a loader without static buffers. Each shape has one place, which no
+// other shape has.
 void expect_static(const Store& store, const SampleSpec& spec, bool staged) {
   LoaderOptions options = options_of(4, 4, 12);
   const auto ids = all_ids(store.schema().samples);
   Loader plain(store, ids, spec, options, {0, 1});
   options.static_buffers = true;
-  options.length_classes = spec.kind == SampleSpec::Kind::kRows ? 64 : 0;  // does not change a length
+  options.length_classes =
+      spec.kind == SampleSpec::Kind::kRows ? 64 : 0;  // does not change a length
   const std::vector<int64_t>& shape = store.schema().input.shape;
-  const StageOptions stage{spec, spec.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{},
-                           4, 0};
-  Loader loader(store, ids, spec, options, {0, 1}, staged ? std::make_unique<HostStage>(stage, 1) : nullptr);
+  const StageOptions stage{
+      spec, spec.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{},
+      4, 0};
+  Loader loader(store, ids, spec, options, {0, 1},
+                staged ? std::make_unique<HostStage>(stage, 1) : nullptr);
   std::map<std::vector<int64_t>, std::vector<const void*>> by_shape;
   std::set<const void*> inputs;
   while (!plain.done()) {
@@ -84,7 +88,8 @@ void expect_static(const Store& store, const SampleSpec& spec, bool staged) {
 TEST(StaticBuffers, HaveTheValuesOfEachBatchAtTheSamePlaces) {
   for (const bool staged : {false, true}) {
     expect_static(MemoryStore(14, 12, 12), image_spec(), staged);  // a tail of two samples
-    for (const bool orders : {true, false}) expect_static(RowStore(14, 3, orders), spec_of_rows(), staged);
+    for (const bool orders : {true, false})
+      expect_static(RowStore(14, 3, orders), spec_of_rows(), staged);
   }
 }
 

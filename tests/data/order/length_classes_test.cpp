@@ -28,7 +28,8 @@ int64_t fewest_rows(const std::vector<PaddedLength>& lengths, int64_t count) {
     for (size_t i = 0; i < n; ++i) {
       if ((chosen >> i & 1) != 0) classes.push_back(lengths[i].length);
     }
-    if (static_cast<int64_t>(classes.size()) > count || classes.back() != lengths.back().length) continue;
+    if (static_cast<int64_t>(classes.size()) > count || classes.back() != lengths.back().length)
+      continue;
     fewest = std::min(fewest, padded_rows(lengths, classes));
   }
   return fewest;
@@ -46,7 +47,8 @@ TEST(LengthClasses, AddTheFewestRows) {
       EXPECT_LE(static_cast<int64_t>(classes.size()), count);
       EXPECT_TRUE(std::ranges::is_sorted(classes));
       EXPECT_EQ(classes.back(), lengths.back().length);
-      EXPECT_EQ(padded_rows(lengths, classes), fewest_rows(lengths, count)) << seed << ", " << count << " classes";
+      EXPECT_EQ(padded_rows(lengths, classes), fewest_rows(lengths, count))
+          << seed << ", " << count << " classes";
     }
   }
 }
@@ -63,7 +65,8 @@ TEST(LengthClasses, IgnoreWhatIsEmpty) {
   EXPECT_THROW(length_classes({{9, 1}}, 0), Error);
 }
 
-// So many distinct lengths that neighbors are joined: the longest is still a class, and the loss is small.
+// So many distinct lengths that neighbors are joined: the longest is still a class, and the loss
+// is small.
 TEST(LengthClasses, OfManyLengthsAreNearlyTheBest) {
   std::vector<PaddedLength> lengths;
   for (int64_t length = 1; length <= 10000; ++length) lengths.push_back({length, 1});

@@ -32,10 +32,11 @@ std::vector<MicroBatch> all_of(MicroBatches& batches) {
   return result;
 }
 
-// For any number of ranks, the micro-batches of a step together contain the same samples exactly once, and an epoch
-// contains all samples.
+// For any number of ranks, the micro-batches of a step together contain the same samples exactly
+// once, and an epoch contains all samples.
 TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
-  constexpr int64_t kSamples = 23, kGlobal = 10, kSteps = 6;  // 3 steps per epoch; the last one has 3 samples
+  constexpr int64_t kSamples = 23, kGlobal = 10,
+                    kSteps = 6;  // 3 steps per epoch; the last one has 3 samples
   for (const int64_t window : {0, 2}) {
     std::vector<std::multiset<int64_t>> expected;
     for (const int size : {1, 2, 3, 7, 12}) {
@@ -43,9 +44,10 @@ TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
       std::vector<std::multiset<int64_t>> used(kSteps);
       std::vector<int64_t> micro_steps(kSteps);
       for (int rank = 0; rank < size; ++rank) {
-        MicroBatches batches(ids_of(kSamples),
-                             {.batch_size = 3, .global_batch = kGlobal, .steps = kSteps, .length_window = window},
-                             {rank, size}, row_length_of);
+        MicroBatches batches(
+            ids_of(kSamples),
+            {.batch_size = 3, .global_batch = kGlobal, .steps = kSteps, .length_window = window},
+            {rank, size}, row_length_of);
         MicroStep at;
         for (const MicroBatch& batch : all_of(batches)) {
           const auto step = static_cast<size_t>(batch.at.step);
@@ -66,7 +68,8 @@ TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
     }
     for (const size_t first : {size_t{0}, size_t{3}}) {
       std::multiset<int64_t> epoch;
-      for (size_t step = first; step < first + 3; ++step) epoch.insert(expected[step].begin(), expected[step].end());
+      for (size_t step = first; step < first + 3; ++step)
+        epoch.insert(expected[step].begin(), expected[step].end());
       const Ids all = ids_of(kSamples);
       EXPECT_EQ(epoch, std::multiset<int64_t>(all.begin(), all.end()));
     }
@@ -81,11 +84,13 @@ TEST(MicroBatches, SeekEqualsSkipping) {
   MicroBatches seeking(ids_of(31), options, {1, 2}, row_length_of);
   for (const int64_t from : {7, 0, 11, 4}) {
     seeking.seek(from);
-    auto expected = std::find_if(all.begin(), all.end(), [&](const MicroBatch& b) { return b.at.step == from; });
+    auto expected = std::find_if(all.begin(), all.end(),
+                                 [&](const MicroBatch& b) { return b.at.step == from; });
     for (; expected != all.end(); ++expected) {
       ASSERT_FALSE(seeking.done());
       const MicroBatch batch = seeking.next();
-      ASSERT_EQ(batch.ids, expected->ids) << "step " << batch.at.step << " after a seek to " << from;
+      ASSERT_EQ(batch.ids, expected->ids)
+          << "step " << batch.at.step << " after a seek to " << from;
       ASSERT_EQ(batch.at.step, expected->at.step);
       ASSERT_EQ(batch.at.micro, expected->at.micro);
       ASSERT_EQ(batch.rows, expected->rows);
@@ -98,7 +103,8 @@ TEST(MicroBatches, SeekEqualsSkipping) {
 
 TEST(MicroBatches, WithoutShuffleKeepsTheOrderOfTheIds) {
   const Ids ids{9, 4, 7, 1, 8};
-  MicroBatches batches(ids, {.batch_size = 2, .global_batch = 2, .steps = 3, .shuffle = false}, {0, 1});
+  MicroBatches batches(ids, {.batch_size = 2, .global_batch = 2, .steps = 3, .shuffle = false},
+                       {0, 1});
   EXPECT_EQ(batches.steps_per_epoch(), 3);
   Ids order;
   for (const MicroBatch& batch : all_of(batches)) {
@@ -109,7 +115,8 @@ TEST(MicroBatches, WithoutShuffleKeepsTheOrderOfTheIds) {
 }
 
 TEST(MicroBatches, CountsTheRowsOfItsSamples) {
-  MicroBatches batches(ids_of(20), {.batch_size = 4, .global_batch = 8, .steps = 5, .length_window = 2}, {0, 2},
+  MicroBatches batches(ids_of(20),
+                       {.batch_size = 4, .global_batch = 8, .steps = 5, .length_window = 2}, {0, 2},
                        row_length_of);
   for (const MicroBatch& batch : all_of(batches)) {
     int64_t rows = 0;
@@ -118,15 +125,18 @@ TEST(MicroBatches, CountsTheRowsOfItsSamples) {
   }
 }
 
-// A window sorts by length, so a batch of one window has a smaller spread of lengths than a random one.
+// A window sorts by length, so a batch of one window has a smaller spread of lengths than a
+// random one.
 TEST(MicroBatches, ALengthWindowGroupsSimilarLengths) {
   const auto spread = [](int64_t window) {
-    MicroBatches batches(ids_of(400), {.batch_size = 8, .global_batch = 8, .steps = 50, .length_window = window},
+    MicroBatches batches(ids_of(400),
+                         {.batch_size = 8, .global_batch = 8, .steps = 50, .length_window = window},
                          {0, 1}, row_length_of);
     int64_t sum = 0;
     for (const MicroBatch& batch : all_of(batches)) {
       const auto [least, most] = std::minmax_element(
-          batch.ids.begin(), batch.ids.end(), [](int64_t a, int64_t b) { return row_length_of(a) < row_length_of(b); });
+          batch.ids.begin(), batch.ids.end(),
+          [](int64_t a, int64_t b) { return row_length_of(a) < row_length_of(b); });
       sum += row_length_of(*most) - row_length_of(*least);
     }
     return sum;
@@ -144,18 +154,20 @@ TEST(MicroBatches, AShareMayBeEmpty) {
   }
 }
 
-// What buffers are made for: no micro-batch of any rank is larger, and some rank has one of this size.
+// What buffers are made for: no micro-batch of any rank is larger, and some rank has one of
+// this size.
 TEST(MicroBatches, ATrainingKnowsItsLargest) {
   for (const int size : {1, 2, 3, 5}) {
     for (const int64_t batch_size : {1, 2, 3, 6}) {
       for (const int64_t global : {1, 2, 5, 6, 12}) {
         for (int64_t samples = 1; samples <= 14; ++samples) {
-          SCOPED_TRACE(::testing::Message() << size << " ranks, batch " << batch_size << ", global " << global << ", "
-                                            << samples << " samples");
+          SCOPED_TRACE(::testing::Message() << size << " ranks, batch " << batch_size << ", global "
+                                            << global << ", " << samples << " samples");
           int64_t largest = 0, announced = 0;
           std::multiset<int64_t> used;
           for (int rank = 0; rank < size; ++rank) {
-            OrderOptions options{.batch_size = batch_size, .global_batch = global, .avoid_single = true};
+            OrderOptions options{
+                .batch_size = batch_size, .global_batch = global, .avoid_single = true};
             options.steps = steps_per_epoch(samples, global);
             MicroBatches batches(ids_of(samples), options, {rank, size});
             announced = batches.largest();
@@ -177,14 +189,16 @@ TEST(MicroBatches, OnlyATrainingAvoidsASingleSample) {
   for (const auto& [avoid, expected] : {std::pair{false, Ids{1, 1}}, std::pair{true, Ids{2, 0}}}) {
     Ids sizes;
     for (int rank = 0; rank < 2; ++rank) {
-      MicroBatches batches(ids_of(12), {.batch_size = 5, .global_batch = 10, .avoid_single = avoid}, {rank, 2});
+      MicroBatches batches(ids_of(12), {.batch_size = 5, .global_batch = 10, .avoid_single = avoid},
+                           {rank, 2});
       batches.seek(1);
       sizes.push_back(static_cast<int64_t>(batches.next().ids.size()));
     }
     EXPECT_EQ(sizes, expected);
   }
   // One sample for each rank in every step is what the user chose.
-  MicroBatches chosen(ids_of(12), {.batch_size = 5, .global_batch = 2, .avoid_single = true}, {1, 2});
+  MicroBatches chosen(ids_of(12), {.batch_size = 5, .global_batch = 2, .avoid_single = true},
+                      {1, 2});
   EXPECT_EQ(chosen.samples(), 1);
 }
 
@@ -201,12 +215,14 @@ TEST(MicroBatches, RequiresSamples) { EXPECT_THROW(MicroBatches({}, {}, {0, 1}),
 TEST(MicroBatches, KnowTheLengthsOfAllRanks) {
   constexpr int64_t kSamples = 47, kGlobal = 12;  // four steps; the last has 11 samples
   for (const int64_t window : {0, 3}) {
-    const OrderOptions options{.batch_size = 2, .global_batch = kGlobal, .steps = 4, .length_window = window};
+    const OrderOptions options{
+        .batch_size = 2, .global_batch = kGlobal, .steps = 4, .length_window = window};
     std::multiset<std::pair<int64_t, int64_t>> used, known;
     for (int rank = 0; rank < 3; ++rank) {
       MicroBatches batches(ids_of(kSamples), options, {rank, 3}, row_length_of);
       known.clear();
-      for (const PaddedLength& one : batches.padded_lengths()) known.insert({one.length, one.samples});
+      for (const PaddedLength& one : batches.padded_lengths())
+        known.insert({one.length, one.samples});
       for (const MicroBatch& batch : all_of(batches)) {
         int64_t longest = 0;
         for (const int64_t id : batch.ids) longest = std::max(longest, row_length_of(id));
@@ -215,7 +231,8 @@ TEST(MicroBatches, KnowTheLengthsOfAllRanks) {
     }
     EXPECT_EQ(known, used) << "window " << window;
     MicroBatches batches(ids_of(kSamples), options, {0, 3}, row_length_of);
-    EXPECT_EQ(batches.padded_lengths(/*most=*/13).size(), 12u) << "two steps of three ranks, two micro-steps each";
+    EXPECT_EQ(batches.padded_lengths(/*most=*/13).size(), 12u)
+        << "two steps of three ranks, two micro-steps each";
   }
 }
 

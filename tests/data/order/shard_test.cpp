@@ -31,7 +31,8 @@ TEST(Permuted, IsABijectionForEverySize) {
     for (uint64_t key : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
       std::vector<int64_t> seen = order(n, key);
       std::sort(seen.begin(), seen.end());
-      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i) << "n = " << n << ", key " << key;
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(seen[static_cast<size_t>(i)], i) << "n = " << n << ", key " << key;
     }
   }
 }
@@ -60,12 +61,14 @@ TEST(Permuted, DifferentKeysAndEpochsDiffer) {
   EXPECT_NE(order(1000, epoch_key(0)), order(1000, epoch_key(1)));
 }
 
-// Over many keys, each position gets each value about equally often (chi-square with (n-1)^2 degrees of freedom, within
-// 5 standard deviations), and neighbors stay neighbors about (n-1)/n times per permutation.
+// Over many keys, each position gets each value about equally often (chi-square with (n-1)^2
+// degrees of freedom, within 5 standard deviations), and neighbors stay neighbors about (n-1)/n
+// times per permutation.
 TEST(Permuted, IsRoughlyUniform) {
   constexpr int64_t keys = 20000;
   for (int64_t n : {3, 5, 10, 40}) {
-    std::vector<std::vector<int64_t>> counts(static_cast<size_t>(n), std::vector<int64_t>(static_cast<size_t>(n)));
+    std::vector<std::vector<int64_t>> counts(static_cast<size_t>(n),
+                                             std::vector<int64_t>(static_cast<size_t>(n)));
     int64_t successors = 0;
     for (uint64_t key = 0; key < keys; ++key) {
       int64_t previous = -2;
@@ -79,7 +82,8 @@ TEST(Permuted, IsRoughlyUniform) {
     const double expected = static_cast<double>(keys) / static_cast<double>(n);
     double chi_square = 0;
     for (const auto& row : counts) {
-      for (int64_t count : row) chi_square += (double(count) - expected) * (double(count) - expected) / expected;
+      for (int64_t count : row)
+        chi_square += (double(count) - expected) * (double(count) - expected) / expected;
     }
     const double freedom = double(n - 1) * double(n - 1);
     EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom)) << "n = " << n;
@@ -120,7 +124,8 @@ TEST(GlobalBatch, CountsEpochsAndKeepsTheSmallerLastBatch) {
   EXPECT_THROW(steps_per_epoch(4, 0), Error);
 }
 
-// For any number of ranks and any micro-batch size, an epoch uses each position once, in the same step.
+// For any number of ranks and any micro-batch size, an epoch uses each position once, in the
+// same step.
 TEST(MicroPlan, UsesEveryPositionOnceInItsStepForAnyWorldSize) {
   for (int64_t samples : {1, 2, 5, 16, 37}) {
     for (int64_t global : {1, 3, 8, 16, 50}) {
@@ -157,12 +162,14 @@ TEST(MicroPlan, UsesEveryPositionOnceInItsStepForAnyWorldSize) {
   }
 }
 
-// Whether some numbers from 2 to `most` add up to `samples`: a division in which nobody gets one sample.
+// Whether some numbers from 2 to `most` add up to `samples`: a division in which nobody gets
+// one sample.
 bool divides_without_single(int64_t samples, int64_t most) {
   std::vector<bool> reached(static_cast<size_t>(samples) + 1, false);
   reached[0] = true;
   for (int64_t sum = 0; sum <= samples; ++sum) {
-    for (int64_t size = 2; size <= most && sum + size <= samples && reached[static_cast<size_t>(sum)]; ++size) {
+    for (int64_t size = 2;
+         size <= most && sum + size <= samples && reached[static_cast<size_t>(sum)]; ++size) {
       reached[static_cast<size_t>(sum + size)] = true;
     }
   }
@@ -179,17 +186,20 @@ std::vector<std::vector<int64_t>> sizes_of(const std::vector<MicroPlan>& plans) 
 }
 
 bool has(const std::vector<std::vector<int64_t>>& sizes, int64_t size) {
-  return std::ranges::any_of(sizes, [&](const auto& own) { return std::ranges::count(own, size) > 0; });
+  return std::ranges::any_of(sizes,
+                             [&](const auto& own) { return std::ranges::count(own, size) > 0; });
 }
 
-// For all small trainings: each position once and in order, no micro-batch of more than batch_size samples, equal
-// numbers of micro-steps, a single sample only where every division has one, and nothing changed where there was none.
+// For all small trainings: each position once and in order, no micro-batch of more than batch_size
+// samples, equal numbers of micro-steps, a single sample only where every division has one, and
+// nothing changed where there was none.
 TEST(TrainingPlan, HasASingleSampleOnlyWhereEveryDivisionHas) {
   int changed = 0;
   for (int ranks = 1; ranks <= 5; ++ranks) {
     for (int64_t batch_size = 1; batch_size <= 6; ++batch_size) {
       for (int64_t samples = 1; samples <= 3 * ranks * batch_size + 1; ++samples) {
-        SCOPED_TRACE(::testing::Message() << samples << " samples, " << ranks << " ranks, batch " << batch_size);
+        SCOPED_TRACE(::testing::Message()
+                     << samples << " samples, " << ranks << " ranks, batch " << batch_size);
         const GlobalBatch batch{.epoch = 0, .positions = {7, 7 + samples}};
         std::vector<MicroPlan> even, plans;
         int64_t next = batch.positions.begin;
@@ -226,7 +236,8 @@ TEST(TrainingPlan, Examples) {
   const auto plan = [](int64_t samples, int64_t batch_size, int ranks) {
     std::vector<MicroPlan> plans;
     for (int rank = 0; rank < ranks; ++rank) {
-      plans.push_back(training_plan({.epoch = 0, .positions = {0, samples}}, batch_size, {rank, ranks}));
+      plans.push_back(
+          training_plan({.epoch = 0, .positions = {0, samples}}, batch_size, {rank, ranks}));
     }
     return sizes_of(plans);
   };

@@ -16,7 +16,8 @@ using testing::extras_of;
 using testing::TempDir;
 using testing::write_data_set;
 
-std::unique_ptr<Store> store_with(const TempDir& folder, int64_t samples, const Writer::Extras& extras) {
+std::unique_ptr<Store> store_with(const TempDir& folder, int64_t samples,
+                                  const Writer::Extras& extras) {
   write_data_set(folder / "d.h5", samples, extras);
   return open_file(folder / "d.h5");
 }
@@ -54,11 +55,13 @@ TEST(Splits, WholeGroupsAreHeldOut) {
     const Splits s = splits(*store, 0.2, seed);
     const std::vector<int64_t> train = groups_of(*store, s.train), val = groups_of(*store, s.val);
     std::vector<int64_t> both;
-    std::set_intersection(train.begin(), train.end(), val.begin(), val.end(), std::back_inserter(both));
+    std::set_intersection(train.begin(), train.end(), val.begin(), val.end(),
+                          std::back_inserter(both));
     EXPECT_TRUE(both.empty());
     EXPECT_EQ(val.size(), 4u);  // round(0.2 x 19)
     EXPECT_EQ(s.train.size() + s.val.size(), 57u);
-    EXPECT_TRUE(std::is_sorted(s.train.begin(), s.train.end()) && std::is_sorted(s.val.begin(), s.val.end()));
+    EXPECT_TRUE(std::is_sorted(s.train.begin(), s.train.end()) &&
+                std::is_sorted(s.val.begin(), s.val.end()));
     EXPECT_EQ(s.val, splits(*store, 0.2, seed).val);
     choices.insert(val);
   }
@@ -80,7 +83,8 @@ TEST(Splits, AShareOfTheTrainingGroupsIsKept) {
   const std::unique_ptr<Store> store = store_with(folder, 300, extras);
   const Splits all = splits(*store, 0.2, 7);
   std::set<std::vector<int64_t>> choices;
-  for (uint64_t seed = 0; seed < 20; ++seed) choices.insert(groups_of(*store, splits(*store, 0.2, seed, 0.1).train));
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    choices.insert(groups_of(*store, splits(*store, 0.2, seed, 0.1).train));
   EXPECT_GT(choices.size(), 15u) << "the seed must matter";
 
   std::vector<int64_t> smaller;
@@ -108,7 +112,8 @@ TEST(Splits, AShareOfTheFilesTrainingSplitKeepsItsOrder) {
   const std::vector<int64_t> file = splits(*store, 0.1, 1).train;
   const Splits half = splits(*store, 0.1, 1, 0.5);
   ASSERT_EQ(half.train.size(), 2u);
-  EXPECT_LT(std::find(file.begin(), file.end(), half.train[0]), std::find(file.begin(), file.end(), half.train[1]));
+  EXPECT_LT(std::find(file.begin(), file.end(), half.train[0]),
+            std::find(file.begin(), file.end(), half.train[1]));
   EXPECT_EQ(half.val, std::vector<int64_t>{0});
   EXPECT_EQ(half.test, std::vector<int64_t>{3});
 }
@@ -141,7 +146,8 @@ std::unique_ptr<Store> classes_store(const TempDir& folder, const std::vector<in
   const Schema schema{"classify", {Element::kUint8, {5, 4, 3}}, {Element::kInt64, {}}, samples, 0};
   const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", schema);
   for (int64_t id = 0; id < samples; ++id) {
-    writer->write(id, testing::input_of(id), std::as_bytes(std::span(&labels[static_cast<size_t>(id)], 1)));
+    writer->write(id, testing::input_of(id),
+                  std::as_bytes(std::span(&labels[static_cast<size_t>(id)], 1)));
   }
   writer->finish(extras);
   return open_file(folder / "d.h5");
@@ -161,7 +167,8 @@ TEST(Splits, EachClassKeepsATrainingSample) {
   const std::set<int64_t> all{0, 1, 2};
   bool was_lost = false;  // for some seed, by the choice of groups alone
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const std::unique_ptr<Store> store = classes_store(folder, labels, {}, seed % 2 == 0 ? "a\nb\nc" : "");
+    const std::unique_ptr<Store> store =
+        classes_store(folder, labels, {}, seed % 2 == 0 ? "a\nb\nc" : "");
     const Splits s = splits(*store, 0.5, seed);
     EXPECT_EQ(labels_of(*store, s.train), all);
     EXPECT_EQ(s.train.size() + s.val.size(), 40u);
@@ -174,7 +181,8 @@ TEST(Splits, EachClassKeepsATrainingSample) {
     const Splits tenth = splits(*store, 0.5, seed, 0.1), half = splits(*store, 0.5, seed, 0.5);
     EXPECT_EQ(labels_of(*store, tenth.train), all);
     EXPECT_LE(tenth.train.size(), 4u);
-    EXPECT_TRUE(std::includes(half.train.begin(), half.train.end(), tenth.train.begin(), tenth.train.end()));
+    EXPECT_TRUE(std::includes(half.train.begin(), half.train.end(), tenth.train.begin(),
+                              tenth.train.end()));
     EXPECT_EQ(tenth.val, s.val);
   }
   EXPECT_TRUE(was_lost);
@@ -196,7 +204,8 @@ TEST(Splits, AGroupOfAnotherClassIsHeldOutInPlaceOfTheLastOfARareOne) {
 
 TEST(Splits, NamesAClassThatCannotKeepATrainingSample) {
   const TempDir folder;
-  const std::unique_ptr<Store> store = classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});  // one group must be held out
+  const std::unique_ptr<Store> store =
+      classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});  // one group must be held out
   const Splits s = splits(*store, 0.5, 1);
   EXPECT_EQ(s.val.size(), 2u);
   ASSERT_EQ(s.untrained_classes.size(), 1u);

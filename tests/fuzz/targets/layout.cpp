@@ -16,7 +16,8 @@ dtrain::data::Layout layout() {
   l.source_bytes = {6000, 60};
   l.source_offsets = {6100, 56};
   l.splits = {{"train", {7000, 16}}, {"val", {}}};
-  l.attributes = {{"format", "dtrain"}, {"version", int64_t{1}}, {"checksum", uint64_t{7}}, {"share", 0.5}};
+  l.attributes = {
+      {"format", "dtrain"}, {"version", int64_t{1}}, {"checksum", uint64_t{7}}, {"share", 0.5}};
   return l;
 }
 
@@ -35,7 +36,8 @@ std::vector<std::string> dtrain::testing::example_inputs() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    dtrain::data::check(dtrain::data::decode({reinterpret_cast<const char*>(data), size}, "fuzz.h5"));
+    dtrain::data::check(
+        dtrain::data::decode({reinterpret_cast<const char*>(data), size}, "fuzz.h5"));
   } catch (const dtrain::DataError&) {
   }
   return 0;

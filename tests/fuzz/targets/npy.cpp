@@ -26,7 +26,8 @@ std::vector<std::string> dtrain::testing::example_inputs() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   try {
-    const dtrain::formats::NpyArray array = dtrain::formats::parse_npy({bytes.begin(), bytes.end()});
+    const dtrain::formats::NpyArray array =
+        dtrain::formats::parse_npy({bytes.begin(), bytes.end()});
     array.header.type();
     array.header.shape_text();
     array.to_float32();

@@ -8,8 +8,8 @@ std::vector<std::string> dtrain::testing::example_inputs() {
   const TempDir folder;
   const std::vector<float> features{1, 2, 3, 4, 5, 6};
   const std::vector<int64_t> lengths{2, 1};
-  formats::write_npz(folder / "a.npz",
-                     {{"features", formats::to_npy(features, {2, 3})}, {"lengths", formats::to_npy(lengths, {2})}});
+  formats::write_npz(folder / "a.npz", {{"features", formats::to_npy(features, {2, 3})},
+                                        {"lengths", formats::to_npy(lengths, {2})}});
   return {read_text(folder / "a.npz")};
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 std::string file(const std::string& json, size_t data_bytes) {
   const uint64_t length = json.size();
-  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json + std::string(data_bytes, 'x');
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json +
+         std::string(data_bytes, 'x');
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const auto first8 = std::as_bytes(std::span(data, std::min<size_t>(size, 8)));
     const uint64_t length = dtrain::checkpoint::header_length(first8, size, "fuzz.safetensors");
-    dtrain::checkpoint::parse_header(bytes.substr(8, length), size - 8 - length, "fuzz.safetensors");
+    dtrain::checkpoint::parse_header(bytes.substr(8, length), size - 8 - length,
+                                     "fuzz.safetensors");
   } catch (const dtrain::CheckpointError&) {
   }
   return 0;
