@@ -20,7 +20,8 @@ std::vector<int> share_of(std::span<const int> cores, int local_rank, int local_
 struct CoreShare {
   int cores = 1;  // that this rank may use now
   int ranks = 1;  // that share them
-  // The number of threads that keeps the cores busy without oversubscribing them.
+  // The number of threads that keeps the cores busy without oversubscribing them. Threads of OpenMP
+  // spin while they wait: with more of them than cores, steps take up to 20 times as long.
   int threads() const { return cores > ranks ? cores / ranks : 1; }
 };
 

@@ -4,7 +4,8 @@
 // .grad is a view of its bucket with the parameter's own strides. On the last micro-step of an
 // optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all
 // ranks; on earlier micro-steps nothing is sent. Behind the last bucket travel the sums of loss and
-// weight, in float64: bfloat16 cannot count beyond 256.
+// weight, in float64: bfloat16 cannot count beyond 256. Buckets hold sums, which the caller's one
+// pass over them divides; so the sums of NCCL that multiply beforehand are not used.
 //
 // The ranks agree on the set of parameters in use at the first step in which a rank has samples
 // (one host reduction; the buckets of that step are sent by finish()). Unused parameters are named

@@ -2,11 +2,11 @@
 
 // Collectives on host tensors among the ranks of several hosts, made of a communicator within each
 // host (shared memory) and of communicators between hosts (MPI, or any other). An all_reduce
-// crosses the network once per host, not once
-// per rank: the ranks of a host add up among themselves, then each of them exchanges a slice of the
-// sum with the ranks of the same number on the other hosts, and gives it to its host. Small tensors
-// are exchanged by the first rank of each host alone. Tensors larger than a chunk are pipelined: a
-// chunk is added up within the host while the one before it is between hosts.
+// crosses the network once per host, not once per rank: the ranks of a host add up among
+// themselves, then each of them exchanges a slice of the sum with the ranks of the same number on
+// the other hosts, and gives it to its host. Small tensors are exchanged by the first rank of each
+// host alone. Tensors larger than a chunk are pipelined: a chunk is added up within the host while
+// the one before it is between hosts.
 //
 // Hosts may have different numbers of ranks, placed in any order. There are then as many slices as
 // the host with the fewest ranks has ranks.

@@ -3,7 +3,8 @@
 // Collectives on GPU tensors through the host, for ranks that share one GPU, which NCCL refuses, or
 // that have no NCCL. Copies run on streams of their own through pinned memory, and a thread runs
 // each operation between its two copies, so that bucket k travels between hosts while bucket k + 1
-// is copied to the host and bucket k - 1 back to the GPU.
+// is copied to the host and bucket k - 1 back to the GPU. The pinned memory is its own, because
+// CUDA copies beside the computation only to and from such memory.
 
 #include <memory>
 

@@ -27,8 +27,8 @@ struct World {
 
 // The launcher's hints before MPI_Init: this process's rank, and the one on its host (0 if there is
 // none), which decide who prints early errors; and the number of processes that it started (1 if it
-// does not say), for commands that do
-// not use MPI.
+// does not say), for commands that do not use MPI. MPI_Init sets PMIX_RANK in a lone process too,
+// so whether a launcher started the process is asked before it.
 int launcher_rank_hint();
 int launcher_local_rank_hint();
 int launcher_size_hint();
@@ -49,10 +49,9 @@ void check_mpi(int code, std::string_view call);
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
 // Owns MPI_Init_thread and MPI_Finalize. Requires MPI_THREAD_MULTIPLE (CommError otherwise).
-// UsageError with
-// advice for one of several processes that srun started without PMIx: each would train alone as
-// rank 0 of 1.
-// MPI's own errors become CommError.
+// UsageError with advice for one of several processes that srun started without PMIx: each would
+// train alone as rank 0 of 1. MPI's own errors become CommError. MPI_Init runs with settings that
+// are unset after it, so that ranks of one host and a lone process listen on no port for MPI.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);

@@ -45,6 +45,9 @@ bool has_driver_library();
 // third of the time that a process takes to start. Where there may be a GPU, call it first in
 // main(): LibTorch looks for them once, when it is first asked about a GPU. Does nothing the second
 // time, and in a build without CUDA. DeviceError if loading fails.
+//
+// They and CUDA's libraries take about 110 KiB of thread-local storage out of every thread's stack,
+// 92 KiB for libcublasLt alone: a library that asks for stacks of 100 KiB cannot start a thread.
 void load_gpu_operators();
 
 // Whether a folder, /dev, has the file of a GPU: nvidia0, nvidia3 (a container may have any), ...;
@@ -64,7 +67,10 @@ void check_capability(const Properties&);
 // is cuda and there is no usable GPU, and if the GPU is too old.
 at::Device choose(const config::Device&, int local_rank);
 
-void use(at::Device);  // makes it the current device of the calling thread
+// Makes it the current device of the calling thread. Every thread that touches CUDA calls it first,
+// also one that only destroys an event: that sets the thread's device to the event's and back, and
+// on a thread without a device back to GPU 0, where it opens a context of hundreds of megabytes.
+void use(at::Device);
 
 // Waits for what the device does. False: the GPU has failed, and nothing works on it in this
 // process. at::kCUDA without a number is the current GPU of the calling thread. True on the CPU and

@@ -4,6 +4,9 @@
 // alone: divides tensors among threads and calls the loops. The parts of a tensor are the same for
 // any number of threads and their sums are added up in order, so that results depend on neither
 // threads nor timing.
+//
+// These layers are bound by memory. So one pass after that for the statistics computes all that
+// follows, and backward reads the input again instead of keeping what lies between.
 
 #include "layers/batch_norm_kernels.h"
 

@@ -3,6 +3,9 @@
 // Gradient checkpointing (Chen et al. 2016): a segment of a network saves only its input for
 // backward, which then computes the activations of the segment again. The gradients have the same
 // bits as without checkpointing.
+//
+// It is an autograd function of the segment's input and of its parameters, because hooks on saved
+// tensors need Python.
 
 #include <torch/types.h>
 

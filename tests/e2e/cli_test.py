@@ -89,8 +89,8 @@ def the_manual_page_names_every_flag(folder):
     plain = re.sub(r"\s+", " ", done.stdout)
     for part in ["dtrain - distributed training", "mpirun -np N", "--optimizer.lr", "--lr", "FLAGS OF eval", "--split", "EXIT STATUS", "./dtrain.yaml"]:
         assert part in plain, part
-    readme = (runner.SOURCE / "README.md").read_text()
-    codes = re.findall(r"^\| (\d+) \| (.*) \|$", readme[readme.index("| exit code |"):], re.M)
+    usage = (runner.SOURCE / "docs/usage.md").read_text()
+    codes = re.findall(r"^\| (\d+) \| (.*) \|$", usage[usage.index("| exit code |"):], re.M)
     assert len(codes) == 13, codes
     for code, meaning in codes:
         assert f" {code} {meaning} " in plain[plain.index("EXIT STATUS"):] + " ", (code, meaning)

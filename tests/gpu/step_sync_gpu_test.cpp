@@ -1,6 +1,6 @@
-// Promise 7 of docs/design.md on a GPU: CUDA's sync-debug mode throws at every operation that makes
-// the host wait, in twenty steps of every task. tests/tasks/step_sync_test.cpp counts the same on
-// the CPU.
+// Promise 7 of docs/promises.md on a GPU: CUDA's sync-debug mode throws at every operation that
+// makes the host wait, in twenty steps of every task. tests/tasks/step_sync_test.cpp counts the
+// same on the CPU.
 
 #include <c10/cuda/CUDAFunctions.h>
 

@@ -1,5 +1,5 @@
-// Promise 2 of docs/design.md: in float64, any number of ranks, micro-steps and buckets trains like
-// one rank with the whole batch, at every step. The one rank is compared with a plain loop of
+// Promise 2 of docs/promises.md: in float64, any number of ranks, micro-steps and buckets trains
+// like one rank with the whole batch, at every step. The one rank is compared with a plain loop of
 // LibTorch's own optimizers, which shares no code with it.
 
 #include <ATen/Parallel.h>

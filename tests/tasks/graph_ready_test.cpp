@@ -1,6 +1,6 @@
-// What CUDA graphs need of a step (docs/design.md, section 5), shown on the CPU: with static
-// buffers a run has the same bits, lengths may be rounded up, and what the operators of a
-// micro-step receive is the same in each step.
+// What CUDA graphs need of a step (docs/status.md), shown on the CPU: with static buffers a run has
+// the same bits, lengths may be rounded up, and what the operators of a micro-step receive is the
+// same in each step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Promise 7 of docs/design.md: inside a step the host does not wait for the device. Counted on the
-// CPU for every task, by the operators that would wait on a GPU.
+// Promise 7 of docs/promises.md: inside a step the host does not wait for the device. Counted on
+// the CPU for every task, by the operators that would wait on a GPU.
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
