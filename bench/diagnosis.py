@@ -32,6 +32,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 from machine_noise import NoiseMeter
@@ -517,7 +518,7 @@ def bar(name, reached, whole, least):
 
 
 def text_of_healthy(lines):
-    """What the verdict says of healthy runs, and whether at most one of at least 300 is a false alarm."""
+    """What the verdict says of healthy runs, as sentences, and whether at most one of at least 300 is a false alarm, as bars."""
     all_healthy = [line for line in lines if line["case"] == "healthy"]
     healthy = [line for line in all_healthy if line["noise"] <= NOISY]
     fast = seconds_of_fast(healthy)
@@ -529,14 +530,21 @@ def text_of_healthy(lines):
     as_slow = sum(1 for line in silent if line["seconds"] / fast[id(line)] - 1 >= middle)
     noise = [line["noise"] for line in healthy]
     noisy = [line for line in all_healthy if line["noise"] > NOISY]
-    text = (f"Healthy runs: {len(healthy)}, in which a cause is named: {len(named)}. False alarms: {len(alarms)}. In {len(true)} a cause of the machine is named, and comes true: the "
-            f"fast runs around it are faster by at least what the verdict promises, less its standard error (median {100 * middle:.1f} %; of {len(silent)} runs in which "
-            f"nothing is named, {as_slow} are that much slower than the fast ones, too). Others used the cores in most runs (`bench/machine_noise.py`: median {statistics.median(noise) if noise else 1:.2f}); "
-            f"left out are {len(noisy)} healthy runs with more than {NOISY}, of which {sum(1 for line in noisy if line['cause'])} name a cause.")
+    text = [f"Healthy runs: {len(healthy)}, in which a cause is named: {len(named)}. False alarms: {len(alarms)}.",
+            f"In {len(true)} a cause of the machine is named, and comes true: the fast runs around it are faster by at least what the verdict "
+            f"promises, less its standard error (median {100 * middle:.1f} %). Of {len(silent)} runs in which nothing is named, {as_slow} are that "
+            "much slower than the fast ones, too.",
+            f"Others used the cores in most runs (`bench/machine_noise.py`: median {statistics.median(noise) if noise else 1:.2f}). Left out are "
+            f"{len(noisy)} healthy runs with more than {NOISY}, of which {sum(1 for line in noisy if line['cause'])} name a cause."]
     most = lambda count: "met" if count <= 1 else "**missed**"
-    met = (f"healthy runs {'met' if len(healthy) >= 300 else f'**{len(healthy)} of 300**'}, false alarms {most(len(alarms))} "
-           f"(strictly, all that is named: {most(len(named))})")
-    return text, met
+    bars = [f"healthy runs {'met' if len(healthy) >= 300 else f'**{len(healthy)} of 300**'}",
+            f"false alarms {most(len(alarms))} (strictly, all that is named: {most(len(named))})"]
+    return text, bars
+
+
+def items(texts):
+    """The lines of a list in a document."""
+    return [line for text in texts for line in textwrap.wrap(text, 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)]
 
 
 def table_of_runs(lines):
@@ -567,17 +575,21 @@ def table_of_runs(lines):
     seeds = sorted({line["seed"] for line in lines})
     outside = sum(1 for line, case in faulty if level_of(line, case) is None)
     healthy, bars_of_healthy = text_of_healthy(lines)
-    rows += ["", f"{healthy} Of the faults, {len(all_faults) - len(faulty)} are left out, because the noise was more than {QUIET} in three tries, their two healthy runs differ "
-             f"by more than {100 * DISTURBED:.0f} % and by more than a third of the gain, or the run was slower than its fault can make it, and {sum(1 for line in lines if 'failed' in line)} because they ended with an "
-             f"error; {outside} came out between two levels (1.5 %: {100 * MEASURED['weak'][0]:.1f} to {100 * MEASURED['weak'][1]:.1f} %; 3 %: to {100 * MEASURED['edge'][1]:.0f} %; "
-             f"they count for the error of the gain). Every run has {WARM + STEPS} steps. "
-             f"Seeds: {', '.join(map(str, seeds))}."]
+    failed = sum(1 for line in lines if "failed" in line)
+    rows += ["", *items([
+        *healthy,
+        f"Of the faults, {len(all_faults) - len(faulty)} are left out: their noise was more than {QUIET} in three tries, or their two healthy runs "
+        f"differ by more than {100 * DISTURBED:.0f} % and by more than a third of the gain. The rest were slower than their fault can make them. "
+        f"{failed} more ended with an error.",
+        f"{outside} came out between two levels (1.5 %: {100 * MEASURED['weak'][0]:.1f} to {100 * MEASURED['weak'][1]:.1f} %; "
+        f"3 %: to {100 * MEASURED['edge'][1]:.0f} %). They count for the error of the gain.",
+        f"Every run has {WARM + STEPS} steps. Seeds: {', '.join(map(str, seeds))}."])]
     with_small = [e for e in (gain_error(line, case, small=True) for line, case in faulty) if e is not None]
     median, median_with_small = (statistics.median(errors) if errors else 1 for errors in (all_errors, with_small))
     bars = [bar("named at 9 % or more", total["named"], total["full"], 0.95), bar("rank", total["right_rank"], total["with_rank"], 1),
-            bar("setting", total["right_setting"], total["with_setting"], 0.95), bar("silent at 1.5 %", total["silent"], total["weak"], 1), bars_of_healthy,
+            bar("setting", total["right_setting"], total["with_setting"], 0.95), bar("silent at 1.5 %", total["silent"], total["weak"], 1), *bars_of_healthy,
             f"gain {'met' if median <= 0.25 else '**missed**'} (with those of less than 3 % taken as 3 %: {100 * median_with_small:.0f} %)"]
-    return [*rows, f"Bars: {', '.join(bars)}."]
+    return [*rows, "", "Bars:", *items(bars)]
 
 
 def table_of_records(build, seeds=100):

@@ -1,4 +1,4 @@
-"""The documents are correct: the files, scripts, commands, flags and links that they name exist."""
+"""The documents are correct and can be read: files, commands, flags and links that they name exist, lines and sentences are short."""
 import os
 import re
 import shlex
@@ -9,6 +9,11 @@ import tree
 
 FLAGS_OF_MPIRUN = {"mca", "map-by", "bind-to", "oversubscribe"}  # which `dtrain launch` passes on
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COLUMNS = 120  # of a line outside of tables
+WORDS = 40  # of a sentence
+COMMAS = 7  # of a sentence: what has more is a list
+GENERATED_TABLES = {"docs/diagnosis.md", "docs/metrics.md"}  # whose texts are in the sources
+LINES = {"README.md": 120, "docs/design.md": 250}
 # Flags of other programs are on the same lines.
 COMMAND = re.compile(r"(?:^|[\s;&|(])dtrain(?=\s|$)(.*)")
 
@@ -36,7 +41,76 @@ def words(command):
         return command.split()
 
 
+def long_lines(text):
+    """[(line, columns)] of the lines that are too long, tables left out."""
+    return [(number, len(line)) for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS and not line.startswith("|")]
+
+
+def paragraphs(text):
+    """[(line, text, whether it is a cell)] of paragraphs, items of lists and cells of tables, without code blocks, headings and pictures."""
+    text = re.sub(r"<!--.*?-->", lambda match: re.sub(r"[^\n]", "", match.group()), text, flags=re.DOTALL)
+    found, current, first = [], [], 0
+    for number, line in enumerate(re.sub(r"(?ms)^```.*?^```", lambda match: re.sub(r"[^\n]", "", match.group()), text).splitlines() + [""], 1):
+        words = line.strip()
+        item = re.match(r"(?:[-*]|\d+\.) ", words)
+        is_text = words and not words.startswith(("|", "#", "![", "<")) and (current or not line.startswith("    "))
+        if current and (item or not is_text):
+            found.append((first, " ".join(current), False))
+            current = []
+        if words.startswith("|"):
+            found += [(number, cell.strip(), True) for cell in re.split(r"(?<!\\)\|", words.strip("|")) if cell.strip(" -:")]
+        if is_text:
+            first = first if current else number
+            current.append(words[item.end():] if item else words)
+    return found
+
+
+def sentences(paragraph):
+    """The sentences of a paragraph. A piece of code is one word, a link its text."""
+    plain = re.sub(r"`[^`]*`", "Code", re.sub(r"\]\([^)]*\)", "]", paragraph))
+    return re.split(r"(?<=[.!?])[*_)\"]*\s+(?=[^a-z])", plain)
+
+
+def long_sentences(text):
+    """[(line, what is wrong, sentence)]"""
+    found = []
+    for line, paragraph, is_cell in paragraphs(text):
+        for sentence in sentences(paragraph):
+            if len(sentence.split()) > WORDS:
+                found.append((line, f"{len(sentence.split())} words", sentence))
+            elif not is_cell and len(re.findall(r"[,;](?=\s)", re.sub(r"\([^)]*\)", "", sentence))) > COMMAS:
+                found.append((line, "a list in a sentence", sentence))
+    return found
+
+
+def anchors(text):
+    """The targets of links into a page, as GitHub makes them of its headings."""
+    titles = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", title).lower()).strip().replace(" ", "-") for title in titles}
+
+
 class Docs(unittest.TestCase):
+    def test_the_rules_can_fail(self):
+        words = " ".join(["word"] * 41) + "."
+        code = "`" + " ".join(["word"] * 41) + "`"
+        self.assertEqual(long_lines("a" * 121 + "\n| " + "b" * 121 + " |\n" + "c" * 120), [(1, 121)])
+        self.assertEqual([line for line, _, _ in long_sentences(f"# {words}\n\nshort\n\n{words}\n- {words}\n```\n{words}\n```\n| a | {words} |")], [5, 6, 10])
+        self.assertEqual(long_sentences(f"A {code} is one word. It ends.\n\n    {words}\n" + "Two sentences of. Words here. " * 20), [])
+        self.assertEqual([what for _, what, _ in long_sentences("It has a, b, c, d, e, f, g, h, i, j, k and l.")], ["a list in a sentence"])
+        self.assertEqual(anchors("## 2. What `it` is: a, b\n```sh\n# no\n```"), {"2-what-it-is-a-b"})
+
+    def test_lines_and_sentences_are_short(self):
+        found = []
+        for page, text in documents().items():
+            found += [f"{page}:{line}: {columns} columns" for line, columns in long_lines(text)]
+            prose = re.sub(r"(?m)^\|.*", "", text) if str(page) in GENERATED_TABLES else text
+            found += [f"{page}:{line}: {what}: {sentence[:80]}..." for line, what, sentence in long_sentences(prose)]
+            lines = text.count("\n")
+            if lines > LINES.get(str(page), lines):
+                found.append(f"{page}: {lines} lines; at most {LINES[str(page)]}")
+        if found:
+            self.fail(f"{len(found)} places:\n" + "\n".join(found))
+
     def test_commands_are_found_in_text(self):
         text = "do `dtrain eval RUN` or\n```sh\nmpirun -np 4 \\\n  dtrain --epochs 2 && echo done # dtrain no\n. dtrain.sh\n```\n"
         self.assertEqual(list(commands_in(text)), ["--epochs 2", "eval RUN"])
@@ -61,9 +135,14 @@ class Docs(unittest.TestCase):
     def test_links_have_targets(self):
         broken = []
         for page, text in documents().items():
-            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", text)):
-                if not re.match(r"[a-z]+:", target) and not (tree.ROOT / page.parent / target).exists():
+            for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", FENCE.sub("", text)):
+                path = tree.ROOT / page.parent / target if target else tree.ROOT / page
+                if re.match(r"[a-z]+:", target):
+                    continue
+                if not path.exists():
                     broken.append(f"{page}: {target}")
+                elif anchor and path.suffix == ".md" and anchor not in anchors(path.read_text(encoding="utf-8")):
+                    broken.append(f"{page}: {target}#{anchor}")
         self.assertFalse(broken, "\n" + "\n".join(broken))
 
     def test_commands_and_flags_exist(self):
