@@ -68,7 +68,7 @@ def paragraphs(text):
 def sentences(paragraph):
     """The sentences of a paragraph. A piece of code is one word, a link its text."""
     plain = re.sub(r"`[^`]*`", "Code", re.sub(r"\]\([^)]*\)", "]", paragraph))
-    return re.split(r"(?<=[.!?])[*_)\"]*\s+(?=[^a-z])", plain)
+    return re.split(r"(?<=[.!?])[*_)\"]*\s+(?=[^a-z]|dtrain\b|mpirun\b|srun\b)", plain)
 
 
 def long_sentences(text):
