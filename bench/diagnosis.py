@@ -98,7 +98,7 @@ def reads(kind, rank="", workers=1):
 
 
 def in_step(kind, rank="", pieces=5):
-    """The step takes `gain` longer, in so many pieces of a micro-step."""
+    """The step takes `gain` longer, in this number of pieces of a micro-step."""
     return lambda gain, healthy: {"fault": f"{kind}:{micro(gain * healthy.seconds / pieces / healthy.micro_steps)}{rank and ':' + rank}"}
 
 
@@ -176,7 +176,7 @@ def cases():
 # ---- one run --------------------------------------------------------------------------------------------------------------------
 
 class ControlGroup:
-    """A control group of so many cores, removed at the end."""
+    """A control group of this number of cores, removed at the end."""
 
     def __init__(self, cores):
         name = f"dtrain_diagnosis_{os.getpid()}"
@@ -440,7 +440,7 @@ def gain_in(line, cost, over=None):
 
 
 def is_known(line, case, cost):
-    """Whether what was measured of a fault counts: nobody disturbed it much, its two healthy runs agree on what it gains, and it can be so much."""
+    """Whether what was measured of a fault counts: nothing disturbed it much, its two healthy runs agree on what it gains, and it can be so much."""
     runs = line["runs"]
     if runs["slow"][1] > (NOISY if case.disturbs else QUIET) or max(noise for _, noise in runs.values()) > NOISY:
         return False

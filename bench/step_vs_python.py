@@ -108,7 +108,7 @@ class Campaign:
 
     @contextlib.contextmanager
     def machine(self):
-        """The lock that everybody takes who measures on this machine, if one was given."""
+        """The lock that all who measure on this machine take, if one was given."""
         if not self.options.lock:
             yield
             return

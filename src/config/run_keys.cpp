@@ -98,7 +98,7 @@ std::vector<Option> device_keys(Device& device) {
       {.path = "device.preset",
        .alias = "preset",
        .target = &device.preset,
-       .text = str("for keys that nobody sets: batch size and precision for a GPU, computed from "
+       .text = str("for keys that are not set: batch size and precision for a GPU, computed from "
                    "its memory; auto: the "
                    "GPU that is used; ",
                    join(catalog::gpu_names(), ", "))},

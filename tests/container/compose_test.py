@@ -15,7 +15,7 @@ import yaml
 from container import Container, volume
 from network import Network
 
-NOBODY = "65534:65534"  # the user of the image of Prometheus
+PROMETHEUS_USER = "65534:65534"  # the user of the image of Prometheus
 FOLDER = runner.SOURCE / "docker"
 
 
@@ -64,7 +64,7 @@ def prometheus_finds_the_ranks_of_the_trainer(folder):
         trainer = boxes.enter_context(start("trainer", services["trainer"], network, named, env={"OMP_NUM_THREADS": "1"},
                                             shm=services["trainer"]["shm_size"].removesuffix("b"), volumes={str(libraries): (libraries, "ro")}))
         program = shutil.which("prometheus")
-        prometheus = boxes.enter_context(start("prometheus", services["prometheus"], network, named, user=NOBODY, read_only=True,
+        prometheus = boxes.enter_context(start("prometheus", services["prometheus"], network, named, user=PROMETHEUS_USER, read_only=True,
                                                entrypoint=["/usr/local/bin/prometheus"], volumes={"/usr/local/bin/prometheus": (program, "ro")}))
         trainer.wait_for("step 1/", 300)
         wait_until("both ranks are scraped", lambda: len(ask(prometheus, 'up{job="dtrain"} == 1')) == 2)

@@ -58,7 +58,7 @@ def mpirun_trains_on_two_workers_and_stops(folder):
 
 
 def a_worker_that_is_not_there_is_named(folder):
-    hostfile = "# two that exist, one of which has no sshd, and one that nobody knows\nworker0 slots=1\nworker1\n\nghost slots=4\n"
+    hostfile = "# two that exist, one of which has no sshd, and one that no name server knows\nworker0 slots=1\nworker1\n\nghost slots=4\n"
     with Cluster(folder, hostfile) as cluster:
         cluster.start("worker0", SSHD)
         launcher = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "10", "echo", "started"])

@@ -43,7 +43,7 @@ def weights(folder, name, step):
 
 @functools.cache
 def undisturbed(np=2, steps=60):
-    """The ledger and the last weights of a run of d.h5 that nobody disturbs."""
+    """The ledger and the last weights of an undisturbed run of d.h5."""
     with tempfile.TemporaryDirectory(prefix="dtrain-e2e-") as name:
         folder = pathlib.Path(name)
         runner.synth(folder / "d.h5", 64)

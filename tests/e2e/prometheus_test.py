@@ -160,7 +160,7 @@ def dashboards_and_rules_have_data(folder):
         end(processes, server)
 
 
-# Of dcgm-exporter 4: the host's label was `Hostname` in versions before. One GPU that both ranks use, and one of nobody.
+# Of dcgm-exporter 4: the host's label was `Hostname` in versions before. One GPU that both ranks use, and one that none uses.
 DCGM = "".join(f'{name}{{gpu="{i}",UUID="{uuid}",pci_bus_id="0000:65:00.{i}",device="nvidia{i}",modelName="Demo GPU",{host}="localhost"}} {value}\n'
                for name, value in [("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 0.4), ("DCGM_FI_PROF_DRAM_ACTIVE", 0.3),
                                    ("DCGM_FI_DEV_MEMORY_TEMP", 80), ("DCGM_FI_DEV_XID_ERRORS", 31)]

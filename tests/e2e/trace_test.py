@@ -124,7 +124,7 @@ def one_rank_shows_its_steps(folder):
     assert summary["events"] == rank["events"] > 100
     assert not found.slices(0, category="operator"), "on request only"
     assert {c["name"] for c in found.of("C")} == {"batches ready"}
-    # A rank that is alone has buckets that nobody carries.
+    # A rank that is alone has buckets that nothing carries.
     assert found.of("b") and len(found.of("b")) == len(found.of("n")) == len(found.of("e"))
     assert not found.slices(0, category="communication")
     assert "1 rank sends nothing" in text and "GPU: there is none" in text and "ui.perfetto.dev" in text

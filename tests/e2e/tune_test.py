@@ -1,5 +1,5 @@
 """dtrain tune: the largest batch within a budget, settings that are as good or better than what was given, a config that trains, on one rank
-and two, and what it says when nothing fits, the time is short, or somebody ends it."""
+and two, and what it says when nothing fits, the time is short, or it is interrupted."""
 
 import json
 import pathlib

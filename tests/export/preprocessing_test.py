@@ -54,7 +54,7 @@ def pictures(folder):
         else:
             picture.convert("CMYK").save(folder / f"b/cmyk{i}.jpg", quality=90)
             gamma = PngImagePlugin.PngInfo()
-            gamma.add(b"gAMA", (100000).to_bytes(4, "big"))  # linear light; nobody applies it
+            gamma.add(b"gAMA", (100000).to_bytes(4, "big"))  # linear light; no reader applies it
             picture.quantize(17).save(folder / f"a/palette{i}.png", pnginfo=gamma)
     return folder
 

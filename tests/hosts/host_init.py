@@ -46,7 +46,7 @@ def own_file(path, text):
 
 def main():
     options = json.loads(sys.argv[1])
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody else reaps what is left without a parent
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no other process reaps what is left without a parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is for the test, which closes the pipe
     socket.sethostname(options["name"])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -43,7 +43,7 @@ def first_step_after(run, moment, timeout=120):
 
 
 def restarts_in_time(four, start_up, given_up, lost_at):
-    """After a host that was lost at `lost_at`, in seconds since 1970, and given up so many seconds later."""
+    """After a host that was lost at `lost_at`, in seconds since 1970, and given up this number of seconds later."""
     trains = first_step_after(four[0].inside(WORK) / "runs/r", lost_at) - lost_at
     print(f"        start-up {start_up:.1f} s; after the loss: given up {given_up:.1f} s, step {trains:.1f} s", flush=True)
     assert trains - given_up < RESTART + start_up, "the restart took too long"

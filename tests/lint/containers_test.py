@@ -214,7 +214,7 @@ class HealthCheck(unittest.TestCase):
             process.wait()
 
     def write_targets(self, port, seconds):
-        """The address of a rank, so many seconds after the lock."""
+        """The address of a rank, this number of seconds after the lock."""
         self.targets.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": {"job_id": "r", "node": "own", "rank": "0"}}], indent=2))
         os.utime(self.targets, ns=(0, self.lock.stat().st_mtime_ns + int(seconds * 1e9)))
 

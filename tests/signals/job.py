@@ -104,7 +104,7 @@ class Job:
             self.sent = self.sent or now
 
     def later(self, seconds, action):
-        """Does it in so many seconds, unless the job has ended before."""
+        """Does it in this number of seconds, unless the job has ended before."""
         def act():
             try:
                 if self.process.poll() is None:
@@ -143,7 +143,7 @@ class Job:
                 pass
 
     def left_after(self, seconds):
-        """The processes that still run so many seconds after the end."""
+        """The processes that still run this number of seconds after the end."""
         end = time.monotonic() + seconds
         while True:
             left = {pid: name for pid, (name, state, *_) in processes_of(self.mark).items() if state != "Z"}

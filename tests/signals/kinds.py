@@ -1,4 +1,4 @@
-"""The kinds of the matrix: what is sent to whom, and how the job and the run must end."""
+"""The kinds of the matrix: what is sent to which process, and how the job and the run must end."""
 
 import os
 import random
@@ -396,7 +396,7 @@ def follow(case, job, target, plan, jobs):
 
 
 def kill_now(case, job, target):
-    """None: there is nobody to kill now."""
+    """None: there is no process to kill now."""
     before = job.sent
     job.sent = None
     kill(job, target, case.draw)

@@ -66,7 +66,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=int(time.strftime("%Y%m%d", time.gmtime())),
                         help="where the cases begin (default: the day, as 20261122)")
     parser.add_argument("--only", action="append", choices=list(kinds.ALL), metavar="KIND", help=f"one of {', '.join(kinds.ALL)}; may be repeated")
-    parser.add_argument("--count", type=int, default=0, help="end when each cell has had so many cases")
+    parser.add_argument("--count", type=int, default=0, help="end when each cell has had this number of cases")
     parser.add_argument("--case", type=int, help="only the case of that number, of one kind: what a failure says")
     parser.add_argument("--stop", action="store_true", help="end at the first failure")
     parser.add_argument("--json", metavar="FILE", help="write all counts and times there")

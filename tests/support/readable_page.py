@@ -1,4 +1,4 @@
-"""What a page must be for everybody who reads it, measured in a Tab of chromium.py: nothing wider than the screen, text with the
+"""What a page must be for all who read it, measured in a Tab of chromium.py: nothing wider than the screen, text with the
 contrast of WCAG AA, no chart that cuts its text, an empty console."""
 
 MEASURE = r"""(() => {

@@ -215,7 +215,7 @@ def kill(processes, number=signal.SIGKILL):
 
 
 def expect_gone(processes, seconds):
-    """That these processes have all ended within so many seconds."""
+    """That these processes have all ended within this number of seconds."""
     end = time.monotonic() + seconds
     while left := [process for process in processes if os.path.exists(f"/proc/{process}")]:
         assert time.monotonic() < end, f"processes left behind: {left}"
