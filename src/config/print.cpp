@@ -165,13 +165,15 @@ std::string reference_markdown() {
   std::ostringstream out;
   out << R"(# Configuration reference
 
-Generated from the table in `src/config/` (`*_keys.cpp`) by `cmake --build build --target configuration_reference`; a test
-compares. Every key can be set in the YAML config (`section:` and below it `  key: value`) and on the command line
-(`--section.key VALUE` or `--section.key=VALUE`; `--section.key` alone means true). Later ones win: the defaults, the
-embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. Without
-a file and without data it is the embedded `configs/quickstart.yaml`, or that of `--task NAME`. A batch size or accumulate of the file or the
-flags takes the place of an embedded `train.global_batch`. `dtrain --print-config` prints the result.
-Paths are relative to the current folder. Keys marked *fixed* cannot change when a run is resumed. A key with an entry in the column
+Generated from the table in `src/config/` (`*_keys.cpp`) by
+`cmake --build build --target configuration_reference`; a test compares. Every key can be set in the
+YAML config (`section:` and below it `  key: value`) and on the command line (`--section.key VALUE`
+or `--section.key=VALUE`; `--section.key` alone means true). Later ones win: the defaults, the
+embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named),
+the flags. Without a file and without data it is the embedded `configs/quickstart.yaml`, or that of
+`--task NAME`. A batch size or accumulate of the file or the flags takes the place of an embedded
+`train.global_batch`. `dtrain --print-config` prints the result. Paths are relative to the current
+folder. Keys marked *fixed* cannot change when a run is resumed. A key with an entry in the column
 *only for* does nothing for other runs: there it is an error, and it is not printed or saved.
 )";
   for (const Section& section : sections()) {
