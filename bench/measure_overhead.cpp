@@ -28,14 +28,15 @@
 #include "data/loader/stage_clock.h"
 #include "diagnose/verdict.h"
 #include "dist/lone_communicator.h"
+#include "measure/resource_meter.h"
+#include "measure/run_measurements.h"
 #include "train/phase_tracker.h"
-#include "train/resource_meter.h"
-#include "train/run_measurements.h"
 
 namespace {
 
 using namespace dtrain;
-using monitoring::Phase;
+using measure::Phase;
+using measure::Quantity;
 
 constexpr double kStepSeconds = 5e-3, kMostShare = 0.005;
 constexpr int kSamples = 32, kBuckets = 8, kLogEvery = 10, kOtherThreads = 16, kRounds = 15;
@@ -71,17 +72,23 @@ void phases_of_a_step(train::PhaseTracker& tracker) {
 
 diagnose::RunEvidence evidence() {
   diagnose::RunEvidence run;
-  run.hosts.push_back({.name = "host", .cores = 2, .others_cpu = 0, .steal = 0});
+  run.hosts.push_back({.name = "host",
+                       .values = {{Quantity::kHostCores, 2}, {Quantity::kHostSteal, 0}},
+                       .others_cpu = 0});
   for (int rank = 0; rank < 2; ++rank) {
     diagnose::RankEvidence one;
     for (int i = 0; i < 500; ++i) {
-      monitoring::StepTimes step;
+      measure::StepTimes step;
       for (size_t phase = 0; phase < step.phases.size(); ++phase)
         step.phases[phase] = 1e-3 + 1e-6 * ((i * 7 + rank) % 13);
       step.wall = step.in_phases();
       one.steps.push_back(step);
     }
-    one.cores = {.cores = 1, .cpu = 4e-3, .side_cpu = 1e-3, .run_delay = 1e-4, .throttled = 0};
+    one.values = {{Quantity::kCores, 1},
+                  {Quantity::kCpu, 4e-3},
+                  {Quantity::kComputeCpu, 3e-3},
+                  {Quantity::kRunDelay, 1e-4},
+                  {Quantity::kThrottled, 0}};
     run.ranks.push_back(one);
   }
   return run;
@@ -122,7 +129,7 @@ std::vector<Row> measure_all() {
         while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       });
     }
-    train::ResourceMeter meter(2);
+    measure::ResourceMeter meter(2);
     // Free memory is part of the first sample alone, and so of the round that is left out.
     rows.push_back(measure("cores, memory, host (logging steps)", 1.0 / kLogEvery, 20,
                            [&] { meter.sample({}); }));
@@ -131,8 +138,8 @@ std::vector<Row> measure_all() {
   }
   {
     const auto host = dist::make_lone_communicator();
-    train::RunMeasurements measurements(*host);
-    const std::vector<monitoring::StepTimes> steps(kLogEvery);
+    measure::RunMeasurements measurements(*host);
+    const std::vector<measure::StepTimes> steps(kLogEvery);
     rows.push_back(measure("gather and keep (logging steps)", 1.0 / kLogEvery, 50,
                            [&] { measurements.gather(steps, {.seconds = 1}); }));
   }

@@ -1,7 +1,6 @@
 #include "monitoring/disk_metrics.h"
 
 #include <prometheus/gauge.h>
-#include <prometheus/registry.h>
 #include <sys/statvfs.h>
 
 #include <cerrno>
@@ -25,17 +24,13 @@ std::optional<DiskSpace> disk_space(std::filesystem::path path) {
                    static_cast<double>(info.f_blocks) * block};
 }
 
-DiskMetrics::DiskMetrics(prometheus::Registry& registry,
-                         const std::map<std::string, std::string>& labels,
-                         std::filesystem::path folder, double interval) {
-  const auto gauge = [&](const char* name, const char* help) {
-    return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
-  };
-  prometheus::Gauge* free =
-      gauge("dtrain_disk_free_bytes", "What can still be written to the disk of the run folder");
-  prometheus::Gauge* size = gauge("dtrain_disk_size_bytes", "Size of the disk of the run folder");
+DiskMetrics::DiskMetrics(const SeriesFactory& series, std::filesystem::path folder,
+                         double interval) {
+  prometheus::Gauge* free = &series.gauge("dtrain_disk_free_bytes");
+  prometheus::Gauge* size = &series.gauge("dtrain_disk_size_bytes");
   const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(interval));
+  // The series live as long as the factory.
   thread_ = std::jthread([=, folder = std::move(folder)](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;

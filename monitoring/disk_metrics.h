@@ -5,14 +5,10 @@
 // wait for it.
 
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <string>
 #include <thread>
 
-namespace prometheus {
-class Registry;
-}
+#include "monitoring/series.h"
 
 namespace dtrain::monitoring {
 
@@ -26,9 +22,8 @@ std::optional<DiskSpace> disk_space(std::filesystem::path path);
 
 class DiskMetrics {
  public:
-  // Asks at once and then every `interval` seconds. The registry must live longer.
-  DiskMetrics(prometheus::Registry&, const std::map<std::string, std::string>& labels,
-              std::filesystem::path folder, double interval = 10);
+  // Asks at once and then every `interval` seconds.
+  DiskMetrics(const SeriesFactory&, std::filesystem::path folder, double interval = 10);
 
  private:
   std::jthread thread_;

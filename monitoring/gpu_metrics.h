@@ -5,7 +5,7 @@
 // may make them.
 
 #include <condition_variable>
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,26 +13,24 @@
 
 #include "monitoring/gpu_reader.h"
 #include "monitoring/gpu_window.h"
-
-namespace prometheus {
-class Registry;
-}
+#include "monitoring/series.h"
 
 namespace dtrain::monitoring {
 
 // Thread-safety: update() runs in one thread at a time; scrapes may come at any time.
 class GpuMetrics {
  public:
-  // Adds the labels `gpu` (the PCI bus id) and `gpu_uuid` to `labels`, those of the process.
-  GpuMetrics(prometheus::Registry&, std::map<std::string, std::string> labels,
-             const std::string& pci_bus_id, const GpuReader&);
-  ~GpuMetrics();
+  // `own`: those with the labels of the process; the GPU's have `gpu` (the PCI bus id) and
+  // `gpu_uuid` too.
+  GpuMetrics(const SeriesFactory& own, const std::string& pci_bus_id, const GpuReader&);
   // Stores a reading that stands for the `seconds` before it.
   void update(const GpuReading&, double seconds);
 
  private:
-  struct Series;
-  std::unique_ptr<Series> series_;
+  void add_throttled(uint64_t mask, double seconds);
+
+  SeriesFactory series_;
+  double last_energy_ = GpuReading::kUnknown;  // joules, as the card counts them
 };
 
 // Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which
@@ -42,7 +40,7 @@ class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);
   ~GpuPoller();
-  GpuUse take() { return window_.take(); }  // since the last call
+  measure::Values take() { return window_.take(); }  // since the last call
 
  private:
   void run();

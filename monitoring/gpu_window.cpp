@@ -29,24 +29,24 @@ void GpuWindow::Mean::add(double value, double for_seconds) {
   seconds += for_seconds;
 }
 
-double GpuWindow::Mean::value() const { return seconds > 0 ? sum / seconds : GpuUse::kUnknown; }
+double GpuWindow::Mean::value() const { return seconds > 0 ? sum / seconds : measure::kUnknown; }
 
 void GpuWindow::add(const GpuReading& r, double seconds) {
   const std::lock_guard lock(mutex_);
-  use_.seconds += seconds;
+  sums_.seconds += seconds;
   utilization_.add(r.utilization, seconds);
   power_.add(r.power, seconds);
   sm_clock_.add(r.sm_clock, seconds);
-  use_.temperature = std::fmax(use_.temperature, r.temperature);
-  use_.highest_sm_clock = r.highest_sm_clock;
+  sums_.temperature = std::fmax(sums_.temperature, r.temperature);
+  sums_.highest_sm_clock = r.highest_sm_clock;
   const bool by_power = is_throttled(r, ThrottledBy::kPower);
   // Of the two that a hardware slowdown may be, heat is the common one.
   const bool by_heat =
       is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
   if (r.throttle_mask) {
-    if (std::isnan(use_.slowed_by_power)) use_.slowed_by_power = use_.slowed_by_heat = 0;
-    if (by_power) use_.slowed_by_power += seconds;
-    if (by_heat) use_.slowed_by_heat += seconds;
+    if (std::isnan(sums_.slowed_by_power)) sums_.slowed_by_power = sums_.slowed_by_heat = 0;
+    if (by_power) sums_.slowed_by_power += seconds;
+    if (by_heat) sums_.slowed_by_heat += seconds;
   }
   if (r.utilization >= kWorking) {
     working_sm_clock_.add(r.sm_clock, seconds);
@@ -56,23 +56,35 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   // The card counts from the load of its driver, and starts again at 0 after a reload.
   if (const double used = std::max(0.0, r.energy - last_energy_);
       !std::isnan(r.energy - last_energy_)) {
-    use_.energy = std::isnan(use_.energy) ? used : use_.energy + used;
-    use_.energy_seconds += seconds;
+    sums_.energy = std::isnan(sums_.energy) ? used : sums_.energy + used;
+    sums_.energy_seconds += seconds;
   }
   if (!std::isnan(r.energy)) last_energy_ = r.energy;
 }
 
-GpuUse GpuWindow::take() {
+measure::Values GpuWindow::take() {
+  using measure::Quantity;
   const std::lock_guard lock(mutex_);
-  GpuUse use = std::exchange(use_, {});
-  use.utilization = std::exchange(utilization_, {}).value();
-  use.power = std::exchange(power_, {}).value();
-  use.sm_clock = std::exchange(sm_clock_, {}).value();
-  use.working_sm_clock = std::exchange(working_sm_clock_, {}).value();
-  use.full_sm_clock = full_sm_clock_;
-  use.power_limit = settings_.power_limit.value_or(GpuUse::kUnknown);
-  use.default_power_limit = settings_.default_power_limit.value_or(GpuUse::kUnknown);
-  return use;
+  const Sums sums = std::exchange(sums_, {});
+  const auto share = [&](double seconds) {
+    return sums.seconds > 0 ? seconds / sums.seconds : measure::kUnknown;
+  };
+  return {
+      {Quantity::kGpuSeconds, sums.seconds},
+      {Quantity::kGpuUtilization, std::exchange(utilization_, {}).value()},
+      {Quantity::kGpuPower, std::exchange(power_, {}).value()},
+      // Sensors are read every few seconds: one reading may stand for many windows, most of
+      // which have none.
+      {Quantity::kGpuEnergy, sums.energy / sums.energy_seconds},
+      {Quantity::kGpuTemperature, sums.temperature},
+      {Quantity::kSmClock, std::exchange(sm_clock_, {}).value()},
+      {Quantity::kWorkingSmClock, std::exchange(working_sm_clock_, {}).value()},
+      {Quantity::kFullSmClock, full_sm_clock_},
+      {Quantity::kHighestSmClock, sums.highest_sm_clock},
+      {Quantity::kSlowedByPower, share(sums.slowed_by_power)},
+      {Quantity::kSlowedByHeat, share(sums.slowed_by_heat)},
+      {Quantity::kPowerLimit, settings_.power_limit.value_or(measure::kUnknown)},
+      {Quantity::kDefaultPowerLimit, settings_.default_power_limit.value_or(measure::kUnknown)}};
 }
 
 }  // namespace dtrain::monitoring

@@ -89,90 +89,19 @@ void put_if_known(Json& object, const char* name, double value) {
   if (!std::isnan(value)) put(object, name, value);
 }
 
-Json loader_json(const RankStats& r) {
-  Json loader = Json::object();
-  put_if_known(loader, "samples", r.samples);
-  put_if_known(loader, "bytes", r.bytes);
-  put_if_known(loader, "read_seconds", r.read_seconds);
-  put_if_known(loader, "decode_seconds", r.decode_seconds);
-  put_if_known(loader, "augment_seconds", r.augment_seconds);
-  // Of one sample, so that the two can be compared.
-  if (r.few_samples > 0) put_if_known(loader, "few_sample_seconds", r.few_seconds / r.few_samples);
-  if (r.many_samples() > 0)
-    put_if_known(loader, "many_sample_seconds", r.many_seconds() / r.many_samples());
-  put_if_known(loader, "wait_seconds", r.empty_seconds);
-  put_if_known(loader, "full_seconds", r.full_seconds);
-  put_if_known(loader, "queue", r.queue);
-  return loader;
-}
-
-Json cpu_json(const RankStats& r) {
-  Json cpu = Json::object();
-  put_if_known(cpu, "cpu_seconds", r.cpu_seconds);
-  put_if_known(cpu, "compute_seconds", r.compute_seconds);
-  put_if_known(cpu, "run_delay_seconds", r.run_delay_seconds);
-  put_if_known(cpu, "comm_delay_seconds", r.comm_delay_seconds);
-  put_if_known(cpu, "throttled_seconds", r.throttled_seconds);
-  put_if_known(cpu, "cores", r.cores);
-  put_if_known(cpu, "threads", r.threads);
-  return cpu;
-}
-
-Json host_json(const HostStats& h) {
-  Json host = Json::object();
-  if (h.cores > 0) put(host, "cores", h.cores);
-  put_if_known(host, "busy_seconds", h.busy);
-  put_if_known(host, "idle_seconds", h.idle);
-  put_if_known(host, "io_wait_seconds", h.io_wait);
-  put_if_known(host, "steal_seconds", h.steal);
-  put_if_known(host, "swapped_in_bytes", h.swapped_in);
-  put_if_known(host, "read_again_bytes", h.read_again);
-  put_if_known(host, "free_memory_bytes", h.free_memory);
-  return host;
-}
-
-Json link_json(const PcieStats& p) {
-  Json link = Json::object();
-  const std::pair<const char*, int> all[] = {{"width", p.width},
-                                             {"card_width", p.card_width},
-                                             {"generation", p.generation},
-                                             {"card_generation", p.card_generation}};
-  for (const auto& [name, value] : all) {
-    if (value > 0) link[name] = value;
-  }
-  return link;
-}
-
-Json gpu_json(const RankStats& r) {
-  Json gpu = Json::object();
-  put_if_known(gpu, "utilization", r.gpu_utilization);
-  put_if_known(gpu, "power_watts", r.power);
-  put_if_known(gpu, "energy_joules", r.energy);
-  put_if_known(gpu, "temperature_celsius", r.temperature);
-  put_if_known(gpu, "sm_clock_hertz", r.sm_clock);
-  put_if_known(gpu, "slowed_by_power", r.slowed_by_power);
-  put_if_known(gpu, "slowed_by_heat", r.slowed_by_heat);
-  return gpu;
-}
-
-Json rank_json(const RankStats& r) {
+Json rank_json(const RankMeans& r) {
   Json j{{"rank", r.rank}};
   put(j, "step_seconds", r.times.wall);
   j["phase_seconds"] = phases_json(r.times.phases);
   put(j, "other_seconds", r.times.other());
   if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
   if (r.times.launch > 0) put(j, "launch_seconds", r.times.launch);
-  const auto put_object = [&j](const char* name, const Json& object) {
-    if (!object.empty()) j[name] = object;
-  };
-  put_object("loader", loader_json(r));
-  put_object("cpu", cpu_json(r));
-  put_if_known(j, "memory_bytes", r.memory_used);
-  put_if_known(j, "disk_bytes", r.disk_bytes);
-  put_if_known(j, "major_faults", r.major_faults);
-  put_object("host", host_json(r.host));
-  put_object("gpu", gpu_json(r));
-  put_object("link", link_json(r.link));
+  for (const Quantity quantity : measure::all_quantities()) {
+    const measure::QuantityRow& row = measure::row_of(quantity);
+    const double value = r.values[quantity];
+    if (row.key.empty() || std::isnan(value)) continue;
+    put(row.group.empty() ? j : j[std::string(row.group)], std::string(row.key), value);
+  }
   return j;
 }
 
@@ -206,7 +135,7 @@ class JsonLines : public Sink {
     j["phase_seconds"] = phases_json(s.phase_seconds);
     put(j, "other_seconds", s.other_seconds);
     if (!s.ranks.empty()) j["ranks"] = Json::array();
-    for (const RankStats& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
+    for (const RankMeans& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
     if (s.slowest) j["slowest"] = slowest_json(*s.slowest);
     put(j, "eta_seconds", s.eta_seconds);
     j["bytes_reduced"] = s.bytes_reduced;

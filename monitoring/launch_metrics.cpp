@@ -14,6 +14,7 @@
 #include "core/strings.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/metrics_page.h"
+#include "monitoring/series.h"
 #include "monitoring/targets_file.h"
 
 namespace dtrain::monitoring {
@@ -38,17 +39,14 @@ class LaunchMetrics::Impl {
   void name_run(const std::string& name) {
     if (!name_.empty() || name.empty()) return;
     name_ = name;
-    labels_ = {{"job_id", name_}, {"node", host_name()}};
+    const SeriesFactory series(registry_, {{"job_id", name_}, {"node", host_name()}});
     for (const std::string& cause : causes_) {
-      restarts_[cause] = &counter("dtrain_supervisor_restarts_total",
-                                  "Restarts of the job by cause", {{"cause", cause}});
+      restarts_[cause] = &series.counter("dtrain_supervisor_restarts_total", {{"cause", cause}});
     }
-    lost_steps_ =
-        &counter("dtrain_supervisor_lost_steps_total", "Steps that were made again after restarts");
-    ratio_ = &gauge("dtrain_supervisor_effective_training_time_ratio",
-                    "Share of the wall time of the launch that trained");
-    ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
-    hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
+    lost_steps_ = &series.counter("dtrain_supervisor_lost_steps_total");
+    ratio_ = &series.gauge("dtrain_supervisor_effective_training_time_ratio");
+    ranks_ = &series.gauge("dtrain_supervisor_ranks");
+    hosts_lost_ = &series.gauge("dtrain_supervisor_hosts_lost");
   }
 
   void set(const LaunchNumbers& numbers) {
@@ -82,29 +80,9 @@ class LaunchMetrics::Impl {
   const std::string& address() const { return endpoint_.address; }
 
  private:
-  using Labels = std::map<std::string, std::string>;
-
-  Counter& counter(const std::string& name, const std::string& help, const Labels& more = {}) {
-    return prometheus::BuildCounter()
-        .Name(name)
-        .Help(help)
-        .Labels(labels_)
-        .Register(*registry_)
-        .Add(more);
-  }
-  Gauge& gauge(const std::string& name, const std::string& help) {
-    return prometheus::BuildGauge()
-        .Name(name)
-        .Help(help)
-        .Labels(labels_)
-        .Register(*registry_)
-        .Add({});
-  }
-
   std::filesystem::path runs_;
   std::vector<std::string> causes_;
   std::string name_;
-  Labels labels_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   std::map<std::string, Counter*> restarts_;
   Counter* lost_steps_ = nullptr;

@@ -114,17 +114,24 @@ Json evaluation_json(const Evaluation& e) {
           {"metrics", metrics}};
 }
 
-Json rank_json(const RankStats& r) {
+// The columns of the page, and their values for a rank.
+Json quantities_json() {
+  Json json = Json::array();
+  for (const measure::QuantityRow& row : measure::quantity_rows()) {
+    if (!row.title.empty()) json.push_back({row.title, row.unit});
+  }
+  return json;
+}
+
+Json rank_json(const RankMeans& r) {
+  Json values = Json::array();
+  for (const Quantity quantity : measure::all_quantities()) {
+    if (!measure::row_of(quantity).title.empty()) values.push_back(number(r.values[quantity]));
+  }
   return {{"rank", r.rank},
           {"step_seconds", number(r.times.wall)},
           {"phase_seconds", numbers(r.times.phases)},
-          {"queue", number(r.queue)},
-          {"run_delay_seconds", number(r.run_delay_seconds)},
-          {"memory_used", number(r.memory_used)},
-          {"gpu_utilization", number(r.gpu_utilization)},
-          {"power", number(r.power)},
-          {"temperature", number(r.temperature)},
-          {"sm_clock", number(r.sm_clock)}};
+          {"values", values}};
 }
 
 // The beginning of a line, whole characters of UTF-8.
@@ -196,7 +203,7 @@ class LivePage::State {
     now_.checkpoint = Checkpoint{step, time(), seconds};
   }
   void set_state(RunState state) { now_.state = state; }
-  void set_places(std::vector<RankFacts> places) {
+  void set_places(std::vector<LivePage::Place> places) {
     now_.places = std::move(places);
     placed_at_ = ++number_;
   }
@@ -229,14 +236,14 @@ class LivePage::State {
     std::optional<Point> newest;  // also if the history leaves it out
     std::optional<Evaluation> evaluation;
     std::optional<Checkpoint> checkpoint;
-    std::vector<RankFacts> places;
-    std::vector<RankStats> ranks;
+    std::vector<LivePage::Place> places;
+    std::vector<RankMeans> ranks;
     std::string verdict;
   };
   struct Waiting {
     Position position;
     std::vector<Point> points;
-    std::optional<std::vector<RankStats>> ranks;
+    std::optional<std::vector<RankMeans>> ranks;
   };
 
   // Under mutex_.
@@ -301,15 +308,16 @@ class LivePage::State {
                  {"verdict", now.verdict},
                  {"columns", columns},
                  {"phases", phases},
+                 {"quantities", quantities_json()},
                  {"places", Json::array()},
                  {"ranks", Json::array()},
                  {"evaluation", now.evaluation ? evaluation_json(*now.evaluation) : Json()},
                  {"checkpoint", Json()}};
     for (const auto& [name, value] : facts_) json["facts"].push_back({name, value});
-    for (const RankFacts& place : now.places) {
+    for (const LivePage::Place& place : now.places) {
       json["places"].push_back({place.node, place.device, place.cores, place.loader_threads});
     }
-    for (const RankStats& rank : now.ranks) json["ranks"].push_back(rank_json(rank));
+    for (const RankMeans& rank : now.ranks) json["ranks"].push_back(rank_json(rank));
     if (now.checkpoint) {
       json["checkpoint"] = {{"step", now.checkpoint->step},
                             {"time", now.checkpoint->time},
@@ -384,7 +392,7 @@ void LivePage::state(RunState state) {
   state_->change([&](State& s) { s.set_state(state); });
 }
 
-void LivePage::places(std::vector<RankFacts> places) {
+void LivePage::places(std::vector<LivePage::Place> places) {
   state_->change([&](State& s) { s.set_places(std::move(places)); });
 }
 

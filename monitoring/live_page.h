@@ -19,7 +19,6 @@
 
 #include "core/clock.h"
 #include "monitoring/http_pages.h"
-#include "monitoring/rank_stats.h"
 #include "monitoring/sink.h"
 
 namespace dtrain::monitoring {
@@ -31,6 +30,12 @@ class LivePage : public Sink {
 
   using Facts =
       std::vector<std::pair<std::string, std::string>>;  // name and value, as the page shows them
+
+  // Where a rank runs.
+  struct Place {
+    std::string node, device;
+    int cores = 0, loader_threads = 0;
+  };
 
   // `run` is the name of the run. `clock` must outlive the page.
   LivePage(std::string run, Facts facts, const Clock& clock = real_clock());
@@ -52,7 +57,7 @@ class LivePage : public Sink {
   void earlier(const StepStats&, double time);
   void earlier(const EvalStats&, double time);
 
-  void places(std::vector<RankFacts>);  // by rank; once, when they are known
+  void places(std::vector<Place>);  // by rank; once, when they are known
   void log_line(std::string_view line);
 
  private:

@@ -1,10 +1,8 @@
 #include "monitoring/metrics_page.h"
 
-#include <prometheus/counter.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace dtrain::monitoring {
@@ -20,10 +18,6 @@ std::optional<BasicAuth> auth_of(const config::Metrics& metrics) {
   std::optional<BasicAuth> auth;
   if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
   return auth;
-}
-
-void raise_to(prometheus::Counter& counter, double total) {
-  counter.Increment(std::max(0.0, total - counter.Value()));
 }
 
 }  // namespace dtrain::monitoring

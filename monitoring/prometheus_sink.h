@@ -41,8 +41,8 @@ class PrometheusSink : public Sink {
   // After a resume and before the first step: the counters continue from where the checkpoint
   // was saved.
   virtual void restore(int64_t steps, int64_t samples) = 0;
-  // what the sensors of the GPU said since the last call; nothing without a GPU
-  virtual GpuUse take_gpu_use() = 0;
+  // What the sensors of the GPU said since the last call; nothing without a GPU.
+  virtual measure::Values take_gpu_use() = 0;
 };
 
 // Listens on metrics.bind at metrics.port + local_rank, or on a free port if that one is in use

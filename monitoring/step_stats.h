@@ -13,10 +13,19 @@
 #include <vector>
 
 #include "core/table.h"
-#include "monitoring/rank_stats.h"
-#include "monitoring/step_times.h"
+#include "measure/rank_sample.h"
+#include "measure/step_times.h"
 
 namespace dtrain::monitoring {
+
+using measure::kPhaseNames;
+using measure::kPhases;
+using measure::Phase;
+using measure::PhaseSeconds;
+using measure::Quantity;
+using measure::RankMeans;
+using measure::SlowStep;
+using measure::StepTimes;
 
 // What one communicator has carried by one kind of operation, since the start of the process.
 struct CollectiveStats {
@@ -56,8 +65,8 @@ struct StepStats {
   double padding_waste =
       kUnknown;             // share of padding in the rows of all ranks since the last logging step
   int64_t bad_samples = 0;  // left out so far by data.on_bad_sample skip, all ranks
-  std::optional<RankStats> own = {};  // of this rank, at logging steps
-  std::vector<RankStats> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
+  std::optional<RankMeans> own = {};  // of this rank, at logging steps
+  std::vector<RankMeans> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
   // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
   std::optional<SlowStep> slowest = {};
 };

@@ -272,6 +272,18 @@ function bar_of(parts, longest) {
   return svg;
 }
 
+// A measured value with its unit.
+function measured(value, unit) {
+  if (!known(value)) return '–';
+  switch (unit) {
+    case 's': return short(value * 1e3);
+    case 'share': return percent(value);
+    case 'bytes': return bytes(value);
+    case 'Hz': return (value / 1e6).toFixed(0) + ' MHz';
+    default: return value.toFixed(0) + ' ' + unit;
+  }
+}
+
 function draw_ranks() {
   const {places, now} = model, by_rank = new Map(now.ranks.map(r => [r.rank, r]));
   const numbers = now.ranks.length > 0 ? now.ranks.map(r => r.rank) : places.slice(0, 64).map((_, i) => i);
@@ -288,14 +300,9 @@ function draw_ranks() {
     {name: 'data ms', timed: true, number: true, of: r => ms(r, 'data_wait', 'h2d')},
     {name: 'compute ms', timed: true, number: true, of: r => ms(r, 'forward', 'backward')},
     {name: 'comm ms', timed: true, number: true, of: r => ms(r, 'allreduce_wait')},
-    {name: 'waits for a core ms', key: 'run_delay_seconds', number: true, of: r => r ? short(r.run_delay_seconds === null ? null : r.run_delay_seconds * 1e3) : '–'},
-    {name: 'queue', key: 'queue', number: true, of: r => r ? percent(r.queue) : '–'},
-    {name: 'memory', key: 'memory_used', number: true, of: r => r ? bytes(r.memory_used) : '–'},
-    {name: 'GPU', key: 'gpu_utilization', number: true, of: r => r ? percent(r.gpu_utilization) : '–'},
-    {name: 'power', key: 'power', number: true, of: r => r && known(r.power) ? r.power.toFixed(0) + ' W' : '–'},
-    {name: 'heat', key: 'temperature', number: true, of: r => r && known(r.temperature) ? r.temperature.toFixed(0) + ' °C' : '–'},
-    {name: 'clock', key: 'sm_clock', number: true, of: r => r && known(r.sm_clock) ? (r.sm_clock / 1e6).toFixed(0) + ' MHz' : '–'}];
-  const columns = all.filter(c => (!c.timed || now.ranks.length > 0) && (!c.key || now.ranks.some(r => known(r[c.key]))));
+    ...now.quantities.map(([title, unit], i) => ({name: unit === 's' ? title + ' ms' : title, number: true,
+      at: i, of: r => r ? measured(r.values[i], unit) : '–'}))];
+  const columns = all.filter(c => (!c.timed || now.ranks.length > 0) && (c.at === undefined || now.ranks.some(r => known(r.values[c.at]))));
   const longest = Math.max(0, ...now.ranks.map(r => (r.step_seconds || 0) * 1e3));
   const head = element('tr', {}, ...columns.map(c => element('th', {scope: 'col', textContent: c.name, className: c.number ? 'number' : ''})));
   const rows = numbers.map(n => {

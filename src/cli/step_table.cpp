@@ -9,7 +9,7 @@
 namespace dtrain::cli {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 // What happens in a step; the other phases are of a whole run.
 constexpr std::array<std::pair<Phase, const char*>, 6> kShown = {{{Phase::kDataWait, "data"},
@@ -54,7 +54,7 @@ void add_times(TextRow& row, const MeanStep& times) {
 std::string to_json(const MeanStep& times) {
   nlohmann::ordered_json phases;
   for (size_t phase = 0; phase < times.phases.size(); ++phase)
-    phases[monitoring::kPhaseNames[phase]] = times.phases[phase];
+    phases[measure::kPhaseNames[phase]] = times.phases[phase];
   return nlohmann::ordered_json{{"step_seconds", times.step},
                                 {"phase_seconds", std::move(phases)},
                                 {"other_seconds", times.other}}

@@ -22,6 +22,8 @@ size_t worst_of(const BySeconds& seconds) {
   return static_cast<size_t>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
 
+double cores_of(const HostEvidence& host) { return host.values[Quantity::kHostCores]; }
+
 // Who kept a rank's network from its cores, in seconds per step of the rank.
 struct Waits {
   double stopped = 0;  // by the limit of the control group
@@ -41,22 +43,23 @@ Job job_on(const RunEvidence& run, int host) {
   Job job;
   for (const RankEvidence& rank : run.ranks) {
     if (rank.host != host) continue;
-    job.side_cpu += or_zero(rank.cores.side_cpu);
-    job.waits += or_zero(rank.cores.run_delay);
-    job.threads += rank.cores.compute_threads;
+    job.side_cpu += rank.side_cpu();
+    job.waits += rank.values.or_zero(Quantity::kRunDelay);
+    job.threads += rank.compute_threads();
     ++job.ranks;
   }
   return job;
 }
 
 Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
-  const HostUse& host = host_of(run, rank);
+  const HostEvidence& host = host_of(run, rank);
   const Job job = job_on(run, rank.host);
+  const double idle = host.values[Quantity::kHostIdle];
   Waits waits;
-  waits.stopped = or_zero(rank.cores.throttled);
-  double left = std::max(0.0, or_zero(rank.cores.run_delay) - waits.stopped);
-  if (host.job_cores < host.cores && host.idle > 0 && job.waits > 0) {
-    waits.bound = left * std::min(1.0, host.idle / job.waits);
+  waits.stopped = rank.values.or_zero(Quantity::kThrottled);
+  double left = std::max(0.0, rank.values.or_zero(Quantity::kRunDelay) - waits.stopped);
+  if (host.job_cores < cores_of(host) && idle > 0 && job.waits > 0) {
+    waits.bound = left * std::min(1.0, idle / job.waits);
     left -= waits.bound;
   }
   // The network waits for a core while other threads run: those of other processes, and the readers
@@ -65,7 +68,7 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   // too, and without others share what those took of all cores. Where the job may not use all
   // cores, others run on the rest first.
   const double elsewhere =
-      std::max(0.0, or_zero(host.cores) - or_zero(host.job_cores)) * mean_wall(rank.steps);
+      std::max(0.0, or_zero(cores_of(host)) - or_zero(host.job_cores)) * mean_wall(rank.steps);
   const double others = host.others_cpu - (host.job_cores > 0 ? elsewhere : 0);
   if (others > 0) {
     waits.others = job.threads > host.job_cores
@@ -79,14 +82,14 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
 // Of what the threads that communicate waited: in the same proportion as the network's thread,
 // `seconds` of `lost`.
 double comm_waits(const RankEvidence& rank, double seconds, double lost) {
-  return lost > 0 ? or_zero(rank.cores.comm_delay) * seconds / lost : 0;
+  return lost > 0 ? rank.values.or_zero(Quantity::kCommDelay) * seconds / lost : 0;
 }
 
 // While others run, no more threads of a job that fits on its cores wait than others run. What is
 // beyond that is due to the job's own threads.
 void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
   for (size_t h = 0; h < run.hosts.size(); ++h) {
-    const HostUse& host = run.hosts[h];
+    const HostEvidence& host = run.hosts[h];
     if (job_on(run, static_cast<int>(h)).threads > host.job_cores) continue;
     double waited = 0;
     for (size_t rank = 0; rank < waits.size(); ++rank) {
@@ -151,10 +154,10 @@ void add_waits(const RunEvidence& run, const Communication& split, const Loss& l
 
 std::string cores_text(double cores) { return str(cores, cores == 1 ? " core" : " cores"); }
 
-std::string others_text(const HostUse& host, double step) {
+std::string others_text(const HostEvidence& host, double step) {
   const double used = or_zero(host.others_cpu) / step;
   return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ",
-             cores_text(host.cores));
+             cores_text(cores_of(host)));
 }
 
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain
@@ -163,7 +166,7 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
   constexpr double kMuch = 0.1;  // of a step; below it, readers may be the reason
   const size_t rank = worst_of(own);
   const RankEvidence& crowded = run.ranks[rank];
-  const HostUse& host = host_of(run, crowded);
+  const HostEvidence& host = host_of(run, crowded);
   const Job job = job_on(run, crowded.host);
   const double step = mean_wall(crowded.steps);
   if (!(job.threads > host.job_cores) || own[rank] < kMuch * step) return;
@@ -175,7 +178,7 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
   if (or_zero(host.others_cpu) > kMuch * step)
     finding.evidence += ", and " + others_text(host, step);
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
-  if (crowded.cores.compute_threads > fitting) {
+  if (crowded.compute_threads() > fitting) {
     finding.setting = str("--device.threads ", fitting);
   } else {
     finding.otherwise = str("start at most ", host.job_cores,
@@ -189,15 +192,15 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
 // a gain, it says more.
 void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
-  const HostUse& host = host_of(run, rank);
-  const double step = mean_wall(rank.steps), idle = host.idle / step;
+  const HostEvidence& host = host_of(run, rank);
+  const double step = mean_wall(rank.steps), idle = host.values[Quantity::kHostIdle] / step;
   const bool computes = !run.settings.gpu && mean_computing(rank.steps) > 0.5 * step;
-  if (!computes || !(host.job_cores < host.cores) || !(idle >= 1)) return;
+  if (!computes || !(host.job_cores < cores_of(host)) || !(idle >= 1)) return;
   if (job_on(run, rank.host).threads > host.job_cores)
     return;  // what they wait is known, and is a gain
   if (bound[worst_of(bound)] > kLeastGain * step) return;
   found.push_back({.cause = Cause::kBinding,
-                   .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores,
+                   .evidence = str("the ranks may use ", host.job_cores, " of ", cores_of(host),
                                    " cores, and ", fixed(idle, 1), " are idle"),
                    .otherwise = str("try ", kWithAllCores)});
 }
@@ -206,8 +209,9 @@ void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<F
 // the time in which the GPU did nothing can be gained.
 double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
   if (!run.settings.gpu) return std::numeric_limits<double>::infinity();
-  return std::isfinite(rank.gpu.busy) ? std::max(0.0, 1 - rank.gpu.busy) * mean_wall(rank.steps)
-                                      : 0;
+  return rank.values.knows(Quantity::kGpuUtilization)
+             ? std::max(0.0, 1 - rank.values[Quantity::kGpuUtilization]) * mean_wall(rank.steps)
+             : 0;
 }
 
 }  // namespace
@@ -227,23 +231,25 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
     others.push_back(std::min(most, waits[i].others));
     own.push_back(std::min(most, waits[i].own));
     lost.push_back(std::min(most, waits[i].sum()));
-    const HostUse& host = host_of(run, rank);
-    stolen.push_back(std::min(most, or_zero(host.steal) / std::max(1.0, or_zero(host.cores))));
+    const HostEvidence& host = host_of(run, rank);
+    stolen.push_back(std::min(
+        most, host.values.or_zero(Quantity::kHostSteal) / std::max(1.0, or_zero(cores_of(host)))));
   }
   const Communication split = communication_of(run);
   const RankEvidence& crowded = run.ranks[worst_of(others)];
-  const HostUse& host = host_of(run, crowded);
+  const HostEvidence& host = host_of(run, crowded);
   constexpr const char* kWaiting = " waiting for a core";
   add_waits(run, split,
             {Cause::kOversubscribed, others, kWaiting, others_text(host, mean_wall(crowded.steps)),
              "without them"},
             lost, found);
-  const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
-  add_waits(run, split,
-            {Cause::kBinding, bound, kWaiting,
-             str("the ranks may use ", bound_host.job_cores, " of ", cores_text(bound_host.cores)),
-             kWithAllCores},
-            lost, found);
+  const HostEvidence& bound_host = host_of(run, run.ranks[worst_of(bound)]);
+  add_waits(
+      run, split,
+      {Cause::kBinding, bound, kWaiting,
+       str("the ranks may use ", bound_host.job_cores, " of ", cores_text(cores_of(bound_host))),
+       kWithAllCores},
+      lost, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
   add_waits(run, split,

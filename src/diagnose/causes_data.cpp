@@ -12,7 +12,7 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 // Readers whose time is mostly the processor's cannot be more than the cores; those that wait for a
 // disk can.
@@ -20,21 +20,27 @@ constexpr int kMostReaders = 32;
 constexpr double kBusyShare =
     0.6;  // of their time: below it, the readers could have read ahead more
 
-Cause slowest_stage(const LoaderUse& loader) {
-  if (loader.augment > std::max(loader.read, loader.decode)) return Cause::kAugment;
-  return loader.decode > loader.read ? Cause::kDecode : Cause::kDisk;
+Cause slowest_stage(const Values& values) {
+  const double read = values.or_zero(Quantity::kReadSeconds),
+               decode = values.or_zero(Quantity::kDecodeSeconds);
+  if (values.or_zero(Quantity::kAugmentSeconds) > std::max(read, decode)) return Cause::kAugment;
+  return decode > read ? Cause::kDecode : Cause::kDisk;
 }
 
 // What a rank would wait for data in a step, if `threads` readers shared the work that it measured.
 class ReaderModel {
  public:
   explicit ReaderModel(const RankEvidence& rank)
-      : loader_(rank.loader),
+      : readers_(rank.readers()),
+        service_(rank.service()),
+        // With all of them a sample takes this many times as long as with half of them.
+        longer_(rank.values[Quantity::kManySampleSeconds] /
+                rank.values[Quantity::kFewSampleSeconds]),
         waits_(mean_of(rank.steps, Phase::kDataWait)),
         without_wait_(mean_wall(rank.steps) - waits_),
         // All threads of the rank together cannot run faster than its cores.
-        by_cores_(std::isfinite(rank.cores.cpu) && rank.cores.cores > 0
-                      ? rank.cores.cpu / rank.cores.cores
+        by_cores_(rank.values.knows(Quantity::kCpu) && rank.values[Quantity::kCores] > 0
+                      ? rank.values[Quantity::kCpu] / rank.values[Quantity::kCores]
                       : 0) {}
 
   double share_left(int threads) const {
@@ -44,12 +50,10 @@ class ReaderModel {
   // With how many readers a sample takes longer; "" where they are not in each other's way.
   std::string crowding_text() const {
     if (crowding() <= 0) return "";
-    return str(", a sample takes ", fixed(loader_.many_service / loader_.few_service, 1),
+    return str(", a sample takes ", fixed(longer_, 1),
                " times as long with all readers at work as with half of them");
   }
-  bool readers_rest() const {
-    return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_);
-  }
+  bool readers_rest() const { return service_ < kBusyShare * readers_ * (without_wait_ + waits_); }
 
   // The number of readers that keeps up best, found by doubling or halving it: the fewest after
   // which more of them no longer help. As many as there are, unless more of them end a good part of
@@ -58,16 +62,16 @@ class ReaderModel {
   int enough() const {
     constexpr double kWorthIt = 0.25;
     const int threads = best();
-    if (threads < loader_.threads) return readers_rest() ? loader_.threads : threads;
-    return share_left(loader_.threads) - share_left(threads) < kWorthIt ? loader_.threads : threads;
+    if (threads < readers_) return readers_rest() ? readers_ : threads;
+    return share_left(readers_) - share_left(threads) < kWorthIt ? readers_ : threads;
   }
 
  private:
   int best() const {
-    int threads = loader_.threads;
+    int threads = readers_;
     while (threads * 2 <= kMostReaders && share_left(threads * 2) < share_left(threads) - 0.01)
       threads *= 2;
-    if (threads != loader_.threads) return threads;
+    if (threads != readers_) return threads;
     while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
@@ -75,28 +79,30 @@ class ReaderModel {
   // are not in each other's way. 1: they share one disk, and no number of them is faster.
   double crowding() const {
     constexpr double kNoise = 0.07, kShared = 0.75, kMoreThanShared = 1.4, kMost = 2;
-    if (loader_.threads < 2) return 0;
-    const double readers = static_cast<double>(loader_.threads) / few_readers(loader_.threads);
-    const double power = std::log(loader_.many_service / loader_.few_service) / std::log(readers);
+    if (readers_ < 2) return 0;
+    const double readers = static_cast<double>(readers_) / few_readers(readers_);
+    const double power = std::log(longer_) / std::log(readers);
     if (power > kShared && power < kMoreThanShared) return 1;
     return power > kNoise ? std::min(power, kMost) : 0;  // NaN: not measured
   }
   double period(int threads) const {  // of a step whose batch alone decides
-    const double longer = std::pow(static_cast<double>(threads) / loader_.threads, crowding());
-    return std::max(longer * loader_.service() / threads, by_cores_);
+    const double longer = std::pow(static_cast<double>(threads) / readers_, crowding());
+    return std::max(longer * service_ / threads, by_cores_);
   }
 
-  const LoaderUse& loader_;
+  int readers_;
+  double service_, longer_;
   double waits_, without_wait_, by_cores_;
 };
 
 // What the kernel says of the disk; "" where that is nothing much.
 std::string disk_text(const RunEvidence& run, const RankEvidence& rank) {
-  const HostUse& host = host_of(run, rank);
-  const double in_wait = host.io_wait / (host.cores * mean_wall(rank.steps));
+  const HostEvidence& host = host_of(run, rank);
+  const double in_wait = host.values[Quantity::kHostIoWait] /
+                         (host.values[Quantity::kHostCores] * mean_wall(rank.steps));
   std::string text;
-  if (rank.major_faults >= 1)
-    text += str(", ", fixed(rank.major_faults, 0), " major faults per step");
+  const double faults = rank.values[Quantity::kMajorFaults];
+  if (faults >= 1) text += str(", ", fixed(faults, 0), " major faults per step");
   if (in_wait >= 0.01) text += str(", ", percent(in_wait), " of the time in I/O wait");
   return text;
 }
@@ -109,7 +115,7 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   const double waits = mean_of(worst->steps, Phase::kDataWait);
   if (waits <= 0) return {};
   Finding found;
-  found.cause = slowest_stage(worst->loader);
+  found.cause = slowest_stage(worst->values);
   found.rank = only_rank_with_slow_readers(run);
   found.evidence = str(of_step(waits, mean_wall(worst->steps)), " waiting");
   if (run.cached_step > 0) {
@@ -120,8 +126,8 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   const ReaderModel model(*worst);
   const int enough = model.enough();
   found.evidence += model.crowding_text();
-  if (enough != worst->loader.threads) {
-    if (enough < worst->loader.threads) found.cause = Cause::kReaders;
+  if (enough != worst->readers()) {
+    if (enough < worst->readers()) found.cause = Cause::kReaders;
     found.without =
         Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
     found.setting = str("--data.workers ", enough);

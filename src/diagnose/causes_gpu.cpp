@@ -11,8 +11,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 using Factors = std::vector<double>;  // by rank: 1 for those that a cause does not hold back
 
@@ -44,41 +44,47 @@ Change shortened(std::vector<Phase> phases, Factors factors) {
 
 constexpr double kOften = 0.2;  // of the time
 
-bool too_hot(const GpuUse& gpu) { return gpu.heat_limited > kOften; }
+bool too_hot(const Values& gpu) { return gpu[Quantity::kSlowedByHeat] > kOften; }
+
+// Of the readings in which nothing held it back; where there was none, the highest that the card
+// allows.
+double full_clock(const Values& gpu) {
+  return gpu[Quantity::kFullSmClock] > 0 ? gpu[Quantity::kFullSmClock]
+                                         : gpu[Quantity::kHighestSmClock];
+}
 
 // At the card's own limit it is as fast as it is sold to be.
-bool capped(const GpuUse& gpu) {
-  return !too_hot(gpu) && gpu.power_limited > kOften &&
-         gpu.power_limit < 0.98 * gpu.default_power_limit;
+bool capped(const Values& gpu) {
+  return !too_hot(gpu) && gpu[Quantity::kSlowedByPower] > kOften &&
+         gpu[Quantity::kPowerLimit] < 0.98 * gpu[Quantity::kDefaultPowerLimit];
 }
 
 // All ranks whose GPUs one cause holds back gain together: they wait for each other. Kernels that
 // wait for memory gain less than the clock does.
-void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const GpuUse&),
+void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Values&),
                      std::vector<Finding>& found) {
   Factors factors;
   for (const RankEvidence& rank : run.ranks) {
-    const GpuUse& gpu = rank.gpu;
-    const bool slow = gpu.clock > 0 && gpu.clock < gpu.full_clock && holds(gpu);
-    factors.push_back(slow ? gpu.clock / gpu.full_clock : 1);
+    const double clock = rank.values[Quantity::kWorkingSmClock], full = full_clock(rank.values);
+    factors.push_back(clock > 0 && clock < full && holds(rank.values) ? clock / full : 1);
   }
   const size_t worst = least_of(factors);
   if (!(factors[worst] < 1)) return;
-  const GpuUse& gpu = run.ranks[worst].gpu;
+  const Values& gpu = run.ranks[worst].values;
+  const bool seen = gpu[Quantity::kFullSmClock] > 0;
   Finding finding{.cause = cause, .rank = only_one(run, factors)};
-  finding.evidence =
-      str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", gpu.full_clock_seen ? "" : "at most ",
-          fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
+  finding.evidence = str("clock of ", fixed(gpu[Quantity::kWorkingSmClock] * 1e-6, 0), " of ",
+                         seen ? "" : "at most ", fixed(full_clock(gpu) * 1e-6, 0), " MHz, ");
   if (cause == Cause::kHeat) {
-    finding.evidence += str("too hot in ", percent(gpu.heat_limited), " of the time (",
-                            fixed(gpu.temperature, 0), " C)");
+    finding.evidence += str("too hot in ", percent(gpu[Quantity::kSlowedByHeat]), " of the time (",
+                            fixed(gpu[Quantity::kGpuTemperature], 0), " C)");
     finding.otherwise = "with better cooling";
   } else {
-    finding.evidence += str("at a power limit of ", fixed(gpu.power_limit, 0), " W");
-    finding.setting = str("nvidia-smi -pl ", fixed(gpu.default_power_limit, 0));
+    finding.evidence += str("at a power limit of ", fixed(gpu[Quantity::kPowerLimit], 0), " W");
+    finding.setting = str("nvidia-smi -pl ", fixed(gpu[Quantity::kDefaultPowerLimit], 0));
   }
   finding.evidence += of_ranks(factors);
-  if (!gpu.full_clock_seen) finding.evidence += ", in every reading, so the gain is an upper bound";
+  if (!seen) finding.evidence += ", in every reading, so the gain is an upper bound";
   finding.without = Replay{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
   found.push_back(std::move(finding));
 }
@@ -92,14 +98,10 @@ void add_gpus(const RunEvidence& run, std::vector<Finding>& found) {
 
 // The time of a copy over the link that the card could have, as a share of what it takes. Each
 // generation of PCIe is twice as fast as the one before.
-double part_over_full_link(const GpuUse& gpu) {
-  double part = 1;
-  if (gpu.link_width > 0 && gpu.card_width > 0)
-    part *= static_cast<double>(gpu.link_width) / gpu.card_width;
-  if (gpu.link_generation > 0 && gpu.card_generation > 0) {
-    part *= std::exp2(gpu.link_generation - gpu.card_generation);
-  }
-  return std::min(1.0, part);
+double part_over_full_link(const Values& gpu) {
+  const double lanes = gpu[Quantity::kLinkWidth] / gpu[Quantity::kCardWidth];
+  const double speed = std::exp2(gpu[Quantity::kLinkGeneration] - gpu[Quantity::kCardGeneration]);
+  return std::min(1.0, (std::isnan(lanes) ? 1 : lanes) * (std::isnan(speed) ? 1 : speed));
 }
 
 void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
@@ -111,18 +113,20 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
       .rank = only_rank(run, Phase::kH2d),
       .evidence = str(of_step(seconds, mean_wall(worst.steps)), " copying batches to the device"),
       .otherwise = "if copies were free"};
-  const GpuUse& gpu = worst.gpu;
+  const Values& gpu = worst.values;
   if (part_over_full_link(gpu) < 1) {
     Factors parts;
-    for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_full_link(rank.gpu));
+    for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_full_link(rank.values));
     finding.rank = only_one(run, parts);
-    const bool old = gpu.link_generation < gpu.card_generation;
-    finding.evidence += str(
-        ", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes",
-        old ? str(" of generation ", gpu.link_generation, " instead of ", gpu.card_generation) : "",
-        of_ranks(parts));
-    finding.otherwise = str("in a slot with ", gpu.card_width, " lanes",
-                            old ? str(" of generation ", gpu.card_generation) : "");
+    const double lanes = gpu[Quantity::kCardWidth], generation = gpu[Quantity::kCardGeneration];
+    const bool old = gpu[Quantity::kLinkGeneration] < generation;
+    finding.evidence +=
+        str(", over ", gpu[Quantity::kLinkWidth], " of ", lanes, " PCIe lanes",
+            old ? str(" of generation ", gpu[Quantity::kLinkGeneration], " instead of ", generation)
+                : "",
+            of_ranks(parts));
+    finding.otherwise =
+        str("in a slot with ", lanes, " lanes", old ? str(" of generation ", generation) : "");
     finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
   } else {
     finding.without = Replay{.change = times(Phase::kH2d, 0)};
@@ -130,9 +134,13 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
   found.push_back(std::move(finding));
 }
 
+constexpr double kTensorCores = 70;  // the first compute capability that has them
+
 void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
-  if (!run.settings.gpu || !rank.gpu.tensor_cores || run.settings.precision != "fp32") return;
+  if (!run.settings.gpu || !(rank.values[Quantity::kGpuCapability] >= kTensorCores) ||
+      run.settings.precision != "fp32")
+    return;
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
   if (computing < 0.5 * wall) return;
   found.push_back(

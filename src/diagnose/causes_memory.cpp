@@ -12,7 +12,7 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 // Bytes per step by a straight line through the points from `begin` to `end`.
 double slope_of(const std::vector<MemoryPoint>& points, size_t begin, size_t end) {
@@ -77,7 +77,7 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     if (run.ranks[rank].host == run.ranks[most].host) of_host += growth[rank];
   }
-  const double free = host_of(run, run.ranks[most]).free_memory;
+  const double free = host_of(run, run.ranks[most]).values[Quantity::kFreeMemory];
   if (of_host <= 0 || of_host * steps < (std::isfinite(free) ? free : kMuch)) return;
   found.push_back(
       {.cause = Cause::kMemoryGrowth,
@@ -107,34 +107,35 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
   const std::string smaller = smaller_batch(run),
                     otherwise = smaller.empty() ? "try a smaller network" : "";
   for (size_t rank = 0; run.settings.gpu && rank < run.ranks.size(); ++rank) {
-    const GpuUse& gpu = run.ranks[rank].gpu;
-    const bool retries = gpu.allocator_retries > 0;
-    if (!retries && !(gpu.memory_peak > kFull * gpu.memory_total)) continue;
+    const Values& gpu = run.ranks[rank].values;
+    const double peak = gpu[Quantity::kGpuMemoryPeak], memory = gpu[Quantity::kGpuMemory];
+    const bool retries = gpu[Quantity::kAllocatorRetries] > 0;
+    if (!retries && !(peak > kFull * memory)) continue;
     found.push_back(
         {.cause = Cause::kMemoryFull,
          .rank = rank_of(run, rank),
-         .evidence =
-             str(human_bytes(gpu.memory_peak), " of ", human_bytes(gpu.memory_total), " of the GPU",
-                 retries ? ", and the allocator has to give memory back to find more" : ""),
+         .evidence = str(human_bytes(peak), " of ", human_bytes(memory), " of the GPU",
+                         retries ? ", and the allocator has to give memory back to find more" : ""),
          .setting = smaller,
          .otherwise = otherwise});
     return;
   }
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
-    const HostUse& host = host_of(run, run.ranks[rank]);
-    const double per_second = host.swapped_in / mean_wall(run.ranks[rank].steps);
+    const HostEvidence& host = host_of(run, run.ranks[rank]);
+    const double per_second = host.values[Quantity::kSwappedIn] / mean_wall(run.ranks[rank].steps);
+    const double free = host.values[Quantity::kFreeMemory];
     double used = 0;
     for (const RankEvidence& r : run.ranks) {
       if (r.host == run.ranks[rank].host && !r.memory.empty()) used += r.memory.back().bytes;
     }
     // Other processes swap, too: those of this job read what comes back.
-    const bool swaps = per_second > 1 << 20 && run.ranks[rank].major_faults >= 1;
-    if (!swaps && !(host.free_memory < (1 - kFull) * used)) continue;
+    const bool swaps = per_second > 1 << 20 && run.ranks[rank].values[Quantity::kMajorFaults] >= 1;
+    if (!swaps && !(free < (1 - kFull) * used)) continue;
     found.push_back(
         {.cause = Cause::kMemoryFull,
          .evidence = swaps ? str(human_bytes(per_second), " per second come back from swap")
                            : str("the job uses ", human_bytes(used), " of the host's memory, ",
-                                 human_bytes(host.free_memory), " is left"),
+                                 human_bytes(free), " is left"),
          .setting = smaller,
          .otherwise = otherwise});
     return;
@@ -145,21 +146,23 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
 void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kMany = 0.1;  // of the bytes that the readers read
   const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
-  const LoaderUse& loader = worst->loader;
+  const double bytes = worst->values.or_zero(Quantity::kSampleBytes),
+               from_disk = worst->values[Quantity::kDiskBytes];
   const double waits = mean_of(worst->steps, Phase::kDataWait), step = mean_wall(worst->steps);
-  const bool again = host_of(run, *worst).read_again > kMany * loader.bytes &&
-                     worst->disk_bytes > kMany * loader.bytes;
-  if (run.settings.epochs <= 1 || !again || waits <= 0 || loader.bytes <= 0) return;
+  const bool again = host_of(run, *worst).values[Quantity::kReadAgain] > kMany * bytes &&
+                     from_disk > kMany * bytes;
+  if (run.settings.epochs <= 1 || !again || waits <= 0 || bytes <= 0) return;
   // Readers that wait for nothing but the processor.
-  const double period = (loader.service() - loader.read) / std::max(1, loader.threads);
+  const double period =
+      (worst->service() - worst->values.or_zero(Quantity::kReadSeconds)) / worst->readers();
   const double left = std::max(share_beyond_headroom(run, worst->steps),
                                std::clamp((period - (step - waits)) / waits, 0.0, 1.0));
   found.push_back(
       {.cause = Cause::kPageCache,
        .rank = only_rank_with_slow_readers(run),
-       .evidence = str(of_step(waits, step), " waiting; ",
-                       percent(std::min(1.0, worst->disk_bytes / loader.bytes)),
-                       " of the data come from the disk again"),
+       .evidence =
+           str(of_step(waits, step), " waiting; ", percent(std::min(1.0, from_disk / bytes)),
+               " of the data come from the disk again"),
        .otherwise = "if the data fitted into memory (convert --size makes pictures smaller)",
        .without = Replay{.change = times(Phase::kDataWait, left)}});
 }

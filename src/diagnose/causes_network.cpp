@@ -12,13 +12,13 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 // On the CPU messages travel during backward only if a core is free for them.
 bool can_overlap(const RunEvidence& run) {
   return run.settings.gpu ||
          std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
-           return rank.cores.cores > rank.cores.compute_threads;
+           return rank.values[Quantity::kCores] > rank.compute_threads();
          });
 }
 

@@ -18,8 +18,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 // Those of own_work().
 constexpr std::array kComputing = {Phase::kForward, Phase::kBackward, Phase::kOptimizer};
@@ -167,16 +167,15 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
     for (size_t i = 0; i < kComputing.size(); ++i)
       s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
   };
-  return {
-      .cause = Cause::kLateRank,
-      .rank = static_cast<int>(*named),
-      .evidence = str(of_step(most, mean_wall(ranks[*named])), " more in ",
-                      monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
-                      phase == Phase::kBackward ? behind_at_buckets(ranks, *named) : "",
-                      text_of_host(run, host, late), "; ranks wait ",
-                      fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
-      .otherwise = "if its machine kept up (dtrain doctor looks at it)",
-      .without = Replay{.change = as_usual, .unseen = kEqualRanks}};
+  return {.cause = Cause::kLateRank,
+          .rank = static_cast<int>(*named),
+          .evidence = str(of_step(most, mean_wall(ranks[*named])), " more in ",
+                          measure::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
+                          phase == Phase::kBackward ? behind_at_buckets(ranks, *named) : "",
+                          text_of_host(run, host, late), "; ranks wait ",
+                          fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
+          .otherwise = "if its machine kept up (dtrain doctor looks at it)",
+          .without = Replay{.change = as_usual, .unseen = kEqualRanks}};
 }
 
 // ---- now one rank, now another ------------------------------------------------------------------

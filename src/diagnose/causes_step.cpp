@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "catalog/gpus.h"
 #include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
@@ -12,8 +13,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 // What an evaluation or a checkpoint may cost, as a share of the time.
 constexpr double kSmallCost = 0.01;
@@ -185,25 +186,27 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kAsLong =
       0.9;  // launching takes this share of forward and backward: the host does not run ahead
   const RankEvidence& rank = run.ranks[longest_computing(run)];
-  const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
-  if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy))
+  const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps),
+               launching = mean_launch(rank.steps);
+  if (!(launching > kAsLong * computing) || computing <= 0 ||
+      !rank.values.knows(Quantity::kGpuUtilization))
     return;
   double waits = mean_other(rank.steps);
   for (const Phase phase : {Phase::kDataWait, Phase::kCheckpoint, Phase::kEval})
     waits += mean_of(rank.steps, phase);
-  const double idle = std::clamp(((1 - rank.gpu.busy) * wall - waits) / computing, 0.0, 1.0);
+  const double idle = std::clamp(
+      ((1 - rank.values[Quantity::kGpuUtilization]) * wall - waits) / computing, 0.0, 1.0);
   if (idle < kLeastGain)
     return;  // CUDA takes about a thousand kernels ahead: then it is the host that waits
   int64_t larger = 2;
   while (larger < kMostTimesLarger && 1.0 / static_cast<double>(larger) > 1 - idle) larger *= 2;
-  found.push_back(
-      {.cause = Cause::kSmallBatch,
-       .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
-                       percent(idle), " of forward and backward"),
-       .setting = larger_batch(run.settings, larger),
-       .otherwise = kLargerGlobalBatch,
-       .without =
-           in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
+  found.push_back({.cause = Cause::kSmallBatch,
+                   .evidence = str(of_step(launching, wall), " launching kernels, the GPU idle in ",
+                                   percent(idle), " of forward and backward"),
+                   .setting = larger_batch(run.settings, larger),
+                   .otherwise = kLargerGlobalBatch,
+                   .without = in_larger_batches(
+                       larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
 // ---- wasted work --------------------------------------------------------------------------------
@@ -247,34 +250,35 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
 
 // A step whose gradients overflow takes its time and changes nothing.
 void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
-  const LossScale& scale = run.loss_scale;
+  const double scale = run.ranks[0].values[Quantity::kLossScale],
+               skipped = run.ranks[0].values.or_zero(Quantity::kSkippedSteps);
   // Without a scale, gradients that are not finite have another reason.
-  if (!std::isfinite(scale.now)) return;
-  const bool bf16 =
-      std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
+  if (!std::isfinite(scale)) return;
+  const bool bf16 = std::ranges::all_of(run.ranks, [](const RankEvidence& rank) {
+    return catalog::has_bf16(static_cast<int>(rank.values.or_zero(Quantity::kGpuCapability)));
+  });
   Finding finding{
       .cause = Cause::kLossScale,
       .setting = bf16 ? "--amp bf16" : "",
       .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1"};
-  if (scale.now < 1 && scale.skipped < kLeastGain) {
+  if (scale < 1 && skipped < kLeastGain) {
     // Few steps are skipped, but small gradients of the others become zero: a limit, not a gain.
     finding.evidence =
-        str("the loss scale came down to ", scale.now, ", as gradients overflow again and again");
+        str("the loss scale came down to ", scale, ", as gradients overflow again and again");
     found.push_back(std::move(finding));
     return;
   }
-  if (!(scale.skipped > 0) || scale.skipped >= 1) return;
+  if (!(skipped > 0) || skipped >= 1) return;
   // How many of so many steps are skipped is a matter of chance, too.
   const double steps = std::max(1.0, static_cast<double>(run.ranks[0].steps.size()));
-  const auto without = [useful = 1 - scale.skipped](size_t, size_t, StepTimes& s) {
+  const auto without = [useful = 1 - skipped](size_t, size_t, StepTimes& s) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
   };
   finding.evidence =
-      str(percent(scale.skipped),
-          " of the steps are skipped because gradients overflow, at a loss scale of ", scale.now);
-  finding.without =
-      Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)};
+      str(percent(skipped),
+          " of the steps are skipped because gradients overflow, at a loss scale of ", scale);
+  finding.without = Replay{.change = without, .unseen = std::sqrt(skipped * (1 - skipped) / steps)};
   found.push_back(std::move(finding));
 }
 

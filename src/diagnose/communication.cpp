@@ -56,7 +56,7 @@ Readiness readiness_of(const RunEvidence& run) {
   std::array<double, 3> sum{};
   double steps = 0;
   for (const RankEvidence& rank : run.ranks) {
-    for (const monitoring::StepTimes& step : rank.steps) {
+    for (const measure::StepTimes& step : rank.steps) {
       if (!(step.buckets[2] > 0)) continue;
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += step.buckets[i];
       ++steps;

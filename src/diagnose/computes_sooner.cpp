@@ -10,8 +10,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 using BySteps = std::vector<double>;  // seconds of each step
 
 BySteps computing_of(const Steps& steps) {

@@ -5,98 +5,60 @@
 // device, a clock or a file, so that a test can make any run, and a run that was recorded can be
 // judged again. Times are in seconds, sizes in bytes. NaN: it was not measured.
 
+#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "diagnose/what_if.h"
+#include "measure/windows.h"
 
 namespace dtrain::diagnose {
 
-inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-// Means per optimizer step of one rank, over the same steps for all ranks.
-struct LoaderUse {
-  int threads = 1;
-  double bytes = 0;
-  double read = 0, decode = 0, augment = 0;  // summed over the reader threads
-  // Of one sample, all stages together: of the batches that few_readers() load alone, and of the
-  // others. If it takes longer with more of them, they are in each other's way.
-  double few_service = kUnknown, many_service = kUnknown;
-
-  double service() const { return read + decode + augment; }
-};
+using measure::kUnknown;
+using measure::MemoryPoint;
+using measure::Quantity;
+using measure::Steps;
+using measure::Values;
 
 // Half of the reader threads, as the loader counts them (data/loader/read_ahead.h). Requires: at
 // least two.
 constexpr int few_readers(int threads) { return threads / 2; }
 
-struct CoreUse {
-  double cores = kUnknown;       // that the rank may use now; of cores that ranks share, its part
-  int compute_threads = 1;       // of the network's operators
-  double cpu = kUnknown;         // of all threads of the rank
-  double side_cpu = kUnknown;    // of them those that do not compute: readers, communication
-  double run_delay = kUnknown;   // the thread of the network that waited longest for a core, though
-                                 // it could have run
-  double comm_delay = kUnknown;  // the same of the threads that communicate
-  double throttled =
-      kUnknown;  // stopped by the limit of the control group, of each core that the group ran on
-};
-
-// Of the host that a rank runs on, per step of the run.
-struct HostUse {
-  std::string name;
-  double cores = kUnknown;        // of the machine
-  double job_cores = kUnknown;    // those that any rank of this job may use now
-  double others_cpu = kUnknown;   // of processes that are not ranks of this job
-  double idle = kUnknown;         // of all cores together, nothing to run
-  double io_wait = kUnknown;      // of all cores together, nothing to run but what waits for a disk
-  double steal = kUnknown;        // that the hypervisor gave to others, summed over cores
-  double swapped_in = kUnknown;   // bytes
-  double read_again = kUnknown;   // bytes of files that the page cache had dropped shortly before
-  double free_memory = kUnknown;  // bytes that this job can still take, now
-};
-
-// Of the GPU of a rank. Clocks, power and throttling are means over NVML's readings.
-struct GpuUse {
-  double busy = kUnknown;    // share of time with a kernel running
-  double launch = kUnknown;  // seconds in which the host launched forward and backward
-  double clock = kUnknown,
-         full_clock =
-             kUnknown;  // hertz; of the readings in which nothing held it back, or the card's
-  bool full_clock_seen =
-      true;  // false: something always held it back, so it is the highest that the card allows
-  double power_limited = kUnknown, heat_limited = kUnknown;  // share of time with a reduced clock
-  double power_limit = kUnknown, default_power_limit = kUnknown,
-         temperature = kUnknown;                           // watts, degrees Celsius
-  double memory_peak = kUnknown, memory_total = kUnknown;  // bytes
-  double allocator_retries = kUnknown;                     // per step
-  int link_width = 0, card_width = 0;                      // PCIe lanes; 0: unknown
-  int link_generation = 0, card_generation = 0;            // of PCIe; 0: unknown
-  bool tensor_cores = false, bf16 = false;                 // that it has
-};
-
-// The memory of a rank after so many steps.
-struct MemoryPoint {
-  double steps = 0, bytes = 0;
-};
-
-// Of float16 training.
-struct LossScale {
-  double now = kUnknown;
-  double skipped = 0;  // share of the steps that changed nothing
-};
-
+// What was measured per optimizer step, over the same steps for all ranks. Some values are made
+// ready for the causes (train/run_evidence.h):
+//   kCores              the part of the rank, of cores that several ranks may use
+//   kThrottled          divided by the cores that the control group ran on
+//   kFewSampleSeconds, kManySampleSeconds   over the whole run; unknown if there were few samples
 struct RankEvidence {
-  Steps steps;  // the newest ones, after warm-up
-  LoaderUse loader;
-  CoreUse cores;
-  int host = 0;  // index into RunEvidence::hosts
-  GpuUse gpu;
-  std::vector<MemoryPoint> memory;  // resident, in order
-  double disk_bytes = kUnknown;     // read from disks, per step
-  double major_faults = kUnknown;   // pages of memory that had to be read from a disk, per step
+  Steps steps = {};  // the newest ones, after warm-up
+  Values values = {};
+  std::vector<MemoryPoint> memory = {};  // resident, in order
+  int host = 0;                          // index into RunEvidence::hosts
+
+  int readers() const {
+    return std::max(1, static_cast<int>(values.or_zero(Quantity::kLoaderThreads)));
+  }
+  int compute_threads() const {
+    return std::max(1, static_cast<int>(values.or_zero(Quantity::kComputeThreads)));
+  }
+  // CPU time of the threads that do not compute: readers, communication.
+  double side_cpu() const {
+    return std::max(0.0, values[Quantity::kCpu] - values[Quantity::kComputeCpu]);
+  }
+  // Seconds of the reader threads in all stages, summed over them.
+  double service() const {
+    return values.or_zero(Quantity::kReadSeconds) + values.or_zero(Quantity::kDecodeSeconds) +
+           values.or_zero(Quantity::kAugmentSeconds);
+  }
+};
+
+// A host, per step of the run, as its first rank measured it.
+struct HostEvidence {
+  std::string name = {};
+  Values values = {};            // the quantities of hosts
+  double job_cores = kUnknown;   // cores that any rank of this job may use now
+  double others_cpu = kUnknown;  // CPU time of processes that are not ranks of this job
 };
 
 // The buckets that a step sends for a value of dist.bucket_mb: their bytes, in the order in which
@@ -154,9 +116,8 @@ struct RareEvents {
 
 struct RunEvidence {
   std::vector<RankEvidence> ranks;
-  std::vector<HostUse> hosts;
+  std::vector<HostEvidence> hosts;
   NetworkUse network;
-  LossScale loss_scale;
   Settings settings;
   double cached_step =
       kUnknown;  // seconds of a step whose batches were in memory: as if loading were free

@@ -3,52 +3,49 @@
 // A cause that holds a run back, and what a run would gain without it. Values, made by causes.h
 // from measurements and chosen by verdict.h.
 
+#include <array>
+#include <cstddef>
 #include <optional>
+#include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/named_enum.h"
 #include "diagnose/what_if.h"
+#include "measure/quantity.h"
 
 namespace dtrain::diagnose {
 
-enum class Cause {
-  kDisk,       // reader threads wait for stored bytes
-  kDecode,     // ... for the processor, from stored bytes to values
-  kAugment,    // ... for random transforms on the CPU
-  kReaders,    // more reader threads than the cores can run
-  kPageCache,  // the memory cannot hold the data set: it is read from the disk again in each epoch
-  kCopy,       // host to device
-  kLateRank,   // the others wait for one and the same rank
-  kRotatingRank,  // they wait for another one each time
-  kLatency,       // many small messages
-  kBandwidth,     // large ones
-  // more than messages were measured to cost: the network is busy, or the thread that serves it
-  kNetwork,
-  kOverlap,  // messages that could travel during backward, and do not
-  kOptimizer,
-  kCheckpoint,
-  kEvaluation,
-  // work that is done once per step, whatever its size; on a GPU, the launch of kernels
-  kSmallBatch,
-  kPrecision,  // float32 on a GPU that is much faster at lower precision
-  kPadding,
-  kOversubscribed,  // more threads that run than cores
-  kBinding,         // cores are idle that the rank may not use
-  kCpuLimit,        // of the control group
-  kSteal,           // the hypervisor runs others
-  kPower,           // the GPU runs slower than it could: its power limit
-  kHeat,            // ... its temperature
-  kLossScale,       // steps are thrown away, because gradients overflow in float16
-  kMemoryFull,
-  kMemoryGrowth,
+enum class Cause : size_t {
+#define DTRAIN_CAUSE(name, ...) name,
+#include "diagnose/causes.def"
+#undef DTRAIN_CAUSE
+  kCount
 };
-constexpr auto names_of(Cause) {
-  return names("disk", "decode", "augment", "readers", "page_cache", "copy", "late_rank",
-               "rotating_rank", "latency", "bandwidth", "network", "overlap", "optimizer",
-               "checkpoint", "evaluation", "small_batch", "precision", "padding", "oversubscribed",
-               "binding", "cpu_limit", "steal", "power", "heat", "loss_scale", "memory_full",
-               "memory_growth");
-}
+inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
+
+struct CauseRow {
+  std::string_view name;      // in metrics.jsonl and in metrics
+  std::string_view headline;  // of the verdict
+  // The same lost time may have several names: a rank is late because its GPU is hot. The deeper
+  // one is what to change.
+  int depth = 1;
+  // Where the threads of this job have no cores: ranks that are late, messages that are slow, and
+  // what else crowds the cores. Nothing says how much of it is for this reason, so no gain of
+  // theirs can be promised.
+  bool comes_of_crowding = false;
+  std::vector<measure::Quantity> needs = {};  // a verdict says which of them were not measured
+  // For docs/diagnosis.md.
+  std::string_view found_by = {}, gain = {}, remedy = {};
+};
+
+const std::array<CauseRow, kCauses>& cause_rows();
+const CauseRow& row_of(Cause);
+inline std::string_view name_of(Cause cause) { return row_of(cause).name; }
+
+std::string cause_table();  // that of docs/diagnosis.md, in Markdown
+
+inline std::ostream& operator<<(std::ostream& out, Cause cause) { return out << name_of(cause); }
 
 // `otherwise` of a setting that makes the global batch larger.
 inline constexpr const char* kLargerGlobalBatch =

@@ -8,7 +8,7 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 using SharesByRank = std::vector<std::vector<double>>;  // by rank, by step
 
 // How much longer a rank computed than the others did in the same step, as a share of the longer
@@ -90,7 +90,7 @@ double most_by_chance(const SharesByRank& behind) {
 
 }  // namespace
 
-double own_work(const monitoring::StepTimes& step) {
+double own_work(const measure::StepTimes& step) {
   return step.computing() + step.of(Phase::kOptimizer);
 }
 

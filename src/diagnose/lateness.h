@@ -11,7 +11,7 @@ namespace dtrain::diagnose {
 
 // What a rank computes in a step: forward, backward and optimizer. Waiting for data has causes of
 // its own.
-double own_work(const monitoring::StepTimes&);
+double own_work(const measure::StepTimes&);
 
 // By rank, by step: the seconds by which the rank was later than the median of the others; 0 where
 // noise explains them. All zero for one rank.

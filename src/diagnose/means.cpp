@@ -12,7 +12,7 @@ namespace {
 template <typename Value>
 double mean(const Steps& steps, const Value& value) {
   double sum = 0;
-  for (const monitoring::StepTimes& step : steps) sum += value(step);
+  for (const measure::StepTimes& step : steps) sum += value(step);
   return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
 }
 
@@ -27,28 +27,32 @@ size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
 }  // namespace
 
 double mean_wall(const Steps& steps) {
-  return mean(steps, [](const monitoring::StepTimes& s) { return s.wall; });
+  return mean(steps, [](const measure::StepTimes& s) { return s.wall; });
 }
 
-double mean_of(const Steps& steps, monitoring::Phase phase) {
-  return mean(steps, [phase](const monitoring::StepTimes& s) { return s.of(phase); });
+double mean_of(const Steps& steps, measure::Phase phase) {
+  return mean(steps, [phase](const measure::StepTimes& s) { return s.of(phase); });
 }
 
 double mean_other(const Steps& steps) {
-  return mean(steps, [](const monitoring::StepTimes& s) { return s.other(); });
+  return mean(steps, [](const measure::StepTimes& s) { return s.other(); });
+}
+
+double mean_launch(const Steps& steps) {
+  return mean(steps, [](const measure::StepTimes& s) { return s.launch; });
 }
 
 double mean_computing(const Steps& steps) {
-  return mean(steps, [](const monitoring::StepTimes& s) { return s.computing(); });
+  return mean(steps, [](const measure::StepTimes& s) { return s.computing(); });
 }
 
-size_t worst_rank(const RunEvidence& run, monitoring::Phase phase) {
+size_t worst_rank(const RunEvidence& run, measure::Phase phase) {
   return rank_with_most(run, [phase](const Steps& steps) { return mean_of(steps, phase); });
 }
 
 size_t longest_computing(const RunEvidence& run) { return rank_with_most(run, mean_computing); }
 
-int only_rank(const RunEvidence& run, monitoring::Phase phase) {
+int only_rank(const RunEvidence& run, measure::Phase phase) {
   if (run.ranks.size() < 2) return -1;
   const size_t worst = worst_rank(run, phase);
   const double most = mean_of(run.ranks[worst].steps, phase);
@@ -60,10 +64,8 @@ int only_rank(const RunEvidence& run, monitoring::Phase phase) {
 
 int only_rank_with_slow_readers(const RunEvidence& run) {
   constexpr double kSlower = 1.3;
-  const auto seconds = [](const RankEvidence& rank) {
-    return rank.loader.service() / std::max(1, rank.loader.threads);
-  };
-  const int only = only_rank(run, monitoring::Phase::kDataWait);
+  const auto seconds = [](const RankEvidence& rank) { return rank.service() / rank.readers(); };
+  const int only = only_rank(run, measure::Phase::kDataWait);
   for (size_t rank = 0; only >= 0 && rank < run.ranks.size(); ++rank) {
     const RankEvidence& slow = run.ranks[static_cast<size_t>(only)];
     if (static_cast<int>(rank) != only && kSlower * seconds(run.ranks[rank]) > seconds(slow))
@@ -75,8 +77,8 @@ int only_rank_with_slow_readers(const RunEvidence& run) {
 double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
   if (!(run.cached_step > 0)) return 0;
   const double outside =
-      mean_of(steps, monitoring::Phase::kCheckpoint) + mean_of(steps, monitoring::Phase::kEval);
-  const double waits = mean_of(steps, monitoring::Phase::kDataWait),
+      mean_of(steps, measure::Phase::kCheckpoint) + mean_of(steps, measure::Phase::kEval);
+  const double waits = mean_of(steps, measure::Phase::kDataWait),
                most = mean_wall(steps) - run.cached_step - outside;
   return waits > 0 ? std::clamp(1 - most / waits, 0.0, 1.0) : 0;
 }
@@ -85,16 +87,16 @@ int rank_of(const RunEvidence& run, size_t rank) {
   return run.ranks.size() > 1 ? static_cast<int>(rank) : -1;
 }
 
-const HostUse& host_of(const RunEvidence& run, const RankEvidence& rank) {
-  static const HostUse unknown;
+const HostEvidence& host_of(const RunEvidence& run, const RankEvidence& rank) {
+  static const HostEvidence unknown;
   const auto host = static_cast<size_t>(rank.host);
   return host < run.hosts.size() ? run.hosts[host] : unknown;
 }
 
 double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
-Change times(monitoring::Phase phase, double factor) {
-  return [phase, factor](size_t, size_t, monitoring::StepTimes& s) {
+Change times(measure::Phase phase, double factor) {
+  return [phase, factor](size_t, size_t, measure::StepTimes& s) {
     s.phases[static_cast<size_t>(phase)] *= factor;
   };
 }

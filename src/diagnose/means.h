@@ -11,17 +11,18 @@
 namespace dtrain::diagnose {
 
 double mean_wall(const Steps&);  // 0 without steps
-double mean_of(const Steps&, monitoring::Phase);
+double mean_of(const Steps&, measure::Phase);
 double mean_other(const Steps&);
+double mean_launch(const Steps&);     // of the host, while it launched forward and backward
 double mean_computing(const Steps&);  // forward and backward
 
 // The rank with the most of a phase, in the mean. Requires: there is a rank.
-size_t worst_rank(const RunEvidence&, monitoring::Phase);
+size_t worst_rank(const RunEvidence&, measure::Phase);
 size_t longest_computing(const RunEvidence&);  // likewise, forward and backward together
 
 // The rank whose phase is at least twice as long as that of every other one; -1: none stands out,
 // or there is one rank.
-int only_rank(const RunEvidence&, monitoring::Phase);
+int only_rank(const RunEvidence&, measure::Phase);
 
 // The share of its waits that a rank with such steps has even if nothing of them is due to loading:
 // no change of the readers makes a step shorter than one whose batch was in memory (its readers
@@ -37,7 +38,7 @@ int only_rank_with_slow_readers(const RunEvidence&);
 int rank_of(const RunEvidence&, size_t rank);
 
 // The host of a rank; one of which nothing is known, where it was not measured.
-const HostUse& host_of(const RunEvidence&, const RankEvidence&);
+const HostEvidence& host_of(const RunEvidence&, const RankEvidence&);
 
 double or_zero(double value);  // 0 for what was not measured
 // The value at that share of the sorted ones, rounded down: the median of two is the smaller one.
@@ -46,7 +47,7 @@ double or_zero(double value);  // 0 for what was not measured
 double quantile(std::vector<double> values, double share);
 
 // A phase takes `factor` of its time in each step.
-Change times(monitoring::Phase, double factor);
+Change times(measure::Phase, double factor);
 
 std::string percent(double share);                 // "12 %"
 std::string of_step(double seconds, double step);  // "8.1 of 13.0 ms"

@@ -8,8 +8,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 using Cycles = std::vector<std::vector<Cycle>>;
 
 double before_meeting(const StepTimes& s) {

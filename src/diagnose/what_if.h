@@ -10,12 +10,12 @@
 #include <functional>
 #include <vector>
 
-#include "monitoring/step_times.h"
+#include "measure/step_times.h"
 
 namespace dtrain::diagnose {
 
 // The steps of one rank, in order; all ranks have the same number of them.
-using Steps = std::vector<monitoring::StepTimes>;
+using measure::Steps;
 
 struct Gain {
   double ratio = 0;  // more samples per second: 0.25 is 25 % more
@@ -38,7 +38,7 @@ std::vector<double> network_seconds(const std::vector<std::vector<Cycle>>& cycle
 
 // A measured step, and the phases that it would have had. The wall time follows from them
 // by itself.
-using Change = std::function<void(size_t rank, size_t step, monitoring::StepTimes&)>;
+using Change = std::function<void(size_t rank, size_t step, measure::StepTimes&)>;
 
 // How the steps would have been without a cause.
 struct Replay {
@@ -46,7 +46,7 @@ struct Replay {
   double network = 1;  // the share of its time that the network would take
   // What happens now and then by plan, such as evaluations: the error is that of its duration, not
   // of when it happens.
-  monitoring::Phase planned = monitoring::Phase::kCount;
+  measure::Phase planned = measure::Phase::kCount;
   double planned_per_step = 0;  // how often; 0: it is not known
   // Seconds of one such event where the steps have none, as it was before them, and as it would
   // have been.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLinkSeconds = 1;
 
-double mean_phase(const StepProbe& probe, monitoring::Phase phase) {
+double mean_phase(const StepProbe& probe, measure::Phase phase) {
   double sum = 0, steps = 0;
   for (const train::MeasuredSteps& rank : probe.ranks) {
     sum += rank.phase_seconds[static_cast<size_t>(phase)];
@@ -25,7 +25,7 @@ double mean_phase(const StepProbe& probe, monitoring::Phase phase) {
 }  // namespace
 
 plan::MeasuredBatch measured_batch(const StepProbe& probe, int threads) {
-  using monitoring::Phase;
+  using measure::Phase;
   const auto micro_steps = static_cast<double>(probe.accumulate),
              size = static_cast<double>(probe.batch_size);
   plan::MeasuredBatch batch{.samples = probe.batch_size,

@@ -97,8 +97,8 @@ std::vector<trace::Interval> times_of(const std::vector<trace::TrackEvents>& tra
 }
 
 PassPeak peak_of(const AllocationLog& log, const OperatorObserver& operators,
-                 const std::vector<trace::TrackEvents>& tracks, monitoring::Phase phase) {
-  const char* name = monitoring::kPhaseNames[static_cast<size_t>(phase)];
+                 const std::vector<trace::TrackEvents>& tracks, measure::Phase phase) {
+  const char* name = measure::kPhaseNames[static_cast<size_t>(phase)];
   const trace::MemoryPeak peak = trace::peak_within(log.changes(), times_of(tracks, name));
   const std::vector<OperatorObserver::Owner> owners = operators.owners();
   PassPeak pass{.pass = name, .bytes = peak.bytes};
@@ -328,8 +328,7 @@ class TraceRun {
       summary_.left_out += static_cast<int64_t>(track.left_out);
     }
     if (!allocations_) return;
-    for (const monitoring::Phase phase :
-         {monitoring::Phase::kForward, monitoring::Phase::kBackward}) {
+    for (const measure::Phase phase : {measure::Phase::kForward, measure::Phase::kBackward}) {
       summary_.peaks.push_back(peak_of(*allocations_, *operators_, trace_.tracks, phase));
     }
   }

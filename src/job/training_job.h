@@ -174,7 +174,7 @@ class TrainingJob {
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // of the GPU, where no sink reads it
-  std::function<monitoring::GpuUse()> take_gpu_use_;   // from it, or from one of the sinks; a GPU
+  std::function<measure::Values()> take_gpu_use_;      // from it, or from one of the sinks; a GPU
   monitoring::LivePage* live_page_ = nullptr;  // one of the sinks; rank 0, with metrics.enabled
   std::optional<log::Tap> page_log_;           // the lines for it
   std::optional<monitoring::SignpostPage> signpost_;  // the other ranks

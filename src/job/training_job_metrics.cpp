@@ -51,7 +51,7 @@ std::vector<monitoring::Page> TrainingJob::make_page() {
 void TrainingJob::complete_page(const std::vector<RankPlace>& places) {
   if (signpost_) signpost_->point_to(places.front().metrics_address);
   if (live_page_ == nullptr) return;
-  std::vector<monitoring::RankFacts> facts;
+  std::vector<monitoring::LivePage::Place> facts;
   for (const RankPlace& p : places) facts.push_back({p.node, p.device, p.cores, p.loader_threads});
   live_page_->places(std::move(facts));
 }

@@ -26,34 +26,30 @@ PhaseSeconds phases_in(const Json& object) {
   const Json& by_name = object_in(object, "phase_seconds");
   PhaseSeconds phases{};
   for (size_t i = 0; i < phases.size(); ++i) {
-    const double seconds = seconds_in(by_name, monitoring::kPhaseNames[i]);
+    const double seconds = seconds_in(by_name, measure::kPhaseNames[i]);
     phases[i] = std::isnan(seconds) ? 0 : seconds;
   }
   return phases;
 }
 
+measure::Values values_in(const Json& json) {
+  measure::Values values;
+  for (const Quantity quantity : measure::all_quantities()) {
+    const measure::QuantityRow& row = measure::row_of(quantity);
+    if (row.key.empty()) continue;
+    const Json& object = row.group.empty() ? json : object_in(json, std::string(row.group));
+    const std::string key(row.key);
+    values[quantity] = row.unit == "s" ? seconds_in(object, key.c_str()) : number_in(object, key);
+  }
+  return values;
+}
+
 RankWindow rank_in(const Json& json) {
-  const Json &loader = object_in(json, "loader"), &cpu = object_in(json, "cpu"),
-             &gpu = object_in(json, "gpu");
   return {.rank = count_in(json, "rank", -1),
           .step_seconds = seconds_in(json, "step_seconds"),
           .other_seconds = seconds_in(json, "other_seconds"),
           .phase_seconds = phases_in(json),
-          .read_seconds = seconds_in(loader, "read_seconds"),
-          .decode_seconds = seconds_in(loader, "decode_seconds"),
-          .augment_seconds = seconds_in(loader, "augment_seconds"),
-          .loader_bytes = number_in(loader, "bytes"),
-          .queue = number_in(loader, "queue"),
-          .cpu_seconds = seconds_in(cpu, "cpu_seconds"),
-          .run_delay_seconds = seconds_in(cpu, "run_delay_seconds"),
-          .cores = number_in(cpu, "cores"),
-          .threads = number_in(cpu, "threads"),
-          .memory_bytes = number_in(json, "memory_bytes"),
-          .gpu_utilization = number_in(gpu, "utilization"),
-          .gpu_power_watts = number_in(gpu, "power_watts"),
-          .gpu_celsius = number_in(gpu, "temperature_celsius"),
-          .gpu_clock_hertz = number_in(gpu, "sm_clock_hertz"),
-          .gpu_energy_joules = number_in(gpu, "energy_joules")};
+          .values = values_in(json)};
 }
 
 SlowestStep slowest_in(const Json& json) {
@@ -186,19 +182,16 @@ struct Mean {
   }
 };
 
-RankWindow joined(const RankWindow& a, const RankWindow& b, const Mean& mean) {
-  RankWindow rank = b;  // readings without a time: the later one
-  rank.step_seconds = mean(a.step_seconds, b.step_seconds);
-  rank.other_seconds = mean(a.other_seconds, b.other_seconds);
-  rank.phase_seconds = mean(a.phase_seconds, b.phase_seconds);
-  rank.read_seconds = mean(a.read_seconds, b.read_seconds);
-  rank.decode_seconds = mean(a.decode_seconds, b.decode_seconds);
-  rank.augment_seconds = mean(a.augment_seconds, b.augment_seconds);
-  rank.loader_bytes = mean(a.loader_bytes, b.loader_bytes);
-  rank.cpu_seconds = mean(a.cpu_seconds, b.cpu_seconds);
-  rank.run_delay_seconds = mean(a.run_delay_seconds, b.run_delay_seconds);
-  rank.gpu_energy_joules = mean(a.gpu_energy_joules, b.gpu_energy_joules);
-  return rank;
+RankWindow joined(const RankWindow& a, double a_steps, const RankWindow& b, double b_steps) {
+  const Mean mean{a_steps / (a_steps + b_steps), b_steps / (a_steps + b_steps)};
+  measure::Total values;
+  values.add(measure::sample_of(a.values, a_steps));
+  values.add(measure::sample_of(b.values, b_steps));
+  return {.rank = b.rank,
+          .step_seconds = mean(a.step_seconds, b.step_seconds),
+          .other_seconds = mean(a.other_seconds, b.other_seconds),
+          .phase_seconds = mean(a.phase_seconds, b.phase_seconds),
+          .values = values.per_step()};
 }
 
 StepWindow joined(const StepWindow& a, const StepWindow& b) {
@@ -215,7 +208,8 @@ StepWindow joined(const StepWindow& a, const StepWindow& b) {
   for (RankWindow& rank : window.ranks) {
     const auto earlier = std::find_if(a.ranks.begin(), a.ranks.end(),
                                       [&](const auto& r) { return r.rank == rank.rank; });
-    if (earlier != a.ranks.end()) rank = joined(*earlier, rank, mean);
+    if (earlier != a.ranks.end())
+      rank = joined(*earlier, static_cast<double>(a.count), rank, static_cast<double>(b.count));
   }
   return window;
 }

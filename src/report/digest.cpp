@@ -10,7 +10,7 @@
 namespace dtrain::report {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 constexpr int64_t kWarmUpSteps = 20;
 constexpr size_t kFewest = 4;
@@ -48,36 +48,18 @@ class Sum {
 
 struct RankSums {
   std::array<Sum, kParts> parts;
-  Sum queue, run_delay, cores, cores_busy, threads, utilization, power, energy;
-  double memory = kUnknown, celsius = kUnknown;
+  Sum cores_busy;
+  measure::Total values;
 
   void add(const RankWindow& w, double steps) {
     const Parts own = parts_of(w.phase_seconds, w.other_seconds);
     for (size_t i = 0; i < kParts; ++i) parts[i].add(own[i], steps);
-    queue.add(w.queue, steps);
-    run_delay.add(w.run_delay_seconds, steps);
-    cores.add(w.cores, steps);
-    cores_busy.add(w.cpu_seconds / w.step_seconds, steps * w.step_seconds);
-    threads.add(w.threads, steps);
-    utilization.add(w.gpu_utilization, steps);
-    power.add(w.gpu_power_watts, steps);
-    energy.add(w.gpu_energy_joules, steps);
-    memory = larger(memory, w.memory_bytes);
-    celsius = larger(celsius, w.gpu_celsius);
+    cores_busy.add(w.values[Quantity::kCpu] / w.step_seconds, steps * w.step_seconds);
+    values.add(measure::sample_of(w.values, steps));
   }
 
   RankDigest result(int64_t rank) const {
-    RankDigest digest{.rank = rank,
-                      .queue = queue.mean(),
-                      .run_delay_seconds = run_delay.mean(),
-                      .cores = cores.mean(),
-                      .threads = threads.mean(),
-                      .cores_busy = cores_busy.mean(),
-                      .memory_bytes = memory,
-                      .gpu_utilization = utilization.mean(),
-                      .gpu_power_watts = power.mean(),
-                      .gpu_celsius = celsius,
-                      .gpu_energy_joules = energy.mean()};
+    RankDigest digest{.rank = rank, .cores_busy = cores_busy.mean(), .values = values.per_step()};
     for (size_t i = 0; i < kParts; ++i)
       digest.seconds[i] = std::isnan(parts[i].mean()) ? 0 : parts[i].mean();
     digest.computing = part(digest.seconds, Phase::kForward) +
@@ -116,7 +98,7 @@ void add_ranks(const RunRecords& run, Digest& digest) {
   if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size)
     return;  // of many ranks, some
   double joules = 0;
-  for (const RankDigest& rank : digest.ranks) joules += rank.gpu_energy_joules;
+  for (const RankDigest& rank : digest.ranks) joules += rank.values[Quantity::kGpuEnergy];
   if (!digest.ranks.empty())
     digest.joules_per_sample = joules / (digest.samples_per_second * digest.step_seconds);
 }

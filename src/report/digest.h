@@ -12,7 +12,7 @@
 namespace dtrain::report {
 
 // The phases as people see them: those of metrics.jsonl, and what no phase covers.
-inline constexpr size_t kParts = monitoring::kPhases + 1;
+inline constexpr size_t kParts = measure::kPhases + 1;
 using Parts = std::array<double, kParts>;
 const char* part_name(size_t part);  // "waiting for data", "forward", ..., "other"
 Parts parts_of(const PhaseSeconds&, double other_seconds);
@@ -21,15 +21,10 @@ Parts parts_of(const StepWindow&);
 
 struct RankDigest {
   int64_t rank = 0;
-  Parts seconds{};       // per step
-  double computing = 0;  // forward + backward + optimizer, per step
-  double queue = kUnknown, run_delay_seconds = kUnknown;
-  double cores = kUnknown, threads = kUnknown;  // that it may use; that it has
-  double cores_busy = kUnknown;                 // with its threads, on average
-  double memory_bytes = kUnknown;               // the most
-  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown,
-         gpu_celsius = kUnknown;        // means; celsius: the most
-  double gpu_energy_joules = kUnknown;  // per step
+  Parts seconds{};               // per step
+  double computing = 0;          // forward + backward + optimizer, per step
+  double cores_busy = kUnknown;  // with its threads, on average
+  measure::Values values = {};   // per step, over the whole run
 };
 
 // A slow step, or of older files the mean of a window in which there are slow steps.

@@ -145,8 +145,9 @@ std::string rank_name(const RunRecords& run, int64_t rank) {
 // "1.9 of 4": how many of the cores that a rank may use its threads kept busy.
 std::string cores_text(const RankDigest& rank) {
   if (std::isnan(rank.cores_busy)) return "-";
-  return fixed(rank.cores_busy, 1) +
-         (std::isnan(rank.cores) ? "" : " of " + short_number(rank.cores));
+  return fixed(rank.cores_busy, 1) + (rank.values.knows(Quantity::kCores)
+                                          ? " of " + short_number(rank.values[Quantity::kCores])
+                                          : "");
 }
 
 std::string ranks_section(const RunRecords& run, const Digest& digest) {
@@ -170,8 +171,9 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     for (const double seconds : rank.seconds) sum += seconds;
     longest = std::max(longest, sum);
   }
-  const bool gpu = std::any_of(digest.ranks.begin(), digest.ranks.end(),
-                               [](const auto& r) { return !std::isnan(r.gpu_utilization); });
+  const bool gpu = std::any_of(digest.ranks.begin(), digest.ranks.end(), [](const auto& r) {
+    return r.values.knows(Quantity::kGpuUtilization);
+  });
   std::vector<std::string> names, titles = {"rank",         "host and device",   "a step",
                                             "computing ms", "waits for data ms", "communication ms",
                                             "other ms",     "queue full",        "cores busy",
@@ -191,13 +193,13 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
         ms(rank.seconds[0]),
         ms(rank.seconds[4]),
         ms(rank.seconds.back()),
-        percent(rank.queue, 0),
+        percent(rank.values[Quantity::kQueue], 0),
         cores_text(rank),
-        std::isnan(rank.memory_bytes) ? "-" : human_bytes(rank.memory_bytes)};
+        rank.values.knows(Quantity::kMemory) ? human_bytes(rank.values[Quantity::kMemory]) : "-"};
     if (gpu)
-      cells.insert(cells.end(),
-                   {percent(rank.gpu_utilization, 0), short_number(rank.gpu_power_watts),
-                    short_number(rank.gpu_celsius)});
+      cells.insert(cells.end(), {percent(rank.values[Quantity::kGpuUtilization], 0),
+                                 short_number(rank.values[Quantity::kGpuPower]),
+                                 short_number(rank.values[Quantity::kGpuTemperature])});
     rows.add(cells);
   }
   html += rows.html();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
 #include "core/table.h"
 #include "report/json_values.h"
 #include "report/page.h"
@@ -22,8 +23,7 @@ Json number(double value) {
 
 Json phases(const Parts& parts) {
   Json by_name = Json::object();
-  for (size_t i = 0; i < monitoring::kPhases; ++i)
-    by_name[monitoring::kPhaseNames[i]] = number(parts[i]);
+  for (size_t i = 0; i < measure::kPhases; ++i) by_name[measure::kPhaseNames[i]] = number(parts[i]);
   by_name["other"] = number(parts.back());
   return by_name;
 }
@@ -58,17 +58,29 @@ Json evaluations(const RunRecords& run) {
   return all;
 }
 
+// Those that were measured, by their keys in metrics.jsonl.
+Json values_json(const measure::Values& values) {
+  Json json = Json::object();
+  for (const Quantity quantity : measure::all_quantities()) {
+    const measure::QuantityRow& row = measure::row_of(quantity);
+    if (row.key.empty() || !values.knows(quantity)) continue;
+    json[str(row.group, row.group.empty() ? "" : ".", row.key)] = values[quantity];
+  }
+  return json;
+}
+
 Json ranks(const Digest& digest) {
   Json all = Json::array();
   for (const RankDigest& r : digest.ranks) {
     all.push_back({{"rank", r.rank},
                    {"seconds", phases(r.seconds)},
                    {"computing_seconds", number(r.computing)},
-                   {"queue", number(r.queue)},
-                   {"cores", number(r.cores)},
+                   {"queue", number(r.values[Quantity::kQueue])},
+                   {"cores", number(r.values[Quantity::kCores])},
                    {"cores_busy", number(r.cores_busy)},
-                   {"memory_bytes", number(r.memory_bytes)},
-                   {"gpu_utilization", number(r.gpu_utilization)}});
+                   {"memory_bytes", number(r.values[Quantity::kMemory])},
+                   {"gpu_utilization", number(r.values[Quantity::kGpuUtilization])},
+                   {"values", values_json(r.values)}});
   }
   return all;
 }

@@ -10,37 +10,30 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/table.h"
+#include "measure/rank_sample.h"
 #include "monitoring/step_stats.h"
 #include "monitoring/verdict_record.h"
 #include "report/run_state.h"
 
 namespace dtrain::report {
 
-inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+using measure::kUnknown;
+using measure::Quantity;
 
-using PhaseSeconds = std::array<double, monitoring::kPhases>;
+using PhaseSeconds = std::array<double, measure::kPhases>;
 
-// One rank between two records: means per optimizer step, and the last reading where the name says
-// no time.
+// One rank between two records.
 struct RankWindow {
   int64_t rank = 0;
-  double step_seconds = kUnknown, other_seconds = kUnknown;
+  double step_seconds = kUnknown, other_seconds = kUnknown;  // per optimizer step
   PhaseSeconds phase_seconds{};
-  double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
-  double loader_bytes = kUnknown,
-         queue = kUnknown;  // of the loader; queue: share of its batches that are ready
-  double cpu_seconds = kUnknown, run_delay_seconds = kUnknown;           // cpu: of all its threads
-  double cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;  // cores: that it may use
-  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown,
-         gpu_clock_hertz = kUnknown;
-  double gpu_energy_joules = kUnknown;
+  measure::Values values = {};  // per optimizer step
 };
 
 // The longest step of a window, as the rank saw it that took longest for it.

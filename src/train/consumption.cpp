@@ -32,9 +32,9 @@ void Consumption::add(const data::Batch& batch) {
   }
 }
 
-monitoring::PaddedRows Consumption::take_padded() {
-  const monitoring::PaddedRows all{static_cast<double>(rows_), static_cast<double>(cells_)};
-  const monitoring::PaddedRows before = std::exchange(taken_, all);
+measure::PaddedRows Consumption::take_padded() {
+  const measure::PaddedRows all{static_cast<double>(rows_), static_cast<double>(cells_)};
+  const measure::PaddedRows before = std::exchange(taken_, all);
   return {all.rows - before.rows, all.cells - before.cells};
 }
 

@@ -12,7 +12,7 @@
 #include "data/batch.h"
 #include "data/order/ledger.h"
 #include "dist/communicator.h"
-#include "monitoring/step_times.h"
+#include "measure/step_times.h"
 
 namespace dtrain::train {
 
@@ -30,7 +30,7 @@ class Consumption {
   void add(const data::Batch&);  // a micro-batch of this rank; it may have no samples
 
   int64_t samples_seen() const { return samples_seen_; }  // by this rank
-  monitoring::PaddedRows take_padded();  // of this rank's micro-batches since the last call
+  measure::PaddedRows take_padded();  // of this rank's micro-batches since the last call
 
   struct Totals {  // over all ranks
     uint64_t ledger = 0;
@@ -51,8 +51,8 @@ class Consumption {
   data::Ledger ledger_;
   int64_t samples_seen_;
   int64_t rows_ = 0, cells_ = 0;
-  monitoring::PaddedRows taken_;  // of them
-  Totals reported_;               // at the last report
+  measure::PaddedRows taken_;  // of them
+  Totals reported_;            // at the last report
 };
 
 }  // namespace dtrain::train

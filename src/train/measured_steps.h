@@ -9,7 +9,7 @@
 #include <span>
 
 #include "data/loader/loader_stats.h"
-#include "monitoring/step_times.h"
+#include "measure/step_times.h"
 #include "train/phase_clock.h"
 
 namespace dtrain::train {
@@ -19,7 +19,7 @@ struct MeasuredSteps {
   int64_t samples = 0;                  // of all ranks
   double seconds = 0;                   // of all steps together, on the wall clock
   PhaseClock::Seconds phase_seconds{};  // of all steps together
-  monitoring::PaddedRows padded = {};   // of this rank, of all steps together
+  measure::PaddedRows padded = {};      // of this rank, of all steps together
   data::LoaderStats loader = {};        // what it did meanwhile
   // Of a step's time without waiting for other ranks: one standard deviation from step to step.
   // Single steps that something has delayed do not count: it is made from the median distance to

@@ -8,7 +8,7 @@
 
 namespace dtrain::train {
 
-using monitoring::Phase;
+using measure::Phase;
 
 void PhaseClock::stop() { enter(Phase::kCount); }
 
@@ -51,7 +51,7 @@ void PhaseClock::add_to_trace(const Event& began, Phase phase, double seconds) {
   if (phase == Phase::kCount) return;
   const auto begin =
       trace_origin_ + static_cast<trace::Time>(trace_began_->elapsedTime(began) * 1e6);
-  track_->add({.name = monitoring::kPhaseNames[static_cast<size_t>(phase)],
+  track_->add({.name = measure::kPhaseNames[static_cast<size_t>(phase)],
                .begin = begin,
                .end = begin + static_cast<trace::Time>(seconds * 1e9),
                .kind = trace::Kind::kPhase});

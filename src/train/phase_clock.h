@@ -17,7 +17,7 @@
 #include <optional>
 #include <vector>
 
-#include "monitoring/step_times.h"
+#include "measure/step_times.h"
 #include "trace/recorder.h"
 #include "train/phase_marks.h"
 #include "train/step_sums.h"
@@ -26,15 +26,15 @@ namespace dtrain::train {
 
 class PhaseClock {
  public:
-  using Seconds = monitoring::PhaseSeconds;
+  using Seconds = measure::PhaseSeconds;
 
   explicit PhaseClock(at::Device device) : device_(device) {}
 
-  void enter(monitoring::Phase);              // ends the previous phase
+  void enter(measure::Phase);                 // ends the previous phase
   void stop();                                // no phase runs until the next enter()
   void begin_step() { step_begins_ = true; }  // with the next enter(), which ends the previous step
   // Of the step; once at most.
-  void note(const dist::BackwardTimes& backward, const monitoring::PaddedRows& padded = {}) {
+  void note(const dist::BackwardTimes& backward, const measure::PaddedRows& padded = {}) {
     sums_.note(backward, padded);
   }
 
@@ -45,7 +45,7 @@ class PhaseClock {
   }  // by phase, since construction, as far as drained
   // The steps that have ended since the last call, in order, as far as drained; without the older
   // of very many.
-  std::vector<monitoring::StepTimes> take_steps() { return sums_.take(); }
+  std::vector<measure::StepTimes> take_steps() { return sums_.take(); }
   size_t ended_steps() const {
     return sums_.ended();
   }  // since construction, those that were left out too
@@ -60,10 +60,10 @@ class PhaseClock {
  private:
   using Event = c10::Event;
   void begin_trace();  // the device does nothing now
-  void add_to_trace(const Event& began, monitoring::Phase, double seconds);
+  void add_to_trace(const Event& began, measure::Phase, double seconds);
 
   at::Device device_;
-  monitoring::Phase current_ = monitoring::Phase::kCount;
+  measure::Phase current_ = measure::Phase::kCount;
   std::chrono::steady_clock::time_point since_;  // when the current phase began, on the CPU
   PhaseMarks<c10::Event> marks_;                 // on a GPU
   StepSums sums_;

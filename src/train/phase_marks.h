@@ -32,7 +32,7 @@ class PhaseMarks {
   }
 
   // `event` is recorded, now on the host; `phase` begins at it (kCount: none), and perhaps a step.
-  void add(Event event, monitoring::Phase phase, bool begins_step, HostTime now) {
+  void add(Event event, measure::Phase phase, bool begins_step, HostTime now) {
     marks_.push_back({std::move(event), phase, begins_step, now});
   }
 
@@ -58,7 +58,7 @@ class PhaseMarks {
   }
 
   void drain(StepSums& sums) {
-    drain(sums, [](const Event&, monitoring::Phase, double) {});
+    drain(sums, [](const Event&, measure::Phase, double) {});
   }
 
   const Event* newest() const { return marks_.empty() ? nullptr : &marks_.back().event; }
@@ -66,7 +66,7 @@ class PhaseMarks {
  private:
   struct Mark {
     Event event;
-    monitoring::Phase phase;
+    measure::Phase phase;
     bool begins_step;
     HostTime at;
   };

@@ -5,11 +5,11 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 constexpr const char* kWaitsForOthers = "all_reduce";  // as dist/stall_detector.cpp knows it
 
-const char* name_of(Phase phase) { return monitoring::kPhaseNames[static_cast<size_t>(phase)]; }
+const char* name_of(Phase phase) { return measure::kPhaseNames[static_cast<size_t>(phase)]; }
 
 }  // namespace
 

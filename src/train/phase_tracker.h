@@ -3,7 +3,7 @@
 // Where the training thread is. Each phase of a step is announced once, by enter(), and four
 // listeners receive it: the clock begins a new interval (phase_clock.h), the watchdog sees that
 // this rank moves (dist/watchdog.h), a profiler sees a named range (device/profiler_range.h), and a
-// trace an event (phase_trace.h). All of them use the names of monitoring::kPhaseNames, with one
+// trace an event (phase_trace.h). All of them use the names of measure::kPhaseNames, with one
 // exception: to the watchdog a rank that waits for other ranks is in "all_reduce", whatever
 // its phase.
 //
@@ -29,10 +29,10 @@ class PhaseTracker {
 
   void set_step(int64_t step) { step_ = step; }  // optimizer steps done, for the next announcements
 
-  void begin_step();              // with the next enter()
-  void enter(monitoring::Phase);  // ends the previous phase
-  void leave();                   // no phase runs until the next enter()
-  void end_steps();               // for a trace: the last step ends here
+  void begin_step();           // with the next enter()
+  void enter(measure::Phase);  // ends the previous phase
+  void leave();                // no phase runs until the next enter()
+  void end_steps();            // for a trace: the last step ends here
 
   // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts
   // for the phase.
@@ -40,7 +40,7 @@ class PhaseTracker {
   // This rank moves within its phase: a collective is over, or a batch of an evaluation is done.
   void proceed();
 
-  monitoring::Phase current() const { return current_; }  // kCount: none
+  measure::Phase current() const { return current_; }  // kCount: none
   PhaseClock& clock() { return clock_; }
 
  private:
@@ -50,7 +50,7 @@ class PhaseTracker {
   Watchdog watchdog_;
   device::ProfilerRange range_;
   PhaseTrace trace_;
-  monitoring::Phase current_ = monitoring::Phase::kCount;
+  measure::Phase current_ = measure::Phase::kCount;
   int64_t step_ = 0;
 };
 

@@ -4,7 +4,6 @@
 // its loaders, its machines and its network, and the settings that it runs with.
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +11,9 @@
 #include "diagnose/evidence.h"
 #include "dist/cost_fit.h"
 #include "dist/gradient_reducer.h"
+#include "measure/run_measurements.h"
 #include "train/batch_arithmetic.h"
 #include "train/measured_steps.h"
-#include "train/run_measurements.h"
 #include "train/train_context.h"
 
 namespace dtrain::train {
@@ -31,15 +30,14 @@ diagnose::NetworkUse network_use(const dist::GradientReducer&,
 double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps,
                        const BatchArithmetic&);
 
-// What was measured of ranks and hosts, without settings. `steps`: RunMeasurements::steps();
-// `nodes`: the host names of the ranks. Pure.
+// What was measured of ranks and hosts, without settings. `steps`:
+// measure::RunMeasurements::steps(); `nodes`: the host names of the ranks. Pure.
 diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps,
-                                  const std::deque<RunMeasurements::Window>&,
-                                  const std::vector<std::string>& nodes);
+                                  const measure::Windows&, const std::vector<std::string>& nodes);
 
 // What diagnose::judge() takes, but for what is measured before training. `done`: optimizer steps
 // of the run. Rank 0; empty on the others.
-diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&,
+diagnose::RunEvidence evidence_of(const TrainContext&, const measure::RunMeasurements&,
                                   const std::vector<std::string>& nodes, int64_t done);
 
 }  // namespace dtrain::train

@@ -54,10 +54,10 @@ void SharedStatistics::sum_over_ranks(at::Tensor& sums) {
   // A slow rank is recognized by its own time in forward and backward, so waiting for others is no
   // part of it. On a GPU the host does not wait, and backward runs on another thread than the
   // clock's: there only the watchdog learns of it.
-  const monitoring::Phase phase = tracker_.current();
+  const measure::Phase phase = tracker_.current();
   const bool host_waits = device_.is_cpu();
   if (host_waits) {
-    tracker_.enter(monitoring::Phase::kAllReduceWait);
+    tracker_.enter(measure::Phase::kAllReduceWait);
   } else {
     tracker_.wait_for_others();
   }

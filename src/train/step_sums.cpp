@@ -5,8 +5,8 @@
 
 namespace dtrain::train {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 void StepSums::add(Phase phase, double seconds) {
   if (step_) step_->wall += seconds;

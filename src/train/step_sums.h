@@ -7,26 +7,24 @@
 #include <vector>
 
 #include "dist/backward_times.h"
-#include "monitoring/step_times.h"
+#include "measure/step_times.h"
 
 namespace dtrain::train {
 
 class StepSums {
  public:
-  void add(monitoring::Phase,
+  void add(measure::Phase,
            double seconds);  // time that has passed in the phase; kCount: in none
-  void add_launch(monitoring::Phase,
+  void add_launch(measure::Phase,
                   double seconds);  // of the host, while the device was given the phase's work
   void end_step();                  // and begins the next one
   // Of a step that runs. It is read when the step ends: a GPU has then passed it.
-  void note(const dist::BackwardTimes& backward, const monitoring::PaddedRows& padded = {}) {
+  void note(const dist::BackwardTimes& backward, const measure::PaddedRows& padded = {}) {
     notes_.push_back({backward, padded});
   }
 
-  const monitoring::PhaseSeconds& totals() const {
-    return totals_;
-  }  // by phase, since construction
-  std::vector<monitoring::StepTimes>
+  const measure::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
+  std::vector<measure::StepTimes>
   take();  // the steps that have ended and were not taken; the newest of very many
   size_t ended() const {
     return ended_count_;
@@ -34,13 +32,13 @@ class StepSums {
   void forget();  // the step that runs, and those that were not taken
 
  private:
-  monitoring::PhaseSeconds totals_{};
-  std::optional<monitoring::StepTimes> step_;  // the one that runs; none before the first
-  std::vector<monitoring::StepTimes> ended_;
+  measure::PhaseSeconds totals_{};
+  std::optional<measure::StepTimes> step_;  // the one that runs; none before the first
+  std::vector<measure::StepTimes> ended_;
   size_t ended_count_ = 0;
   struct Note {
     dist::BackwardTimes backward;
-    monitoring::PaddedRows padded;
+    measure::PaddedRows padded;
   };
   std::vector<Note> notes_;  // of the steps that run, at most one of each, in order
 };

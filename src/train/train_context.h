@@ -17,7 +17,7 @@
 #include "data/order/splits.h"
 #include "data/store.h"
 #include "dist/communicator.h"
-#include "monitoring/gpu_window.h"
+#include "measure/rank_sample.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
 #include "trace/recorder.h"
@@ -59,7 +59,7 @@ struct TrainContext {
   // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run
   // on all ranks, if the run folder is no longer there. May be empty.
   std::function<void()> check_run_folder = {};
-  std::function<monitoring::GpuUse()> take_gpu_use =
+  std::function<measure::Values()> take_gpu_use =
       {};                           // what the sensors said since the last call; may be empty
   MemoryAdvice memory_advice = {};  // may be empty
   // The epoch whose samples data.verify first_epoch compares: the first one that this file is

@@ -20,7 +20,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
 
@@ -28,7 +28,7 @@ using SteadyClock = std::chrono::steady_clock;
 // is reported.
 constexpr int64_t kFirstVerdict = 101;
 constexpr auto kTooEarlyForVerdict =
-    static_cast<int64_t>(RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps);
+    static_cast<int64_t>(measure::RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps);
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
   return {interval, context.batches.steps_per_epoch, context.clock,
@@ -126,7 +126,7 @@ std::string Trainer::where() const {
       phase != Phase::kEval && phase != Phase::kCheckpoint && phase != Phase::kCount;
   return str(in_step ? "in step " : "after step ", in_step ? begun_step_ : step_,
              phase == Phase::kCount ? "" : ", phase ",
-             phase == Phase::kCount ? "" : monitoring::kPhaseNames[static_cast<size_t>(phase)]);
+             phase == Phase::kCount ? "" : measure::kPhaseNames[static_cast<size_t>(phase)]);
 }
 
 // ---- the run ------------------------------------------------------------------------------------

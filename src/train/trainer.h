@@ -24,6 +24,8 @@
 #include "device/device.h"
 #include "dist/cost_fit.h"
 #include "dist/gradient_reducer.h"
+#include "measure/resource_meter.h"
+#include "measure/run_measurements.h"
 #include "train/bad_loss.h"
 #include "train/consumption.h"
 #include "train/grad_scaler.h"
@@ -33,8 +35,6 @@
 #include "train/phase_tracker.h"
 #include "train/phases.h"
 #include "train/report_window.h"
-#include "train/resource_meter.h"
-#include "train/run_measurements.h"
 #include "train/shared_statistics.h"
 #include "train/skipped_steps.h"
 #include "train/step_agreement.h"
@@ -138,9 +138,9 @@ class Trainer {
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
-  ResourceSample used_resources();  // since the last call
+  measure::RankSample used_resources();  // since the last call
   // Of the steps since the last call. Requires: the clock is synchronized. Collective.
-  void gather_measurements(const ResourceSample&, bool of_steps_alone = true);
+  void gather_measurements(const measure::RankSample&, bool of_steps_alone = true);
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
   // Rank 0: to the sinks as soon as there are enough steps and then each minute, and to people
   // on request.
@@ -203,9 +203,9 @@ class Trainer {
   Consumption consumption_;
   ReportWindow window_;
   std::vector<std::string> nodes_;  // host names by rank, known when the run begins
-  RunMeasurements measurements_;
-  ResourceMeter meter_;
-  RunTotals so_far_;  // reported last
+  measure::RunMeasurements measurements_;
+  measure::ResourceMeter meter_;
+  measure::Values of_run_ = {};  // what counts since the run began, as reported last
   diagnose::RareEvents evaluations_, saves_, saves_of_best_;
   std::optional<dist::CostFit> all_reduce_cost_;  // probe_network()
   dist::Traffic gradients_before_{},

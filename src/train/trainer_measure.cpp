@@ -21,12 +21,12 @@ using SteadyClock = std::chrono::steady_clock;
 
 // See MeasuredSteps::own_deviation. The first step began before the others were measured, and
 // lasted until then.
-double deviation_of(const std::vector<monitoring::StepTimes>& steps) {
+double deviation_of(const std::vector<measure::StepTimes>& steps) {
   constexpr double kOfNormalValues =
       1.4826;  // standard deviation in relation to the median distance
   std::vector<double> own, distances;
   for (size_t i = 1; i < steps.size(); ++i) {
-    own.push_back(steps[i].wall - steps[i].of(monitoring::Phase::kAllReduceWait));
+    own.push_back(steps[i].wall - steps[i].of(measure::Phase::kAllReduceWait));
   }
   if (own.size() < 2) return 0;
   const double middle = median_of(own);
@@ -69,8 +69,8 @@ MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issue
     measured.phase_seconds[phase] = clock.totals()[phase] - phases[phase];
   }
   measured.loader = loader_.stats() - loader;
-  const std::vector<monitoring::StepTimes> times = clock.take_steps();
-  for (const monitoring::StepTimes& step : times) {
+  const std::vector<measure::StepTimes> times = clock.take_steps();
+  for (const measure::StepTimes& step : times) {
     measured.padded.rows += step.padded.rows;
     measured.padded.cells += step.padded.cells;
   }
@@ -187,7 +187,8 @@ void Trainer::probe_headroom() {
 }
 
 void Trainer::probe_network() {
-  const auto fewest = static_cast<int64_t>(diagnose::kFewestSteps + RunMeasurements::kWarmUpSteps);
+  const auto fewest =
+      static_cast<int64_t>(diagnose::kFewestSteps + measure::RunMeasurements::kWarmUpSteps);
   if (all_reduce_cost_ || context_.host.size() == 1) return;
   if (context_.batches.total_steps - step_ < fewest) return;  // no verdict needs it
   const auto began = SteadyClock::now();

@@ -24,7 +24,8 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
+using measure::Quantity;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
 
@@ -33,7 +34,7 @@ constexpr int64_t kMostSkippedInARow = 50;
 
 // The step in which the warm-up is over: a step ends where the next one begins. What is measured
 // from here on is not mixed with the warm-up, however seldom the run logs.
-constexpr auto kWarmedUp = static_cast<int64_t>(RunMeasurements::kWarmUpSteps) + 1;
+constexpr auto kWarmedUp = static_cast<int64_t>(measure::RunMeasurements::kWarmUpSteps) + 1;
 
 }  // namespace
 
@@ -62,13 +63,14 @@ void Trainer::report(StepStats& stats) {
     stats.ledger = consumed.totals.ledger;
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
-    so_far_ = {.allocator_retries = static_cast<double>(stats.allocator_retries),
-               .device_peak = stats.memory_peak,
-               .skipped_steps = static_cast<double>(stats.skipped_total),
-               .loss_scale = stats.loss_scale};
-    ResourceSample used = used_resources();
-    used.device_bytes = stats.memory_used;
-    used.queue = window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch);
+    of_run_.set({{Quantity::kAllocatorRetries, static_cast<double>(stats.allocator_retries)},
+                 {Quantity::kGpuMemoryPeak, stats.memory_peak},
+                 {Quantity::kSkippedSteps, static_cast<double>(stats.skipped_total)},
+                 {Quantity::kLossScale, stats.loss_scale}});
+    measure::RankSample used = used_resources();
+    used.values.set({{Quantity::kMemory, stats.memory_used},
+                     {Quantity::kQueue, window_.mean_queue(stats) /
+                                            static_cast<double>(context_.config.data.prefetch)}});
     gather_measurements(used);
     stats.ranks = measurements_.last();
     stats.own = measurements_.own();
@@ -92,19 +94,20 @@ void Trainer::report(StepStats& stats) {
   check_run_folder();
 }
 
-void Trainer::gather_measurements(const ResourceSample& used, bool of_steps_alone) {
+void Trainer::gather_measurements(const measure::RankSample& used, bool of_steps_alone) {
   measurements_.gather(tracker_.clock().take_steps(), used, of_steps_alone);
 }
 
-ResourceSample Trainer::used_resources() {
-  ResourceSample used = meter_.sample(loader_.stats());
-  if (context_.take_gpu_use) used.gpu = context_.take_gpu_use();
-  used.so_far = so_far_;
-  used.host_cores = context_.host_cores;
-  used.loader_threads = context_.loader_threads;
-  used.compute_threads = at::get_num_threads();
-  used.gpu_capability = device_.capability;
-  if (context_.device.is_cuda()) used.gpu_memory = static_cast<double>(device_.memory_bytes);
+measure::RankSample Trainer::used_resources() {
+  measure::RankSample used = meter_.sample(loader_.stats());
+  if (context_.take_gpu_use) used.values.set(context_.take_gpu_use());
+  used.values.set(of_run_);
+  used.values.set({{Quantity::kHostCores, context_.host_cores},
+                   {Quantity::kLoaderThreads, context_.loader_threads},
+                   {Quantity::kComputeThreads, at::get_num_threads()},
+                   {Quantity::kGpuCapability, device_.capability}});
+  if (context_.device.is_cuda())
+    used.values[Quantity::kGpuMemory] = static_cast<double>(device_.memory_bytes);
   const size_t ended = tracker_.clock().ended_steps();
   used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
   return used;

@@ -97,7 +97,7 @@ void Trainer::save(const char* why) {
   set_state(monitoring::RunState::kSaving);
   tracker_.wait_for_others();
   check_losses();  // a checkpoint of such a state would remove good ones
-  tracker_.enter(monitoring::Phase::kCheckpoint);
+  tracker_.enter(measure::Phase::kCheckpoint);
   if (context_.host.rank() != 0) tracker_.wait_for_others();  // for rank 0, which writes
   const auto began = std::chrono::steady_clock::now();
   const checkpoint::Snapshot saved = snapshot();

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
 #include <set>
-#include <sstream>
 #include <string>
 
+#include "core/document_tables.h"
+#include "core/file_system.h"
 #include "diagnose/made_faults.h"
 #include "diagnose/verdict.h"
+#include "monitoring/metric_tables.h"
 
 namespace dtrain::diagnose {
 namespace {
@@ -76,8 +78,9 @@ INSTANTIATE_TEST_SUITE_P(Work, MadeFaults, testing::ValuesIn(work_faults()), nam
 INSTANTIATE_TEST_SUITE_P(Machine, MadeFaults, testing::ValuesIn(machine_faults()), name_of_test);
 
 std::set<std::string> names_of_causes() {
-  const auto names = names_of(Cause{});
-  return {names.begin(), names.end()};
+  std::set<std::string> names;
+  for (const CauseRow& cause : cause_rows()) names.emplace(cause.name);
+  return names;
 }
 
 TEST(Causes, EachHasAMadeFault) {
@@ -86,20 +89,15 @@ TEST(Causes, EachHasAMadeFault) {
   EXPECT_EQ(made, names_of_causes());
 }
 
-// The first column of its table has the names, as "| `disk`, `decode` | ...".
-TEST(Causes, EachHasARowInTheDocument) {
-  std::ifstream file(DTRAIN_SOURCE "/docs/diagnosis.md");
-  std::set<std::string> rows;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("| `")) continue;
-    std::string cell = line.substr(2, line.find(" | ", 2) - 2);
-    std::replace(cell.begin(), cell.end(), ',', ' ');
-    std::replace(cell.begin(), cell.end(), '`', ' ');
-    std::istringstream words(cell);
-    for (std::string name; words >> name;)
-      EXPECT_TRUE(rows.insert(name).second) << name << " has two rows";
+TEST(Causes, AndMetricsAreInTheDocumentsAsInTheTables) {
+  for (const char* name : {"diagnosis.md", "metrics.md"}) {
+    const std::string text = read_text(std::filesystem::path(DTRAIN_SOURCE) / "docs" / name);
+    const std::string made = with_tables(text, [](std::string_view table) {
+      return table == "causes" ? cause_table() : monitoring::metric_table(table);
+    });
+    EXPECT_NE(text.find("<!-- table: "), std::string::npos) << name;
+    EXPECT_TRUE(made == text) << name << ": cmake --build build --target document_tables";
   }
-  EXPECT_EQ(rows, names_of_causes());
 }
 
 // Ordinary noise is no cause: of two ranks one is always last.
@@ -147,7 +145,7 @@ TEST(HealthyRuns, StepsThatAreLongOnAllRanksMakeNoneLate) {
 TEST(HealthyRuns, AGpuAtItsOwnPowerLimitIsNamedInTheVerdictOnly) {
   RunEvidence run = evidence_of({});
   set_healthy_gpu(run);
-  set_gpu(run.ranks[0], gpu_readings(1.1, 0x4, 350, 350));
+  run.ranks[0].values.set(gpu_readings(1.1, 0x4, 350, 350));
   const Verdict verdict = judge(run);
   EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
   EXPECT_NE(verdict.text.find("the GPU runs at its power limit of 350 W"), std::string::npos)
@@ -173,7 +171,7 @@ TEST(Memory, TheRanksOfAHostFillItTogether) {
 
 TEST(Memory, TheSameGlobalBatchInSmallerParts) {
   RunEvidence run = evidence_of({.ranks = 2});
-  run.hosts[0].free_memory = 1e7;
+  run.hosts[0].values[Quantity::kFreeMemory] = 1e7;
   run.settings.batch_size = 8;
   EXPECT_EQ(judge(run).findings.at(0).setting, "--batch-size 4 --accumulate 2");
   run.settings.batch_size = 5;
@@ -191,12 +189,12 @@ TEST(Cores, AGpuThatHasWorkDoesNotNoticeThatItsHostWaits) {
   RunEvidence run = evidence_of({.ranks = 2});
   run.settings.gpu = true;
   for (RankEvidence& rank : run.ranks) {
-    rank.cores.run_delay = 0.010;
-    rank.gpu.busy = 0.99;
+    rank.values[Quantity::kRunDelay] = 0.010;
+    rank.values[Quantity::kGpuUtilization] = 0.99;
   }
   run.hosts[0].others_cpu = 0.2;
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
-  for (RankEvidence& rank : run.ranks) rank.gpu.busy = 0.85;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kGpuUtilization] = 0.85;
   EXPECT_EQ(name_of(judge(run).findings.at(0).cause), "oversubscribed") << judge(run).text;
 }
 
@@ -204,10 +202,10 @@ TEST(Cores, AGpuThatHasWorkDoesNotNoticeThatItsHostWaits) {
 // 40 of 100 ms.
 TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
   RunEvidence run = evidence_of({.ranks = 4});
-  run.hosts[0].cores = run.hosts[0].job_cores = 2;
+  run.hosts[0].values[Quantity::kHostCores] = run.hosts[0].job_cores = 2;
   run.hosts[0].others_cpu = 0.040;
-  run.hosts[0].idle = 0;
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.060;
+  run.hosts[0].values[Quantity::kHostIdle] = 0;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kRunDelay] = 0.060;
   const Verdict crowded = judge(run);
   ASSERT_EQ(crowded.findings.size(), 1u) << "one line for the cause: " << text_of(crowded);
   EXPECT_NE(crowded.text.find("4 ranks have 4 threads of the network on 2 cores, and other "
@@ -215,7 +213,7 @@ TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
             std::string::npos)
       << crowded.text;
   for (RankEvidence& rank : run.ranks)
-    rank.cores.run_delay = 0.024;  // they wait for each other in few of the steps
+    rank.values[Quantity::kRunDelay] = 0.024;  // they wait for each other in few of the steps
   const Verdict shared = judge(run);
   ASSERT_FALSE(shared.findings.empty()) << shared.text;
   EXPECT_NEAR(shared.findings[0].gain->ratio, 0.25, 0.03)
@@ -225,9 +223,9 @@ TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
 // One thread on its one core waits for nobody.
 TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
   RunEvidence run = evidence_of({.ranks = 1});
-  run.hosts[0].cores = 16;
+  run.hosts[0].values[Quantity::kHostCores] = 16;
   run.hosts[0].job_cores = 1;
-  run.hosts[0].idle = 1.5;
+  run.hosts[0].values[Quantity::kHostIdle] = 1.5;
   const Verdict verdict = judge(run);
   ASSERT_EQ(verdict.findings.size(), 1u) << verdict.text;
   EXPECT_FALSE(verdict.findings[0].gain);
@@ -240,20 +238,20 @@ TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
   run.settings.gpu = true;
   EXPECT_TRUE(judge(run).findings.empty()) << "its GPU computes: " << judge(run).text;
   run.settings.gpu = false;
-  run.hosts[0].idle = 0.05;
+  run.hosts[0].values[Quantity::kHostIdle] = 0.05;
   EXPECT_TRUE(judge(run).findings.empty()) << "others use them: " << judge(run).text;
 }
 
 // On the rest of the machine others may run as they like.
 TEST(Cores, OthersOnCoresOfTheirOwnTakeNothing) {
   RunEvidence run = evidence_of({});
-  run.hosts[0].cores = 64;
+  run.hosts[0].values[Quantity::kHostCores] = 64;
   run.hosts[0].job_cores = 8;
-  run.hosts[0].idle = 0;
+  run.hosts[0].values[Quantity::kHostIdle] = 0;
   run.hosts[0].others_cpu = 5.6;  // 56 cores, of a step of 0.1 s
   for (RankEvidence& rank : run.ranks) {
-    rank.cores.run_delay = 0.01;
-    rank.cores.side_cpu = 0.1;
+    rank.values[Quantity::kRunDelay] = 0.01;
+    set_side_cpu(rank, 0.1);
   }
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
   run.hosts[0].others_cpu = 6.4;
@@ -264,10 +262,10 @@ TEST(Cores, OthersOnCoresOfTheirOwnTakeNothing) {
 TEST(Cores, OthersDelayTheNetworkToo) {
   RunEvidence run = evidence_of({.network = 0.014});
   run.hosts[0].others_cpu = 0.1;
-  run.hosts[0].idle = 0;
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.01;
+  run.hosts[0].values[Quantity::kHostIdle] = 0;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kRunDelay] = 0.01;
   const double without = judge(run).findings.at(0).gain->ratio;
-  for (RankEvidence& rank : run.ranks) rank.cores.comm_delay = 0.013;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kCommDelay] = 0.013;
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings.at(0).cause, Cause::kOversubscribed) << verdict.text;
   EXPECT_NEAR(verdict.findings.at(0).gain->ratio - without, 0.15, 0.04) << verdict.text;
@@ -277,8 +275,8 @@ TEST(Cores, OthersDelayTheNetworkToo) {
 TEST(Cores, BindingIsNamedOnce) {
   RunEvidence run = evidence_of({});
   run.hosts[0].job_cores = 2;
-  run.hosts[0].idle = 0.2;  // 2 of 4 cores
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.008;
+  run.hosts[0].values[Quantity::kHostIdle] = 0.2;  // 2 of 4 cores
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kRunDelay] = 0.008;
   const Verdict verdict = judge(run);
   EXPECT_EQ(std::ranges::count(verdict.findings, Cause::kBinding, &Finding::cause), 1)
       << verdict.text;
@@ -291,8 +289,8 @@ TEST(Launches, AGpuThatIsNeverIdleHasNoSmallBatch) {
       evidence_of({.forward = 0.06, .backward = 0.13, .network = 0.008, .optimizer = 0.008});
   run.settings.gpu = true;
   for (RankEvidence& rank : run.ranks) {
-    rank.gpu.busy = 0.99;
-    rank.gpu.launch = 0.18;
+    rank.values[Quantity::kGpuUtilization] = 0.99;
+    set_launch(rank, 0.18);
   }
   for (const Finding& finding : judge(run).findings)
     EXPECT_NE(finding.cause, Cause::kSmallBatch) << finding.evidence;
@@ -349,34 +347,35 @@ TEST(Checkpoints, EvidenceIsOfTheirPlan) {
 TEST(Oversubscribed, RanksThatFitDoNotWaitLongerThanOthersRan) {
   RunEvidence run = evidence_of({.ranks = 2});
   for (RankEvidence& rank : run.ranks) {
-    rank.cores = {.cores = 1,
-                  .compute_threads = 1,
-                  .cpu = 0.1,
-                  .side_cpu = 0,
-                  .run_delay = 0.004,
-                  .comm_delay = 0.004,
-                  .throttled = 0};
+    rank.values.set({{Quantity::kCores, 1},
+                     {Quantity::kComputeThreads, 1},
+                     {Quantity::kCpu, 0.1},
+                     {Quantity::kComputeCpu, 0.1},
+                     {Quantity::kRunDelay, 0.004},
+                     {Quantity::kCommDelay, 0.004},
+                     {Quantity::kThrottled, 0}});
   }
-  run.hosts[0].cores = run.hosts[0].job_cores = 2;
+  run.hosts[0].values[Quantity::kHostCores] = run.hosts[0].job_cores = 2;
   run.hosts[0].others_cpu = 0.004;
   for (const Finding& finding : judge(run).findings) {
     EXPECT_NE(finding.cause, Cause::kOversubscribed)
         << finding.evidence << " " << finding.gain->ratio;
   }
   run.hosts[0].others_cpu = 0.04;
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = rank.cores.comm_delay = 0.01;
+  for (RankEvidence& rank : run.ranks)
+    rank.values[Quantity::kRunDelay] = rank.values[Quantity::kCommDelay] = 0.01;
   const Finding finding = judge(run).findings.at(0);
   EXPECT_EQ(finding.cause, Cause::kOversubscribed) << judge(run).text;
 }
 
 TEST(LossScale, ThatIsLessThanOneIsNamedThoughFewStepsAreSkipped) {
   RunEvidence run = evidence_of({});
-  run.loss_scale = {.now = 0.5, .skipped = 0.01};
+  set_loss_scale(run, 0.5, 0.01);
   const Verdict verdict = judge(run);
   ASSERT_EQ(verdict.findings.size(), 1u) << verdict.text;
   EXPECT_EQ(verdict.findings[0].cause, Cause::kLossScale);
   EXPECT_FALSE(verdict.findings[0].gain);
-  run.loss_scale.now = 1;
+  run.ranks[0].values[Quantity::kLossScale] = 1;
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
 }
 
@@ -402,7 +401,7 @@ TEST(Checkpoints, OfTheBestDoNotMakeThoseByIntervalCheaper) {
 
 TEST(LossScale, AFewSkippedStepsAreChance) {
   RunEvidence run = evidence_of({.steps = 30});
-  run.loss_scale = {.now = 1024, .skipped = 1.0 / 30};
+  set_loss_scale(run, 1024, 1.0 / 30);
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
 }
 
@@ -421,12 +420,12 @@ TEST(Padding, AWindowIsNoLongerThanAnEpoch) {
 
 TEST(Memory, AHostWithoutMoreIsNamed) {
   RunEvidence run = evidence_of({});
-  run.hosts[0].free_memory = 1e7;
+  run.hosts[0].values[Quantity::kFreeMemory] = 1e7;
   EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kMemoryFull);
-  run.hosts[0].free_memory = 1e10;
-  run.hosts[0].swapped_in = 1e6;
+  run.hosts[0].values[Quantity::kFreeMemory] = 1e10;
+  run.hosts[0].values[Quantity::kSwappedIn] = 1e6;
   EXPECT_TRUE(judge(run).findings.empty()) << "memory of other processes: " << judge(run).text;
-  run.ranks[0].major_faults = 3;
+  run.ranks[0].values[Quantity::kMajorFaults] = 3;
   EXPECT_NE(judge(run).text.find("per second come back from swap"), std::string::npos)
       << judge(run).text;
 }

@@ -25,8 +25,8 @@ RunEvidence waiting_run(double seconds = 0.054) {
 // below the step.
 TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
   RunEvidence run = waiting_run();
-  run.ranks[0].loader.read = 0.130;
-  run.ranks[0].cores.cpu = 0.096;
+  run.ranks[0].values[Quantity::kReadSeconds] = 0.130;
+  run.ranks[0].values[Quantity::kCpu] = 0.096;
   const Verdict verdict = judge(run);
   EXPECT_THAT(
       verdict.text,
@@ -37,30 +37,32 @@ TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
 // Nothing is known of the readers.
 TEST(DataVerdict, WaitingForDataIsOnTheDiskWhereNoStageWasMeasured) {
   RunEvidence run = waiting_run();
-  run.ranks[0].loader = {};
+  for (const Quantity stage :
+       {Quantity::kReadSeconds, Quantity::kDecodeSeconds, Quantity::kAugmentSeconds})
+    run.ranks[0].values[stage] = 0;
   EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kDisk) << judge(run).text;
 }
 
 TEST(DataVerdict, NoMoreReadersThanTheCoresCanRun) {
   RunEvidence run = waiting_run();
-  run.ranks[0].loader.augment = 0.150;
-  run.ranks[0].cores.cores = 1;
-  run.ranks[0].cores.cpu = 0.150;  // always busy
+  run.ranks[0].values[Quantity::kAugmentSeconds] = 0.150;
+  run.ranks[0].values[Quantity::kCores] = 1;
+  run.ranks[0].values[Quantity::kCpu] = 0.150;  // always busy
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kAugment);
   EXPECT_THAT(verdict.text, ContainsRegex("5[67] % with more cores"));
-  run.ranks[0].cores.cores = 4;
+  run.ranks[0].values[Quantity::kCores] = 4;
   EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers 2"));
 }
 
 // Four readers of one disk: a sample takes three times as long with all of them as with two.
 TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
   RunEvidence run = waiting_run();
-  LoaderUse& loader = run.ranks[0].loader;
-  loader.threads = 4;
-  loader.read = 4 * 0.150;
-  loader.few_service = 0.006;
-  loader.many_service = 0.018;
+  Values& loader = run.ranks[0].values;
+  loader[Quantity::kLoaderThreads] = 4;
+  loader[Quantity::kReadSeconds] = 4 * 0.150;
+  loader[Quantity::kFewSampleSeconds] = 0.006;
+  loader[Quantity::kManySampleSeconds] = 0.018;
   EXPECT_EQ(cause_of(run), Cause::kReaders);
   EXPECT_THAT(
       judge(run).text,
@@ -69,20 +71,21 @@ TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
           "as "
           "long with all readers at work as with half of them; .5[67] % with --data.workers 1"));
   // Where they only share what there is, neither more nor fewer of them help.
-  loader.many_service = 2 * loader.few_service;
+  loader[Quantity::kManySampleSeconds] = 2 * loader[Quantity::kFewSampleSeconds];
   EXPECT_EQ(cause_of(run), Cause::kDisk);
   EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk"));
   for (const double measured : {1.8, 2.2}) {
-    loader.many_service = measured * loader.few_service;
+    loader[Quantity::kManySampleSeconds] = measured * loader[Quantity::kFewSampleSeconds];
     EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << measured;
   }
   // Half of an odd number of readers is less than half of them.
   for (const int threads : {2, 3, 5, 7}) {
-    loader.threads = threads;
-    loader.read = threads * 0.150;
-    loader.many_service = loader.few_service * threads / few_readers(threads);
+    loader[Quantity::kLoaderThreads] = threads;
+    loader[Quantity::kReadSeconds] = threads * 0.150;
+    loader[Quantity::kManySampleSeconds] =
+        loader[Quantity::kFewSampleSeconds] * threads / few_readers(threads);
     EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << threads;
-    loader.many_service = loader.few_service;
+    loader[Quantity::kManySampleSeconds] = loader[Quantity::kFewSampleSeconds];
     EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers " + std::to_string(2 * threads)))
         << threads;
   }
@@ -92,16 +95,16 @@ TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
 // and not much more.
 TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
   RunEvidence run = waiting_run();
-  LoaderUse& loader = run.ranks[0].loader;
-  loader.threads = 3;
-  loader.read = 3 * 0.150;
-  loader.few_service = 0.006;
+  Values& loader = run.ranks[0].values;
+  loader[Quantity::kLoaderThreads] = 3;
+  loader[Quantity::kReadSeconds] = 3 * 0.150;
+  loader[Quantity::kFewSampleSeconds] = 0.006;
   for (const double longer : {2.6, 3.0, 3.9}) {
-    loader.many_service = longer * loader.few_service;
+    loader[Quantity::kManySampleSeconds] = longer * loader[Quantity::kFewSampleSeconds];
     EXPECT_EQ(cause_of(run), Cause::kDisk);
     EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << longer;
   }
-  loader.many_service = 6 * loader.few_service;
+  loader[Quantity::kManySampleSeconds] = 6 * loader[Quantity::kFewSampleSeconds];
   EXPECT_EQ(cause_of(run), Cause::kReaders);
 }
 
@@ -109,19 +112,19 @@ TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
 // come evenly.
 TEST(DataVerdict, ReadersThatRestAreNotTooMany) {
   RunEvidence run = waiting_run(0.010);
-  LoaderUse& loader = run.ranks[0].loader;
-  loader.threads = 4;
-  loader.read = 0.100;
-  loader.few_service = 0.001;
-  loader.many_service = 0.003;
+  Values& loader = run.ranks[0].values;
+  loader[Quantity::kLoaderThreads] = 4;
+  loader[Quantity::kReadSeconds] = 0.100;
+  loader[Quantity::kFewSampleSeconds] = 0.001;
+  loader[Quantity::kManySampleSeconds] = 0.003;
   EXPECT_EQ(cause_of(run), Cause::kDisk);
   EXPECT_THAT(judge(run).text, HasSubstr("if batches came evenly (--data.prefetch)"));
 }
 
 TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
   RunEvidence run = waiting_run();
-  run.ranks[0].loader.read = 0.130;
-  run.ranks[0].cores.cpu = 0.096;
+  run.ranks[0].values[Quantity::kReadSeconds] = 0.130;
+  run.ranks[0].values[Quantity::kCpu] = 0.096;
   const double step = mean_wall(run.ranks[0].steps);
   run.cached_step = step - 0.025;
   EXPECT_THAT(
@@ -135,8 +138,8 @@ TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
 TEST(DataVerdict, NamesTheRankWhoseDataTheOthersWaitFor) {
   RunEvidence run = healthy_run(4);
   lengthen(run, 2, Phase::kDataWait, 0.050);
-  run.ranks[2].loader.read = 0.130;
-  run.ranks[2].cores.cpu = 0.096;
+  run.ranks[2].values[Quantity::kReadSeconds] = 0.130;
+  run.ranks[2].values[Quantity::kCpu] = 0.096;
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kDisk);
   EXPECT_EQ(verdict.findings[0].rank, 2);
@@ -147,7 +150,7 @@ TEST(DataVerdict, NamesTheRankWhoseDataTheOthersWaitFor) {
 TEST(DataVerdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 1, Phase::kDataWait, 0.050);
-  for (RankEvidence& rank : run.ranks) rank.loader.read = 0.130;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kReadSeconds] = 0.130;
   const Finding found = judge(run).findings.at(0);
   EXPECT_EQ(found.cause, Cause::kDisk);
   EXPECT_EQ(found.rank, -1);
@@ -161,8 +164,8 @@ TEST(DataVerdict, ReadersThatAreSlowInTurnAreThoseOfAllRanks) {
                      s.phases[index_of(Phase::kDataWait)] += slow ? 0.040 : 0;
                    }});
   for (RankEvidence& rank : run.ranks) {
-    rank.loader.read = 0.070;  // 140 ms every other time
-    rank.loader.augment = 0;
+    rank.values[Quantity::kReadSeconds] = 0.070;  // 140 ms every other time
+    rank.values[Quantity::kAugmentSeconds] = 0;
   }
   const Verdict verdict = judge(run);
   ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
@@ -174,9 +177,9 @@ TEST(DataVerdict, ReadersThatAreSlowInTurnAreThoseOfAllRanks) {
 
 TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
   RunEvidence run = waiting_run();
-  run.ranks[0].loader.read = 0.130;
-  run.ranks[0].major_faults = 12.4;
-  run.hosts[0].io_wait = 0.15;
+  run.ranks[0].values[Quantity::kReadSeconds] = 0.130;
+  run.ranks[0].values[Quantity::kMajorFaults] = 12.4;
+  run.hosts[0].values[Quantity::kHostIoWait] = 0.15;
   EXPECT_THAT(judge(run).text,
               HasSubstr(" ms waiting, 12 major faults per step, 25 % of the time in I/O wait; "));
 }
@@ -185,9 +188,9 @@ TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
 TEST(DataVerdict, ThePageCacheGainsNoMoreThanTheHeadroom) {
   RunEvidence run = waiting_run();
   run.settings.epochs = 3;
-  run.hosts[0].read_again = 64e4;
-  run.ranks[0].disk_bytes = run.ranks[0].loader.bytes;
-  run.ranks[0].loader.read = 0.150;
+  run.hosts[0].values[Quantity::kReadAgain] = 64e4;
+  run.ranks[0].values[Quantity::kDiskBytes] = run.ranks[0].values[Quantity::kSampleBytes];
+  run.ranks[0].values[Quantity::kReadSeconds] = 0.150;
   EXPECT_EQ(cause_of(run), Cause::kPageCache);
   run.cached_step = mean_wall(run.ranks[0].steps) - 0.001;
   EXPECT_THAT(judge(run).findings, IsEmpty());

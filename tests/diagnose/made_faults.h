@@ -67,13 +67,12 @@ inline Planted stalled(int rank, double seconds) {
 }
 
 inline void add_delay(RunEvidence& run, double seconds) {
-  for (RankEvidence& rank : run.ranks) rank.cores.run_delay += seconds;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kRunDelay] += seconds;
 }
 
 // Readings of a GPU under load, as NVML gives them, the last half of them with this reason to
 // be slow.
-inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limit,
-                                       double default_limit) {
+inline Values gpu_readings(double slow, uint64_t reason, double limit, double default_limit) {
   monitoring::GpuWindow window;
   window.set({.persistence = true, .power_limit = limit, .default_power_limit = default_limit});
   constexpr double kClock = 1.8e9;
@@ -88,28 +87,22 @@ inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limi
   return window.take();
 }
 
-inline void set_gpu(RankEvidence& rank, const monitoring::GpuUse& read) {
-  GpuUse& gpu = rank.gpu;
-  gpu.busy = read.utilization;
-  gpu.clock = read.working_sm_clock;
-  gpu.full_clock = read.full_sm_clock;
-  gpu.power_limited = read.slowed_by_power / read.seconds;
-  gpu.heat_limited = read.slowed_by_heat / read.seconds;
-  gpu.power_limit = read.power_limit;
-  gpu.default_power_limit = read.default_power_limit;
-  gpu.temperature = read.temperature;
+inline void forget_gpu(Values& values) {
+  for (const Quantity quantity : measure::all_quantities()) {
+    if (measure::row_of(quantity).scope == measure::Scope::kGpu) values[quantity] = kUnknown;
+  }
 }
 
 inline void set_healthy_gpu(RunEvidence& run) {
   run.settings.gpu = true;
   run.settings.precision = "bf16";
   for (RankEvidence& rank : run.ranks) {
-    rank.gpu.tensor_cores = rank.gpu.bf16 = true;
-    rank.gpu.card_width = rank.gpu.link_width = 16;
-    rank.gpu.memory_total = 24e9;
-    rank.gpu.memory_peak = 12e9;
-    rank.gpu.allocator_retries = 0;
-    set_gpu(rank, gpu_readings(1, 0, 350, 350));
+    rank.values[Quantity::kGpuCapability] = 86;
+    rank.values[Quantity::kCardWidth] = rank.values[Quantity::kLinkWidth] = 16;
+    rank.values[Quantity::kGpuMemory] = 24e9;
+    rank.values[Quantity::kGpuMemoryPeak] = 12e9;
+    rank.values[Quantity::kAllocatorRetries] = 0;
+    rank.values.set(gpu_readings(1, 0, 350, 350));
   }
 }
 
@@ -128,7 +121,7 @@ inline Planted slow_clock(int rank, double gain, uint64_t reason, double limit) 
     set_healthy_gpu(run);
     for (size_t r = 0; r < run.ranks.size(); ++r) {
       if (rank < 0 || r == static_cast<size_t>(rank))
-        set_gpu(run.ranks[r], gpu_readings(clock, reason, limit, 350));
+        run.ranks[r].values.set(gpu_readings(clock, reason, limit, 350));
     }
   };
   return planted;
@@ -153,8 +146,8 @@ inline Planted launches(double gain) {
   planted.measure = [=](RunEvidence& evidence) {
     set_healthy_gpu(evidence);
     for (RankEvidence& rank : evidence.ranks) {
-      rank.gpu.launch = computing;
-      rank.gpu.busy = 1 - ((1 - busy_part) * computing + run.other) / step;
+      set_launch(rank, computing);
+      rank.values[Quantity::kGpuUtilization] = 1 - ((1 - busy_part) * computing + run.other) / step;
     }
   };
   return planted;
@@ -172,7 +165,7 @@ inline Planted skipped_steps(double gain) {
   planted.measure = [=](RunEvidence& run) {
     set_healthy_gpu(run);
     run.settings.precision = "fp16";
-    run.loss_scale = {.now = 1024, .skipped = skipped};
+    set_loss_scale(run, 1024, skipped);
   };
   return planted;
 }
@@ -224,7 +217,7 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double gain) {
          Planted planted = measured(longer(1, Phase::kH2d, gain * kStep), [](RunEvidence& run) {
            set_healthy_gpu(run);
-           run.ranks[1].gpu.link_width = 4;
+           run.ranks[1].values[Quantity::kLinkWidth] = 4;
          });
          planted.slow.h2d = planted.repaired.h2d = gain * kStep / 3;  // four times as long
          return planted;
@@ -233,7 +226,7 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double gain) {
          Planted planted = measured(longer(-1, Phase::kH2d, gain * kStep), [](RunEvidence& run) {
            set_healthy_gpu(run);
-           for (RankEvidence& rank : run.ranks) rank.gpu.link_width = 4;
+           for (RankEvidence& rank : run.ranks) rank.values[Quantity::kLinkWidth] = 4;
          });
          planted.slow.h2d = planted.repaired.h2d = gain * kStep / 3;
          return planted;
@@ -250,7 +243,8 @@ inline std::vector<MadeFault> recorded_faults() {
       {"steal", Cause::kSteal, -1, "",
        [](double gain) {
          return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
-           run.hosts[0].steal = gain * kStep * run.hosts[0].cores;
+           run.hosts[0].values[Quantity::kHostSteal] =
+               gain * kStep * run.hosts[0].values[Quantity::kHostCores];
          });
        }},
       {"loss scale", Cause::kLossScale, -1, "--amp bf16", skipped_steps},
@@ -266,7 +260,7 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double) {
          return measured({}, [](RunEvidence& run) {
            set_healthy_gpu(run);
-           run.ranks[1].gpu.memory_peak = 23.9e9;
+           run.ranks[1].values[Quantity::kGpuMemoryPeak] = 23.9e9;
          });
        },
        false},
@@ -274,10 +268,11 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double gain) {
          return measured(longer(-1, Phase::kDataWait, gain * kStep), [gain](RunEvidence& run) {
            run.settings.epochs = 3;
-           run.hosts[0].read_again = 64e4;
+           run.hosts[0].values[Quantity::kReadAgain] = 64e4;
            for (RankEvidence& rank : run.ranks) {
-             rank.disk_bytes = rank.loader.bytes;
-             rank.loader.read = (1 + gain) * kStep - rank.loader.augment;
+             rank.values[Quantity::kDiskBytes] = rank.values[Quantity::kSampleBytes];
+             rank.values[Quantity::kReadSeconds] =
+                 (1 + gain) * kStep - rank.values[Quantity::kAugmentSeconds];
            }
          });
        }},
@@ -287,14 +282,14 @@ inline std::vector<MadeFault> recorded_faults() {
 // All ranks wait for batches, which take their readers so many seconds more than a step does
 // without data.
 // `stage`: where the time goes.
-inline Planted slow_readers(double seconds, int threads, double LoaderUse::*stage,
+inline Planted slow_readers(double seconds, int threads, Quantity stage,
                             std::function<void(RankEvidence&)> measure = {}) {
   return measured(longer(-1, Phase::kDataWait, seconds), [=](RunEvidence& run) {
     for (RankEvidence& rank : run.ranks) {
-      rank.loader.threads = threads;
-      rank.loader.read = 0.001;
-      rank.loader.augment = 0.002;
-      rank.loader.*stage = threads * (kStep + seconds) - 0.003;
+      rank.values[Quantity::kLoaderThreads] = threads;
+      rank.values[Quantity::kReadSeconds] = 0.001;
+      rank.values[Quantity::kAugmentSeconds] = 0.002;
+      rank.values[stage] = threads * (kStep + seconds) - 0.003;
       if (measure) measure(rank);
     }
   });
@@ -303,8 +298,8 @@ inline Planted slow_readers(double seconds, int threads, double LoaderUse::*stag
 // Readers and network share it, and it is always busy.
 inline std::function<void(RankEvidence&)> on_one_core(double gain) {
   return [gain](RankEvidence& rank) {
-    rank.cores.cores = 1;
-    rank.cores.cpu = (1 + gain) * kStep;
+    rank.values[Quantity::kCores] = 1;
+    rank.values[Quantity::kCpu] = (1 + gain) * kStep;
   };
 }
 
@@ -358,35 +353,35 @@ inline Planted one_bucket(double gain) {
 inline std::vector<MadeFault> work_faults() {
   return {
       {"too few readers", Cause::kDisk, -1, "--data.workers 2",
-       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::read); }},
+       [](double gain) { return slow_readers(gain * kStep, 1, Quantity::kReadSeconds); }},
       {"one disk for two readers", Cause::kDisk, -1, "",
        [](double gain) {
-         return slow_readers(gain * kStep, 2, &LoaderUse::read, [](RankEvidence& rank) {
-           rank.loader.few_service = 0.004;
-           rank.loader.many_service = 2 * rank.loader.few_service;
+         return slow_readers(gain * kStep, 2, Quantity::kReadSeconds, [](RankEvidence& rank) {
+           rank.values[Quantity::kFewSampleSeconds] = 0.004;
+           rank.values[Quantity::kManySampleSeconds] = 2 * rank.values[Quantity::kFewSampleSeconds];
          });
        }},
       {"decoding, cores idle", Cause::kDecode, -1, "--data.workers 2",
        [](double gain) {
-         return slow_readers(gain * kStep, 1, &LoaderUse::decode, [gain](RankEvidence& rank) {
-           rank.cores.cores = 4;
-           rank.cores.side_cpu = (1 + gain) * kStep;
-           rank.cores.cpu += rank.cores.side_cpu;
+         return slow_readers(gain * kStep, 1, Quantity::kDecodeSeconds, [gain](RankEvidence& rank) {
+           rank.values[Quantity::kCores] = 4;
+           rank.values[Quantity::kCpu] += (1 + gain) * kStep;
+           set_side_cpu(rank, (1 + gain) * kStep);
          });
        }},
       {"decoding, no core left", Cause::kDecode, -1, "",
        [](double gain) {
-         return slow_readers(gain * kStep, 1, &LoaderUse::decode, on_one_core(gain));
+         return slow_readers(gain * kStep, 1, Quantity::kDecodeSeconds, on_one_core(gain));
        }},
       {"augmentation, no core left", Cause::kAugment, -1, "",
        [](double gain) {
-         return slow_readers(gain * kStep, 1, &LoaderUse::augment, on_one_core(gain));
+         return slow_readers(gain * kStep, 1, Quantity::kAugmentSeconds, on_one_core(gain));
        }},
       {"readers in each other's way", Cause::kReaders, -1, "--data.workers 1",
        [](double gain) {
-         return slow_readers(gain * kStep, 4, &LoaderUse::read, [](RankEvidence& rank) {
-           rank.loader.few_service = 0.004;
-           rank.loader.many_service = 3 * rank.loader.few_service;
+         return slow_readers(gain * kStep, 4, Quantity::kReadSeconds, [](RankEvidence& rank) {
+           rank.values[Quantity::kFewSampleSeconds] = 0.004;
+           rank.values[Quantity::kManySampleSeconds] = 3 * rank.values[Quantity::kFewSampleSeconds];
          });
        }},
       {"many messages", Cause::kLatency, -1, "--accumulate 2",
@@ -407,7 +402,7 @@ inline std::vector<MadeFault> machine_faults() {
     return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
       add_delay(run, gain * kStep);
       run.hosts[0].others_cpu = 0.1;
-      for (RankEvidence& rank : run.ranks) rank.cores.side_cpu = 0.001;
+      for (RankEvidence& rank : run.ranks) set_side_cpu(rank, 0.001);
     });
   };
   return {
@@ -447,21 +442,21 @@ inline std::vector<MadeFault> machine_faults() {
          return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
            add_delay(run, gain * kStep);
            run.hosts[0].job_cores = 1;
-           run.hosts[0].idle = 0.2;
+           run.hosts[0].values[Quantity::kHostIdle] = 0.2;
          });
        }},
       {"CPU limit", Cause::kCpuLimit, -1, "",
        [](double gain) {
          return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
            add_delay(run, gain * kStep);
-           for (RankEvidence& rank : run.ranks) rank.cores.throttled = gain * kStep;
+           for (RankEvidence& rank : run.ranks) rank.values[Quantity::kThrottled] = gain * kStep;
          });
        }},
       {"more threads than cores", Cause::kOversubscribed, -1, "--device.threads 2",
        [](double gain) {  // as other processes are seen: a little of them is always there
          return measured(stalled(-1, gain * kStep), [](RunEvidence& run) {
            add_delay(run, 0.05);
-           for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 8;
+           for (RankEvidence& rank : run.ranks) rank.values[Quantity::kComputeThreads] = 8;
          });
        },
        false},

@@ -16,8 +16,8 @@
 
 namespace dtrain::diagnose {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 constexpr size_t index_of(Phase phase) { return static_cast<size_t>(phase); }
 
@@ -90,15 +90,16 @@ inline double seconds_of(const std::vector<Steps>& ranks) {
 inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
   RunEvidence run;
   run.hosts.push_back({.name = "host",
-                       .cores = 4,
+                       .values = {{Quantity::kHostCores, 4},
+                                  {Quantity::kHostBusy, 0.19},
+                                  {Quantity::kHostIdle, 0.1},
+                                  {Quantity::kHostIoWait, 0},
+                                  {Quantity::kHostSteal, 0},
+                                  {Quantity::kSwappedIn, 0},
+                                  {Quantity::kReadAgain, 0},
+                                  {Quantity::kFreeMemory, 20e9}},
                        .job_cores = 4,
-                       .others_cpu = 0.002,
-                       .idle = 0.1,
-                       .io_wait = 0,
-                       .steal = 0,
-                       .swapped_in = 0,
-                       .read_again = 0,
-                       .free_memory = 20e9});
+                       .others_cpu = 0.002});
   run.network = {.latency = 20e-6, .seconds_per_byte = 1e-10, .messages = 3, .bytes = 4e6};
   run.settings.batch_size = 32;
   run.settings.steps_per_epoch = 100;
@@ -106,15 +107,11 @@ inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
   for (Steps& steps : play(made, seed)) {
     RankEvidence evidence;
     evidence.steps = std::move(steps);
-    evidence.loader.bytes = 32e4;
-    evidence.loader.read = 0.001;
-    evidence.loader.augment = 0.02;
-    evidence.cores.cores = 2;
-    evidence.cores.cpu = 0.095;
-    evidence.cores.side_cpu = 0.005;
-    evidence.cores.run_delay = 0.0005;
-    evidence.cores.throttled = 0;
-    evidence.disk_bytes = 0;
+    evidence.values = {{Quantity::kSampleBytes, 32e4},    {Quantity::kReadSeconds, 0.001},
+                       {Quantity::kAugmentSeconds, 0.02}, {Quantity::kCores, 2},
+                       {Quantity::kCpu, 0.095},           {Quantity::kComputeCpu, 0.090},
+                       {Quantity::kRunDelay, 0.0005},     {Quantity::kThrottled, 0},
+                       {Quantity::kDiskBytes, 0},         {Quantity::kResident, 1e9}};
     for (int i = 1; i <= 10; ++i) evidence.memory.push_back({10.0 * i, 1e9});
     run.ranks.push_back(std::move(evidence));
   }
@@ -123,6 +120,21 @@ inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
 
 inline RunEvidence healthy_run(size_t ranks = 1, size_t steps = 100) {
   return evidence_of({.ranks = ranks, .steps = steps, .h2d = 0});
+}
+
+// The CPU time of a rank's threads that do not compute.
+inline void set_side_cpu(RankEvidence& rank, double seconds) {
+  rank.values[Quantity::kComputeCpu] = rank.values[Quantity::kCpu] - seconds;
+}
+
+// The host launches forward and backward for this long in each step.
+inline void set_launch(RankEvidence& rank, double seconds) {
+  for (StepTimes& step : rank.steps) step.launch = seconds;
+}
+
+inline void set_loss_scale(RunEvidence& run, double now, double skipped) {
+  for (RankEvidence& rank : run.ranks)
+    rank.values.set({{Quantity::kLossScale, now}, {Quantity::kSkippedSteps, skipped}});
 }
 
 // Makes a phase of a rank longer in every step of a run that was made; the others wait for it.

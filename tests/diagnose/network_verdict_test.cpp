@@ -43,7 +43,7 @@ TEST(NetworkVerdict, BucketsThatWouldTravelDuringBackward) {
   RunEvidence run = evidence_of({.ranks = 2, .network = 0.032});
   for (RankEvidence& rank : run.ranks) {
     for (StepTimes& step : rank.steps) step.buckets = {0.060, 0.060, 0.060};
-    rank.cores.cores = 1;
+    rank.values[Quantity::kCores] = 1;
   }
   run.network = {.latency = 20e-6,
                  .seconds_per_byte = 1e-9,
@@ -52,7 +52,7 @@ TEST(NetworkVerdict, BucketsThatWouldTravelDuringBackward) {
                  .plan = {25, {32e6}}};
   run.network.others = {{8, {8e6, 8e6, 8e6, 8e6}}, {16, {16e6, 16e6}}};
   EXPECT_EQ(cause_of(run), Cause::kBandwidth) << "no core is free to send meanwhile";
-  for (RankEvidence& rank : run.ranks) rank.cores.cores = 2;
+  for (RankEvidence& rank : run.ranks) rank.values[Quantity::kCores] = 2;
   EXPECT_EQ(cause_of(run), Cause::kOverlap);
   EXPECT_THAT(judge(run).text, ContainsRegex("^verdict: poor overlap: 24.0 of 1[23][0-9]\\.. ms "
                                              "waiting for gradients that could be sent "

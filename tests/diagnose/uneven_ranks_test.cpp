@@ -13,8 +13,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 using testing::HasSubstr;
 
 // By up to half, from step to step.

@@ -63,9 +63,9 @@ TEST(Verdict, RanksAreNamed) {
 // Without a loss scale, what is not finite has another reason.
 TEST(Verdict, SkippedStepsWithoutALossScaleAreNotOfTheScale) {
   RunEvidence run = healthy_run();
-  run.loss_scale.skipped = 0.2;
+  run.ranks[0].values[Quantity::kSkippedSteps] = 0.2;
   EXPECT_THAT(judge(run).findings, IsEmpty());
-  run.loss_scale.now = 2;
+  run.ranks[0].values[Quantity::kLossScale] = 2;
   EXPECT_EQ(cause_of(run), Cause::kLossScale);
 }
 
@@ -75,7 +75,7 @@ TEST(Verdict, ACardWithoutBfloat16IsNotAdvisedToUseIt) {
   RunEvidence run = evidence_of(planted.slow);
   planted.measure(run);
   EXPECT_EQ(judge(run).findings.at(0).setting, "--amp bf16");
-  run.ranks[1].gpu.bf16 = false;
+  run.ranks[1].values[Quantity::kGpuCapability] = 75;
   EXPECT_EQ(judge(run).findings.at(0).setting, "");
   EXPECT_THAT(judge(run).text, HasSubstr("% with a lower --lr or --optimizer.clip_norm 1"));
 }
@@ -84,10 +84,11 @@ TEST(Verdict, TheFullClockThatWasNeverSeenIsABound) {
   RunEvidence run = healthy_run(2);
   set_healthy_gpu(run);
   for (RankEvidence& rank : run.ranks) {
-    rank.gpu.clock = 1.2e9;
-    rank.gpu.power_limited = 1;
-    rank.gpu.power_limit = 200;
-    rank.gpu.full_clock_seen = false;
+    rank.values[Quantity::kWorkingSmClock] = 1.2e9;
+    rank.values[Quantity::kSlowedByPower] = 1;
+    rank.values[Quantity::kPowerLimit] = 200;
+    rank.values[Quantity::kHighestSmClock] =
+        std::exchange(rank.values[Quantity::kFullSmClock], kUnknown);
   }
   EXPECT_THAT(judge(run).text,
               ContainsRegex(
@@ -102,8 +103,8 @@ TEST(Verdict, AnOldSlotHasSlowLanes) {
   RunEvidence run = evidence_of({.h2d = 0.040});
   set_healthy_gpu(run);
   for (RankEvidence& rank : run.ranks) {
-    rank.gpu.link_generation = 3;
-    rank.gpu.card_generation = 4;
+    rank.values[Quantity::kLinkGeneration] = 3;
+    rank.values[Quantity::kCardGeneration] = 4;
   }
   EXPECT_THAT(judge(run).text,
               ContainsRegex("over 16 of 16 PCIe lanes of generation 3 instead of 4 .2 of 2 ranks.; "
@@ -132,14 +133,14 @@ TEST(Verdict, WhatAnyRankOrHostDoesNotTellIsNamed) {
   EXPECT_THAT(missing(run), testing::ElementsAre("copy and kernel launches: no GPU clock"));
   run.hosts.push_back({.name = "blind"});
   run.ranks[1].host = 1;
-  run.ranks[1].cores.run_delay = run.ranks[1].cores.throttled = kUnknown;
-  run.ranks[1].loader.threads = 2;
+  run.ranks[1].values[Quantity::kRunDelay] = run.ranks[1].values[Quantity::kThrottled] = kUnknown;
+  run.ranks[1].values[Quantity::kLoaderThreads] = 2;
   lengthen(run, 1, Phase::kDataWait, 0.02);
   EXPECT_THAT(missing(run),
               testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
                                    "CPU limit of the control group",
-                                   "other processes and idle cores", "I/O wait of the host", "swap",
-                                   "steal", "page cache", "free memory of the host",
+                                   "other processes and idle cores", "I/O wait of the host",
+                                   "steal", "swap", "page cache", "free memory of the host",
                                    "fewer readers: half of them read too few samples alone"));
 }
 
@@ -149,19 +150,19 @@ TEST(Verdict, WhatAGpuDoesNotTellIsNamed) {
   set_healthy_gpu(run);
   const auto missing = [&] { return judge(run).not_measured; };
   EXPECT_THAT(missing(), IsEmpty());
-  GpuUse& gpu = run.ranks[1].gpu;
-  gpu.clock = kUnknown;
-  gpu.busy = 0.2;
+  Values& gpu = run.ranks[1].values;
+  gpu[Quantity::kWorkingSmClock] = kUnknown;
+  gpu[Quantity::kGpuUtilization] = 0.2;
   EXPECT_THAT(missing(), testing::ElementsAre("clock of the GPU: it was mostly idle"));
-  gpu.busy = 0.9;
+  gpu[Quantity::kGpuUtilization] = 0.9;
   EXPECT_THAT(missing(), testing::ElementsAre("clock of the GPU: it does not tell it"));
-  gpu.busy = kUnknown;  // such as a part of a GPU that is divided (MIG)
+  gpu[Quantity::kGpuUtilization] = kUnknown;  // such as a part of a GPU that is divided (MIG)
   EXPECT_THAT(missing(), testing::ElementsAre(
                              "clock and idle time of the GPU: it does not say how busy it is"));
-  gpu = {};
+  forget_gpu(gpu);
   EXPECT_THAT(missing(), testing::ElementsAre("power, heat and idle time of the GPU: no NVML",
                                               "PCIe link of the GPU"));
-  run.ranks[0].gpu = {};
+  forget_gpu(run.ranks[0].values);
   EXPECT_EQ(missing().size(), 2u) << "once for all ranks";
 }
 
@@ -171,18 +172,17 @@ TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
     RunEvidence run = evidence_of({.ranks = 2, .h2d = 0});
     set_healthy_gpu(run);
     lengthen(run, slow, Phase::kForward, 0.010);
-    GpuUse &gpu = run.ranks[slow].gpu, &other = run.ranks[1 - slow].gpu;
-    gpu.launch = 0.100;
-    gpu.busy = 0.6;
-    other.launch = 0.001;
+    RankEvidence &late = run.ranks[slow], &other = run.ranks[1 - slow];
+    set_launch(late, 0.100);
+    late.values[Quantity::kGpuUtilization] = 0.6;
+    set_launch(other, 0.001);
     EXPECT_THAT(judge(run).text, HasSubstr(" ms launching kernels, the GPU idle in ")) << slow;
-    gpu.launch = 0.001;
+    set_launch(late, 0.001);
     run.settings.precision = "fp32";
-    other.tensor_cores = false;
+    other.values[Quantity::kGpuCapability] = 61;
     EXPECT_THAT(text_of(judge(run)), HasSubstr(" in forward and backward without tensor cores"))
         << slow;
-    gpu.tensor_cores = false;
-    other.tensor_cores = true;
+    std::swap(late.values[Quantity::kGpuCapability], other.values[Quantity::kGpuCapability]);
     EXPECT_THAT(text_of(judge(run)), testing::Not(HasSubstr("without tensor cores"))) << slow;
   }
 }
@@ -232,8 +232,8 @@ TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
     RunEvidence run =
         evidence_of({.ranks = 2, .network = 0.020, .slow = stalled(late, 0.03).slow.slow});
     for (RankEvidence& rank : run.ranks) {
-      rank.cores.compute_threads = 8;
-      rank.cores.run_delay = 0.03;
+      rank.values[Quantity::kComputeThreads] = 8;
+      rank.values[Quantity::kRunDelay] = 0.03;
     }
     const Verdict verdict = judge(run);
     EXPECT_THAT(
@@ -241,7 +241,7 @@ TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
         ContainsRegex("^verdict: cores oversubscribed: .* 2 ranks have 16 threads of the network "
                       "on 4 cores; try --device.threads 2"));
     EXPECT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
-    for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 1;
+    for (RankEvidence& rank : run.ranks) rank.values[Quantity::kComputeThreads] = 1;
     EXPECT_NE(judge(run).findings.at(0).cause, Cause::kOversubscribed);
   }
 }
@@ -250,9 +250,9 @@ TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
 TEST(Verdict, NobodyWaitsForOthersLongerThanTheyRan) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.040);
-  run.ranks[0].cores.run_delay = 0.045;
+  run.ranks[0].values[Quantity::kRunDelay] = 0.045;
   run.hosts[0].others_cpu = 0.001;
-  for (RankEvidence& rank : run.ranks) rank.cores.side_cpu = 0;
+  for (RankEvidence& rank : run.ranks) set_side_cpu(rank, 0);
   EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
 
@@ -321,7 +321,7 @@ TEST(Verdict, TheOnlyEvaluationIsThatAtTheEndAndStays) {
 TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.040);
-  run.ranks[0].cores.run_delay = 0.045;
+  run.ranks[0].values[Quantity::kRunDelay] = 0.045;
   run.hosts[0].others_cpu = 0.07;
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kOversubscribed);
@@ -329,7 +329,7 @@ TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   EXPECT_EQ(verdict.findings.size(), 1u) << verdict.also[0];
   EXPECT_THAT(verdict.text,
               HasSubstr(" ms waiting for a core; other processes use 0.5 of 4 cores"));
-  run.ranks[0].cores.run_delay = 0.0005;
+  run.ranks[0].values[Quantity::kRunDelay] = 0.0005;
   EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
 
@@ -356,7 +356,7 @@ TEST(Verdict, BuffersThatFillAreNoGrowingMemory) {
   using Megabytes = std::vector<double>;
   const auto cause_of = [](const Megabytes& memory) {
     RunEvidence run = healthy_run();
-    run.hosts[0].free_memory = 5e9;
+    run.hosts[0].values[Quantity::kFreeMemory] = 5e9;
     run.ranks[0].memory.clear();
     for (const double megabytes : memory) {
       run.ranks[0].memory.push_back(

@@ -7,8 +7,8 @@
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
+using measure::Phase;
+using measure::StepTimes;
 
 constexpr size_t at(Phase phase) { return static_cast<size_t>(phase); }
 

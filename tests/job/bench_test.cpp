@@ -127,9 +127,9 @@ TEST(MeasuredBatch, IsOfOneMicroStepOnOneRank) {
   probe.accumulate = 2;
   for (const double seconds : {1.0, 3.0}) {
     train::MeasuredSteps rank = steps_of(10, 320, 60);
-    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kForward)] = 10 * seconds;
-    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kOptimizer)] = 5;
-    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kAllReduceWait)] = 20;
+    rank.phase_seconds[static_cast<size_t>(measure::Phase::kForward)] = 10 * seconds;
+    rank.phase_seconds[static_cast<size_t>(measure::Phase::kOptimizer)] = 5;
+    rank.phase_seconds[static_cast<size_t>(measure::Phase::kAllReduceWait)] = 20;
     rank.loader = {.samples = 100, .read_seconds = 2, .decode_seconds = 5, .augment_seconds = 3};
     rank.own_deviation = 0.2;
     probe.ranks.push_back(rank);

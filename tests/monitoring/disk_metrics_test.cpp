@@ -32,13 +32,13 @@ TEST(DiskSpace, AFileInTheWayHasNone) { EXPECT_FALSE(disk_space("/proc/self/stat
 
 TEST(DiskMetrics, AreReadAgainAndAgain) {
   const dtrain::testing::TempDir folder;
-  prometheus::Registry registry;
+  const auto registry = std::make_shared<prometheus::Registry>();
   const auto value = [&](const char* name) {
-    const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
+    const std::string text = prometheus::TextSerializer().Serialize(registry->Collect());
     return std::atof(testing::value_of(text, name, "rank=\"0\"").c_str());
   };
   {
-    const DiskMetrics metrics(registry, {{"rank", "0"}}, folder.path(), 0.01);
+    const DiskMetrics metrics({registry, {{"rank", "0"}}}, folder.path(), 0.01);
     for (int i = 0; i < 1000 && value("dtrain_disk_size_bytes") == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -46,7 +46,7 @@ TEST(DiskMetrics, AreReadAgainAndAgain) {
     EXPECT_GT(value("dtrain_disk_free_bytes"), 0);
   }
   const auto begin = std::chrono::steady_clock::now();
-  { const DiskMetrics metrics(registry, {{"rank", "0"}}, folder.path(), 3600); }
+  { const DiskMetrics metrics({registry, {{"rank", "0"}}}, folder.path(), 3600); }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5))
       << "its end does not wait for the interval";
 }

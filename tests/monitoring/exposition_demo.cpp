@@ -98,38 +98,43 @@ StepStats step(int64_t i) {
   return s;
 }
 
-RankStats rank_stats(int rank, const StepStats& s, bool gpu) {
-  RankStats r{.rank = rank,
+RankMeans rank_means(int rank, const StepStats& s, bool gpu) {
+  RankMeans r{.rank = rank,
               .times = {.phases = s.phase_seconds, .wall = s.step_seconds},
-              .samples = 32,
-              .read_seconds = 0.02,
-              .decode_seconds = 0.08,
-              .augment_seconds = 0.01,
-              .few_samples = 8,
-              .few_seconds = 0.02,
-              .empty_seconds = 0.002,
-              .full_seconds = 0.05,
-              .queue = 0.75,
-              .cpu_seconds = 0.19,
-              .run_delay_seconds = 0.002 * rank,
-              .throttled_seconds = 0,
-              .memory_used = s.memory_used,
-              .disk_bytes = 65536,
-              .major_faults = 0,
-              .host = {.cores = 4,
-                       .busy = 0.25,
-                       .idle = 0.13,
-                       .io_wait = 0.01,
-                       .steal = 0.01,
-                       .swapped_in = 0,
-                       .read_again = 4096,
-                       .free_memory = 2e9}};
+              .values = {{Quantity::kSamples, 32},
+                         {Quantity::kReadSeconds, 0.02},
+                         {Quantity::kDecodeSeconds, 0.08},
+                         {Quantity::kAugmentSeconds, 0.01},
+                         {Quantity::kFewSamples, 8},
+                         {Quantity::kManySamples, 24},
+                         {Quantity::kFewSeconds, 0.02},
+                         {Quantity::kManySeconds, 0.09},
+                         {Quantity::kLoaderWait, 0.002},
+                         {Quantity::kLoaderFull, 0.05},
+                         {Quantity::kQueue, 0.75},
+                         {Quantity::kCpu, 0.19},
+                         {Quantity::kRunDelay, 0.002 * rank},
+                         {Quantity::kThrottled, 0},
+                         {Quantity::kMemory, s.memory_used},
+                         {Quantity::kDiskBytes, 65536},
+                         {Quantity::kMajorFaults, 0},
+                         {Quantity::kHostCores, 4},
+                         {Quantity::kHostBusy, 0.25},
+                         {Quantity::kHostIdle, 0.13},
+                         {Quantity::kHostIoWait, 0.01},
+                         {Quantity::kHostSteal, 0.01},
+                         {Quantity::kSwappedIn, 0},
+                         {Quantity::kReadAgain, 4096},
+                         {Quantity::kFreeMemory, 2e9}}};
   if (!gpu) return r;
-  r.link = {.width = 16, .card_width = 16, .generation = 4, .card_generation = 5};
-  r.gpu_utilization = 0.95;
-  r.power = 300;
-  r.temperature = 70;
-  r.sm_clock = 1.7e9;
+  r.values.set({{Quantity::kLinkWidth, 16},
+                {Quantity::kCardWidth, 16},
+                {Quantity::kLinkGeneration, 4},
+                {Quantity::kCardGeneration, 5},
+                {Quantity::kGpuUtilization, 0.95},
+                {Quantity::kGpuPower, 300},
+                {Quantity::kGpuTemperature, 70},
+                {Quantity::kSmClock, 1.7e9}});
   return r;
 }
 
@@ -217,9 +222,9 @@ int main(int argc, char** argv) {
     const bool unsaved = fault == "unsaved" && i >= kFaultBegins;
     StepStats stats = step(i);
     add_fault(stats, fault, rank);
-    if (stats.logging) stats.own = rank_stats(rank, stats, gpu);
+    if (stats.logging) stats.own = rank_means(rank, stats, gpu);
     if (rank == 0 && stats.logging)
-      stats.ranks = {rank_stats(0, stats, gpu), rank_stats(1, stats, gpu)};
+      stats.ranks = {rank_means(0, stats, gpu), rank_means(1, stats, gpu)};
     const int restarts = fault == "restarts" ? static_cast<int>(i / 10) : 0;
     if (launch)
       launch->set({.restarts = {{"crash", restarts}}, .effective_ratio = 0.9, .ranks = 2});

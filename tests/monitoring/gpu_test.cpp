@@ -52,39 +52,39 @@ std::string page(const prometheus::Registry& registry) {
 
 // vGPUs and old cards do not tell it: that is not the same as never.
 TEST(GpuMetrics, ACardThatDoesNotSayWhatSlowsItHasNoSuchSeries) {
-  prometheus::Registry registry;
+  const auto registry = std::make_shared<prometheus::Registry>();
   std::atomic<int> reads{0};
   const FakeReader reader({}, 0, reads);
-  GpuMetrics metrics(registry, {{"rank", "0"}}, "0000:65:00.0", reader);
+  GpuMetrics metrics({registry, {{"rank", "0"}}}, "0000:65:00.0", reader);
   GpuReading r = reading();
   r.throttle_mask.reset();
   metrics.update(r, 2.0);
-  EXPECT_EQ(page(registry).find("dtrain_gpu_throttle_seconds_total"), std::string::npos);
+  EXPECT_EQ(page(*registry).find("dtrain_gpu_throttle_seconds_total"), std::string::npos);
   GpuWindow window;
   window.add(r, 2);
-  GpuUse use = window.take();
-  EXPECT_TRUE(std::isnan(use.slowed_by_power));
-  EXPECT_TRUE(std::isnan(use.slowed_by_heat));
-  EXPECT_TRUE(std::isnan(use.full_sm_clock));
+  measure::Values use = window.take();
+  EXPECT_TRUE(std::isnan(use[Quantity::kSlowedByPower]));
+  EXPECT_TRUE(std::isnan(use[Quantity::kSlowedByHeat]));
+  EXPECT_TRUE(std::isnan(use[Quantity::kFullSmClock]));
   r.throttle_mask = 0;
   window.add(r, 2);
   use = window.take();
-  EXPECT_EQ(use.slowed_by_power, 0);
-  EXPECT_EQ(use.slowed_by_heat, 0);
+  EXPECT_EQ(use[Quantity::kSlowedByPower], 0);
+  EXPECT_EQ(use[Quantity::kSlowedByHeat], 0);
 }
 
 TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
-  prometheus::Registry registry;
+  const auto registry = std::make_shared<prometheus::Registry>();
   std::atomic<int> reads{0};
   const FakeReader reader({}, 0, reads);
-  GpuMetrics metrics(registry, {{"rank", "0"}}, "0000:65:00.0", reader);
+  GpuMetrics metrics({registry, {{"rank", "0"}}}, "0000:65:00.0", reader);
   GpuReading r = reading();
   r.throttle_mask = 0x1 | 0x4 | 0x40;  // idle is not throttling
   metrics.update(r, 2.0);
   r.throttle_mask = 0x40;
   r.energy = 1600;
   metrics.update(r, 3.0);
-  const std::string text = page(registry);
+  const std::string text = page(*registry);
   EXPECT_EQ(value_of(text, "dtrain_gpu_utilization_ratio",
                      "gpu=\"0000:65:00.0\",gpu_uuid=\"GPU-1234\",rank=\"0\""),
             "0.97");
@@ -100,16 +100,16 @@ TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
 }
 
 TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
-  prometheus::Registry registry;
+  const auto registry = std::make_shared<prometheus::Registry>();
   std::atomic<int> reads{0};
   const FakeReader reader({}, 0, reads);
-  GpuMetrics metrics(registry, {}, "x", reader);
+  GpuMetrics metrics({registry, {}}, "x", reader);
   GpuReading r = reading();
   for (const double energy : {1000.0, 1100.0, 5.0, 30.0}) {
     r.energy = energy;
     metrics.update(r, 1);
   }
-  EXPECT_EQ(value_of(page(registry), "dtrain_gpu_energy_joules_total"), "125");
+  EXPECT_EQ(value_of(page(*registry), "dtrain_gpu_energy_joules_total"), "125");
 }
 
 TEST(GpuWindow, ClocksCountWhileKernelsRun) {
@@ -118,18 +118,18 @@ TEST(GpuWindow, ClocksCountWhileKernelsRun) {
   window.add({.utilization = 1, .sm_clock = 2e9, .throttle_mask = 0}, 1);
   window.add({.utilization = 0, .sm_clock = 2e8}, 1);
   window.add({.utilization = 1, .sm_clock = 1e9, .throttle_mask = 0x48}, 2);
-  const GpuUse use = window.take();
-  EXPECT_DOUBLE_EQ(use.working_sm_clock, 4e9 / 3);
-  EXPECT_DOUBLE_EQ(use.full_sm_clock, 2e9);
-  EXPECT_DOUBLE_EQ(use.power_limit, 200);
-  EXPECT_DOUBLE_EQ(use.default_power_limit, 250);
-  EXPECT_TRUE(std::isnan(window.take().working_sm_clock));
-  EXPECT_DOUBLE_EQ(window.take().full_sm_clock, 2e9) << "of the whole run";
+  const measure::Values use = window.take();
+  EXPECT_DOUBLE_EQ(use[Quantity::kWorkingSmClock], 4e9 / 3);
+  EXPECT_DOUBLE_EQ(use[Quantity::kFullSmClock], 2e9);
+  EXPECT_DOUBLE_EQ(use[Quantity::kPowerLimit], 200);
+  EXPECT_DOUBLE_EQ(use[Quantity::kDefaultPowerLimit], 250);
+  EXPECT_TRUE(std::isnan(window.take()[Quantity::kWorkingSmClock]));
+  EXPECT_DOUBLE_EQ(window.take()[Quantity::kFullSmClock], 2e9) << "of the whole run";
 }
 
 TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
   GpuWindow window;
-  EXPECT_TRUE(std::isnan(window.take().power)) << "no reading yet";
+  EXPECT_TRUE(std::isnan(window.take()[Quantity::kGpuPower])) << "no reading yet";
   GpuReading r = reading();  // 342.5 W, 71 degrees, 1000 J
   r.highest_sm_clock = 2.1e9;
   r.throttle_mask = 0x4;
@@ -139,27 +139,27 @@ TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
   r.energy = 1900;
   r.throttle_mask = 0x40;
   window.add(r, 3);
-  GpuUse use = window.take();
-  EXPECT_EQ(use.seconds, 4);
-  EXPECT_EQ(use.power, 320);
-  EXPECT_EQ(use.temperature, 71) << "the highest";
-  EXPECT_EQ(use.energy, 900) << "since the first reading";
-  EXPECT_EQ(use.highest_sm_clock, 2.1e9);
-  EXPECT_EQ(use.slowed_by_power, 1);
-  EXPECT_EQ(use.slowed_by_heat, 3);
+  measure::Values use = window.take();
+  EXPECT_EQ(use[Quantity::kGpuSeconds], 4);
+  EXPECT_EQ(use[Quantity::kGpuPower], 320);
+  EXPECT_EQ(use[Quantity::kGpuTemperature], 71) << "the highest";
+  EXPECT_EQ(use[Quantity::kGpuEnergy], 300) << "joules per second, since the first reading";
+  EXPECT_EQ(use[Quantity::kHighestSmClock], 2.1e9);
+  EXPECT_EQ(use[Quantity::kSlowedByPower], 0.25);
+  EXPECT_EQ(use[Quantity::kSlowedByHeat], 0.75);
   r.energy = 2000;
   window.add(r, 1);
   use = window.take();
-  EXPECT_EQ(use.energy, 100) << "since the last call";
-  EXPECT_EQ(use.temperature, 65);
+  EXPECT_EQ(use[Quantity::kGpuEnergy], 100) << "since the last call";
+  EXPECT_EQ(use[Quantity::kGpuTemperature], 65);
   r.utilization = GpuReading::kUnknown;
   r.throttle_mask = 0x8;  // does not say why
   r.energy = 5;           // the driver was loaded again
   window.add(r, 2);
   use = window.take();
-  EXPECT_TRUE(std::isnan(use.utilization));
-  EXPECT_EQ(use.energy, 0);
-  EXPECT_EQ(use.slowed_by_heat, 2);
+  EXPECT_TRUE(std::isnan(use[Quantity::kGpuUtilization]));
+  EXPECT_EQ(use[Quantity::kGpuEnergy], 0);
+  EXPECT_EQ(use[Quantity::kSlowedByHeat], 1);
 }
 
 TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
@@ -196,17 +196,16 @@ TEST(GpuPoller, ReadsWithoutMetrics) {
   while (reads < 4 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  const GpuUse use = poller.take();
-  EXPECT_GT(use.seconds, 0);
-  EXPECT_EQ(use.temperature, 71);
+  const measure::Values use = poller.take();
+  EXPECT_GT(use[Quantity::kGpuSeconds], 0);
+  EXPECT_EQ(use[Quantity::kGpuTemperature], 71);
 }
 
 TEST(GpuPoller, EndsAtOnceWhenTheRunEnds) {
   std::atomic<int> reads{0};
-  prometheus::Registry registry;
+  const auto registry = std::make_shared<prometheus::Registry>();
   auto reader = std::make_unique<FakeReader>(reading(), 1000, reads);
-  auto metrics =
-      std::make_unique<GpuMetrics>(registry, std::map<std::string, std::string>{}, "x", *reader);
+  auto metrics = std::make_unique<GpuMetrics>(SeriesFactory(registry, {}), "x", *reader);
   const auto before = std::chrono::steady_clock::now();
   { const GpuPoller poller(std::move(reader), std::move(metrics), /*interval=*/3600); }
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));

@@ -80,44 +80,47 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
   const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
   StepStats s = sample_step();
   s.ranks = {{.rank = 0,
-              .samples = 8,
-              .read_seconds = 0.5,
-              .decode_seconds = 0.25,
-              .augment_seconds = 0,
-              .few_samples = 2,
-              .few_seconds = 0.25,
-              .empty_seconds = 0.125,
-              .full_seconds = 0,
-              .cpu_seconds = 0.75,
-              .compute_seconds = 0.5,
-              .comm_delay_seconds = 0.125,
-              .throttled_seconds = 0.0625,
-              .disk_bytes = 4096,
-              .major_faults = 0,
-              .host = {.cores = 4,
-                       .busy = 2,
-                       .steal = 0.5,
-                       .swapped_in = 0,
-                       .read_again = 8192,
-                       .free_memory = 1e9},
-              .link = {.width = 8, .card_width = 16, .generation = 4}},
-             {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}},
+              .values = {{Quantity::kSamples, 8},
+                         {Quantity::kReadSeconds, 0.5},
+                         {Quantity::kDecodeSeconds, 0.25},
+                         {Quantity::kAugmentSeconds, 0},
+                         {Quantity::kFewSamples, 2},
+                         {Quantity::kFewSampleSeconds, 0.125},
+                         {Quantity::kManySampleSeconds, 0.0625},
+                         {Quantity::kLoaderWait, 0.125},
+                         {Quantity::kLoaderFull, 0},
+                         {Quantity::kCpu, 0.75},
+                         {Quantity::kComputeCpu, 0.5},
+                         {Quantity::kCommDelay, 0.125},
+                         {Quantity::kThrottled, 0.0625},
+                         {Quantity::kDiskBytes, 4096},
+                         {Quantity::kMajorFaults, 0},
+                         {Quantity::kHostCores, 4},
+                         {Quantity::kHostBusy, 2},
+                         {Quantity::kHostSteal, 0.5},
+                         {Quantity::kSwappedIn, 0},
+                         {Quantity::kReadAgain, 8192},
+                         {Quantity::kFreeMemory, 1e9},
+                         {Quantity::kLinkWidth, 8},
+                         {Quantity::kCardWidth, 16},
+                         {Quantity::kLinkGeneration, 4}}},
+             {.rank = 1, .values = {{Quantity::kSamples, 8}}},
              {.rank = 2,
               .times = {.launch = 0.25},
-              .gpu_utilization = 0.5,
-              .power = 300,
-              .energy = 30,
-              .temperature = 70,
-              .sm_clock = 1.5e9,
-              .slowed_by_power = 0.75,
-              .slowed_by_heat = 0}};
+              .values = {{Quantity::kGpuUtilization, 0.5},
+                         {Quantity::kGpuPower, 300},
+                         {Quantity::kGpuEnergy, 30},
+                         {Quantity::kGpuTemperature, 70},
+                         {Quantity::kSmClock, 1.5e9},
+                         {Quantity::kSlowedByPower, 0.75},
+                         {Quantity::kSlowedByHeat, 0}}}};
   sink->record(s);
   const json ranks = records(folder / "m.jsonl").at(0)["ranks"];
   EXPECT_EQ(
       ranks[0]["loader"],
       json::parse(
           R"({"samples": 8.0, "read_seconds": 0.5, "decode_seconds": 0.25, "augment_seconds": 0.0,
-                            "few_sample_seconds": 0.125, "many_sample_seconds": 0.08333333333333333,
+                            "few_sample_seconds": 0.125, "many_sample_seconds": 0.0625,
                             "wait_seconds": 0.125, "full_seconds": 0.0})"));
   EXPECT_EQ(
       ranks[0]["cpu"],
@@ -132,7 +135,8 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
       json::parse(
           R"({"cores": 4.0, "busy_seconds": 2.0, "steal_seconds": 0.5, "swapped_in_bytes": 0.0,
                             "read_again_bytes": 8192.0, "free_memory_bytes": 1e9})"));
-  EXPECT_EQ(ranks[0]["link"], json::parse(R"({"width": 8, "card_width": 16, "generation": 4})"));
+  EXPECT_EQ(ranks[0]["link"],
+            json::parse(R"({"width": 8.0, "card_width": 16.0, "generation": 4.0})"));
   EXPECT_FALSE(ranks[0].contains("gpu"));
   EXPECT_EQ(ranks[2]["gpu"],
             json::parse(R"({"utilization": 0.5, "power_watts": 300.0, "energy_joules": 30.0,

@@ -103,19 +103,19 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   const auto sink = make_prometheus_sink(any_port(), rank(1));
   StepStats s = sample_step();
   s.step = 10;
-  s.own = RankStats{.rank = 1,
-                    .read_seconds = 0.5,
-                    .augment_seconds = 0.25,
-                    .queue = 0.75,
-                    .run_delay_seconds = 0.125,
-                    .comm_delay_seconds = 0.25};
+  s.own = RankMeans{.rank = 1,
+                    .values = {{Quantity::kReadSeconds, 0.5},
+                               {Quantity::kAugmentSeconds, 0.25},
+                               {Quantity::kQueue, 0.75},
+                               {Quantity::kRunDelay, 0.125},
+                               {Quantity::kCommDelay, 0.25},
+                               {Quantity::kCores, 2},
+                               {Quantity::kThreads, 9}}};
   s.own->times.launch = 0.375;
   s.own->times.buckets = {0.25, 0, 0.5};
   s.own->times.phases[static_cast<size_t>(Phase::kForward)] =
       0.5;  // the steps before an evaluation too
   s.own->times.wall = 0.625;
-  s.own->cores = 2;
-  s.own->threads = 9;
   sink->record(s);
   const std::string page = scrape(sink->address());
   EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"forward\""), "5");
@@ -143,11 +143,11 @@ TEST(PrometheusSink, WhatARankMeasuredCountsForTheStepsThatItIsOf) {
   StepStats s = sample_step();
   s.step = 6;
   s.logging = false;
-  s.own = RankStats{.rank = 1, .cpu_seconds = 2};
+  s.own = RankMeans{.rank = 1, .values = {{Quantity::kCpu, 2}}};
   sink->record(s);
   s.step = 10;
   s.logging = true;
-  s.own->cpu_seconds = 0.5;
+  s.own->values[Quantity::kCpu] = 0.5;
   sink->record(s);
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_cpu_seconds_total"), "14");
 }
@@ -156,28 +156,20 @@ TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent)
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   StepStats s = sample_step();
   s.step = 10;
-  s.own = RankStats{.samples = 8,
-                    .read_seconds = 0.5,
-                    .decode_seconds = 0.25,
-                    .augment_seconds = 0,
-                    .few_samples = 2,
-                    .few_seconds = 0.125,
-                    .empty_seconds = 0.5,
-                    .full_seconds = 0,
-                    .cpu_seconds = 0.75,
-                    .throttled_seconds = 0.25,
-                    .disk_bytes = 4096,
-                    .major_faults = 0,
-                    .host = {.busy = 2,
-                             .idle = 5,
-                             .io_wait = 1,
-                             .steal = 0.5,
-                             .read_again = 8192,
-                             .free_memory = 1e9}};
+  s.own = RankMeans{.values = {{Quantity::kSamples, 8},          {Quantity::kReadSeconds, 0.5},
+                               {Quantity::kDecodeSeconds, 0.25}, {Quantity::kAugmentSeconds, 0},
+                               {Quantity::kFewSamples, 2},       {Quantity::kManySamples, 6},
+                               {Quantity::kFewSeconds, 0.125},   {Quantity::kManySeconds, 0.625},
+                               {Quantity::kLoaderWait, 0.5},     {Quantity::kLoaderFull, 0},
+                               {Quantity::kCpu, 0.75},           {Quantity::kThrottled, 0.25},
+                               {Quantity::kDiskBytes, 4096},     {Quantity::kMajorFaults, 0},
+                               {Quantity::kHostBusy, 2},         {Quantity::kHostIdle, 5},
+                               {Quantity::kHostIoWait, 1},       {Quantity::kHostSteal, 0.5},
+                               {Quantity::kReadAgain, 8192},     {Quantity::kFreeMemory, 1e9}}};
   sink->record(s);
   s.step = 14;
-  s.own->cpu_seconds = 0.5;
-  s.own->host.busy = RankStats::kUnknown;
+  s.own->values[Quantity::kCpu] = 0.5;
+  s.own->values[Quantity::kHostBusy] = measure::kUnknown;
   sink->record(s);
   const std::string page = scrape(sink->address());
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"augment\""), "0")
@@ -206,9 +198,11 @@ TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent)
 
 TEST(PrometheusSink, TheFirstRankOfAHostExportsTheHost) {
   StepStats s = sample_step();
-  s.own = RankStats{.cpu_seconds = 0.5,
-                    .host = {.busy = 2},
-                    .link = {.width = 8, .card_width = 16, .generation = 4}};
+  s.own = RankMeans{.values = {{Quantity::kCpu, 0.5},
+                               {Quantity::kHostBusy, 2},
+                               {Quantity::kLinkWidth, 8},
+                               {Quantity::kCardWidth, 16},
+                               {Quantity::kLinkGeneration, 4}}};
   Identity second_host = rank(2);
   second_host.local_rank = 0;
   for (const Identity& id : {rank(0), rank(1), second_host}) {

@@ -25,7 +25,7 @@ inline StepStats sample_step() {
               .times = {.phases = {0.03, 0, 0.09, 0.11, 0.01, 0.009, 0, 0},
                         .wall = 0.25,
                         .buckets = {0.01, 0.05, 0.11}},
-              .queue = 0.5}};
+              .values = {{measure::Quantity::kQueue, 0.5}}}};
   s.slowest = {.step = 117,
                .rank = 1,
                .times = {.phases = {0.4, 0, 0.1, 0.1, 0, 0.01, 0, 0}, .wall = 0.625}};

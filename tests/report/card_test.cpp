@@ -76,7 +76,8 @@ TEST(Card, TheEnergyOfAllGpusPerSample) {
   EXPECT_THAT(card_of(run), Not(HasSubstr("energy"))) << "no GPU";
   const Digest before = digest(run);
   for (StepWindow& window : run.steps) {
-    window.ranks = {{.rank = 0, .gpu_energy_joules = 30}, {.rank = 1, .gpu_energy_joules = 34}};
+    window.ranks = {{.rank = 0, .values = {{Quantity::kGpuEnergy, 30}}},
+                    {.rank = 1, .values = {{Quantity::kGpuEnergy, 34}}}};
   }
   const double samples = before.samples_per_second * before.step_seconds;
   EXPECT_DOUBLE_EQ(digest(run).joules_per_sample, 64 / samples);
@@ -84,9 +85,9 @@ TEST(Card, TheEnergyOfAllGpusPerSample) {
   expect_fits(text);
   EXPECT_THAT(text,
               HasSubstr("energy    " + short_number(64 / samples) + " J per sample, all GPUs"));
-  run.steps.back().ranks[1].gpu_energy_joules = kUnknown;
+  run.steps.back().ranks[1].values[Quantity::kGpuEnergy] = kUnknown;
   EXPECT_DOUBLE_EQ(digest(run).joules_per_sample, 64 / samples) << "a mean of what is known";
-  for (StepWindow& window : run.steps) window.ranks[1].gpu_energy_joules = kUnknown;
+  for (StepWindow& window : run.steps) window.ranks[1].values[Quantity::kGpuEnergy] = kUnknown;
   EXPECT_THAT(card_of(run), Not(HasSubstr("energy"))) << "of one GPU alone it would be too low";
 }
 

@@ -98,8 +98,10 @@ TEST(Page, TheTableOfRanksHasTheCoresThatWereBusy) {
   for (int64_t step = 1; step <= 8; ++step) {
     run.steps.push_back(
         {.step = step,
-         .ranks = {{.rank = 0, .step_seconds = 0.1, .cpu_seconds = 0.19, .cores = 4},
-                   {.rank = 1, .step_seconds = 0.1, .cores = 6}}});
+         .ranks = {{.rank = 0,
+                    .step_seconds = 0.1,
+                    .values = {{Quantity::kCpu, 0.19}, {Quantity::kCores, 4}}},
+                   {.rank = 1, .step_seconds = 0.1, .values = {{Quantity::kCores, 6}}}}});
   }
   const std::string html = page_of(run);
   EXPECT_THAT(without_data(html), HasSubstr(">1.9 of 4</td>"));

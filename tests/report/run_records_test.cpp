@@ -63,12 +63,12 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   const StepWindow& window = records.steps[0];
   EXPECT_DOUBLE_EQ(window.other_seconds, 0.004);
   ASSERT_EQ(window.ranks.size(), 2U) << "what is no rank is left out";
-  EXPECT_DOUBLE_EQ(window.ranks[0].queue, 0.75);
-  EXPECT_DOUBLE_EQ(window.ranks[0].cpu_seconds, 0.09);
-  EXPECT_DOUBLE_EQ(window.ranks[0].cores, 4);
-  EXPECT_DOUBLE_EQ(window.ranks[0].gpu_celsius, 70);
-  EXPECT_DOUBLE_EQ(window.ranks[0].gpu_energy_joules, 40);
-  EXPECT_TRUE(std::isnan(window.ranks[1].memory_bytes));
+  EXPECT_DOUBLE_EQ(window.ranks[0].values[Quantity::kQueue], 0.75);
+  EXPECT_DOUBLE_EQ(window.ranks[0].values[Quantity::kCpu], 0.09);
+  EXPECT_DOUBLE_EQ(window.ranks[0].values[Quantity::kCores], 4);
+  EXPECT_DOUBLE_EQ(window.ranks[0].values[Quantity::kGpuTemperature], 70);
+  EXPECT_DOUBLE_EQ(window.ranks[0].values[Quantity::kGpuEnergy], 40);
+  EXPECT_TRUE(std::isnan(window.ranks[1].values[Quantity::kMemory]));
   EXPECT_EQ(records.verdict.causes.size(), 2U);
   EXPECT_EQ(records.verdict.causes[0].setting, "--data.workers 8");
   EXPECT_EQ(records.verdict.causes[0].otherwise, "with less");
@@ -369,7 +369,7 @@ TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {
   const Digest known = digest(records);
   ASSERT_EQ(known.ranks.size(), 2U);
   EXPECT_NEAR(known.ranks[0].cores_busy, (3 * 0.2 + 4 * 0.3) / (3 * 0.1 + 4 * 0.3), 1e-9);
-  EXPECT_DOUBLE_EQ(known.ranks[0].cores, 4);
+  EXPECT_DOUBLE_EQ(known.ranks[0].values[Quantity::kCores], 4);
   EXPECT_TRUE(std::isnan(known.ranks[1].cores_busy)) << "its steps have no duration";
 }
 

@@ -13,16 +13,16 @@
 
 #include "config/config.h"
 #include "dist/lone_communicator.h"
+#include "measure/run_measurements.h"
 #include "tasks/example_store.h"
 #include "tasks/module_file.h"
-#include "train/run_measurements.h"
 #include "train/trainer.h"
 
 namespace dtrain::tasks {
 
 constexpr int64_t kMeasuredSteps = 20;
 // A step ends where the next one begins, so one more than the warm-up.
-constexpr auto kStepsBefore = static_cast<int64_t>(train::RunMeasurements::kWarmUpSteps) + 1;
+constexpr auto kStepsBefore = static_cast<int64_t>(measure::RunMeasurements::kWarmUpSteps) + 1;
 constexpr int64_t kStepsInAll = kStepsBefore + kMeasuredSteps + 1;  // the last one logs
 
 // Every task and phase, with what makes a step longer: several micro-steps, clipping, averaged

@@ -79,7 +79,7 @@ TEST(Consumption, TakesThePaddingOfThisRankSinceTheLastTime) {
   Consumption mine;
   mine.add(padded_batch(2, 10, 15));
   mine.add(batch_of({7}));  // without padding
-  const monitoring::PaddedRows first = mine.take_padded();
+  const measure::PaddedRows first = mine.take_padded();
   EXPECT_EQ(first.rows, 15);
   EXPECT_EQ(first.cells, 20);
   mine.add(padded_batch(1, 4, 2));

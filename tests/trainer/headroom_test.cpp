@@ -98,7 +98,7 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   ASSERT_EQ(evidence.ranks.size(), 2u);
   EXPECT_GT(evidence.cached_step, 0);
   EXPECT_LT(evidence.cached_step, 1);
-  EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - RunMeasurements::kWarmUpSteps)
+  EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - measure::RunMeasurements::kWarmUpSteps)
       << "none of those that were measured";
   EXPECT_TRUE(runs[1].result.evidence.ranks.empty());
   // And what a step sends, against what that costs.
@@ -108,8 +108,8 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   EXPECT_EQ(evidence.network.plan.bytes.size(), 1u);
   for (const diagnose::RankEvidence& rank : evidence.ranks) {
     const auto sent =
-        std::count_if(rank.steps.begin(), rank.steps.end(), [](const monitoring::StepTimes& step) {
-          return step.buckets[0] > 0 && step.buckets[2] <= step.of(monitoring::Phase::kBackward);
+        std::count_if(rank.steps.begin(), rank.steps.end(), [](const measure::StepTimes& step) {
+          return step.buckets[0] > 0 && step.buckets[2] <= step.of(measure::Phase::kBackward);
         });
     EXPECT_GE(sent, 20) << "but for the tails of epochs, in which a rank may have no sample";
   }

@@ -8,14 +8,14 @@
 #include <string>
 
 #include "data/loader/stage_clock.h"
+#include "measure/resource_meter.h"
 #include "support/count_allocations.h"
 #include "train/phase_tracker.h"
-#include "train/resource_meter.h"
 
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 int64_t allocations_of(const std::function<void()>& work) {
   const int64_t before = testing::allocations_of_process();
@@ -88,7 +88,7 @@ TEST(MeasureCost, ASampleAllocatesNothing) {
 
 // At logging steps: a few files of the process and of the machine, and two of each thread.
 TEST(MeasureCost, TheMachineIsReadInFewTransfers) {
-  ResourceMeter meter(2);
+  measure::ResourceMeter meter(2);
   meter.sample({});
   EXPECT_LT(transfers_of([&] { meter.sample({}); }), 100);
 }
@@ -97,7 +97,7 @@ TEST(MeasureCost, TheMachineIsReadInFewTransfers) {
 TEST(MeasureCost, FreeMemoryIsReadInFewTransfers) {
   const int64_t alone = transfers_of([] { machine::read_usable_memory(); });
   EXPECT_LT(alone, 100);
-  ResourceMeter meter(2);
+  measure::ResourceMeter meter(2);
   const int64_t with = transfers_of([&] { meter.sample({}); });
   const int64_t without = transfers_of([&] { meter.sample({}); });
   constexpr int64_t kNoise =

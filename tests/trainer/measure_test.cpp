@@ -122,7 +122,7 @@ TEST(PhasesOf, CountsTheEpochsOfEach) {
 
 // A run has 3 epochs of a phase whose step takes 1 s, and one of a phase whose step takes 5 s.
 TEST(MeanOverPhases, CountsEachByItsEpochs) {
-  const auto phase_time = static_cast<size_t>(monitoring::Phase::kForward);
+  const auto phase_time = static_cast<size_t>(measure::Phase::kForward);
   MeasuredSteps quick{
       .steps = 8, .samples = 80, .seconds = 8, .padded = {80, 160}, .own_deviation = 0.1};
   MeasuredSteps slow{

@@ -7,7 +7,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 TEST(PhaseClock, CountsTheTimeOfEachPhaseAndNoneInBetween) {
   PhaseClock clock(at::kCPU);
@@ -52,9 +52,9 @@ TEST(PhaseClock, AStepLastsUntilTheNextOneBegins) {
       clock.stop();
     }
   }
-  const std::vector<monitoring::StepTimes> steps = clock.take_steps();
+  const std::vector<measure::StepTimes> steps = clock.take_steps();
   ASSERT_EQ(steps.size(), 2u) << "the third has not ended";
-  for (const monitoring::StepTimes& step : steps) {
+  for (const measure::StepTimes& step : steps) {
     EXPECT_EQ(step.of(Phase::kEval), 0);
     EXPECT_GE(step.of(Phase::kDataWait), 0.020);
     EXPECT_GE(step.other(), 0.020);

@@ -9,7 +9,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 
 // A device that reaches its events one after the other, each at its time.
 struct Device {
@@ -66,7 +66,7 @@ TEST_F(Marks, TimesAreReadAfterTheDeviceHasPassed) {
   EXPECT_EQ(sums.totals()[static_cast<size_t>(Phase::kForward)], 0) << "it has not ended";
   EXPECT_TRUE(sums.take().empty());
   pass(10);
-  std::vector<monitoring::StepTimes> steps = sums.take();
+  std::vector<measure::StepTimes> steps = sums.take();
   ASSERT_EQ(steps.size(), 1u) << "the first step ends where the second one begins";
   EXPECT_DOUBLE_EQ(steps[0].wall, 10e-3);
   EXPECT_DOUBLE_EQ(steps[0].of(Phase::kForward), 7e-3);
@@ -85,7 +85,7 @@ TEST_F(Marks, WhatWasBeforeTheFirstStepIsOfNoStep) {
   step(60);
   step(70);
   pass(100);
-  const std::vector<monitoring::StepTimes> steps = sums.take();
+  const std::vector<measure::StepTimes> steps = sums.take();
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].of(Phase::kEval), 0);
   EXPECT_DOUBLE_EQ(steps[0].wall, 10e-3);
@@ -112,7 +112,7 @@ TEST_F(Marks, NotesBelongToTheStepInWhichTheyWereMade) {
   sums.note({});
   step(30);
   pass(100);
-  const std::vector<monitoring::StepTimes> steps = sums.take();
+  const std::vector<measure::StepTimes> steps = sums.take();
   ASSERT_EQ(steps.size(), 3u);
   EXPECT_EQ(steps[0].buckets[2], 0);
   EXPECT_GT(steps[1].buckets[2], 0);
@@ -130,7 +130,7 @@ TEST_F(Marks, ForgottenStepsAreNotTaken) {
   step(20);
   step(30);
   pass(100);
-  const std::vector<monitoring::StepTimes> steps = sums.take();
+  const std::vector<measure::StepTimes> steps = sums.take();
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_DOUBLE_EQ(steps[0].wall, 10e-3) << "not the end of the one before";
 }

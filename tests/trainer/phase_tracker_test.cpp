@@ -12,7 +12,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 

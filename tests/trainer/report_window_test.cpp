@@ -7,7 +7,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 using monitoring::StepStats;
 using std::chrono::seconds;
 

@@ -11,7 +11,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::Phase;
+using measure::Phase;
 using ::testing::ElementsAre;
 
 data::Batch batch_with(std::vector<int64_t> ids) {

@@ -225,7 +225,7 @@ struct Scenario {
   config::Interval log_every = {.steps = 1};
   std::chrono::milliseconds phase_time{2};  // by which the clock moves in each phase of a step
   double headroom_seconds = 0;              // measured before training
-  std::function<monitoring::GpuUse()> take_gpu_use = {};
+  std::function<measure::Values()> take_gpu_use = {};
   int verdict_at_rank = -1;     // that is asked for a verdict, once,
   std::string verdict_in = {};  // when it first is in this phase; "": before the run
 };

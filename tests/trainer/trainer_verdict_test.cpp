@@ -13,9 +13,12 @@
 namespace dtrain::train {
 namespace {
 
+using measure::Quantity;
+using measure::RunMeasurements;
+
 // Called where the resources of a window have been read: the next window has more than the ticks of
 // 10 ms in which some kernels count the time of the processor, which toy steps alone do not reach.
-monitoring::GpuUse work_some_ticks() {
+measure::Values work_some_ticks() {
   const std::clock_t until = std::clock() + 4 * CLOCKS_PER_SEC / 100;
   while (std::clock() < until) {
   }
@@ -28,19 +31,17 @@ TEST(TrainerVerdict, EvidenceOfAGpuReachesToTheEnd) {
   Scenario setup{.config = small(4)};
   setup.config.train.epochs = 12;
   setup.take_gpu_use = [] {
-    monitoring::GpuUse use;
-    use.seconds = 1;
-    use.full_sm_clock = 1.8e9;
-    use.power_limit = 200;
-    use.default_power_limit = 350;
-    return use;
+    return measure::Values{{Quantity::kGpuSeconds, 1},
+                           {Quantity::kFullSmClock, 1.8e9},
+                           {Quantity::kPowerLimit, 200},
+                           {Quantity::kDefaultPowerLimit, 350}};
   };
   const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
-  const diagnose::GpuUse& gpu = evidence.ranks.at(0).gpu;
-  EXPECT_EQ(gpu.power_limit, 200);
-  EXPECT_EQ(gpu.default_power_limit, 350);
-  EXPECT_EQ(gpu.full_clock, 1.8e9);
-  EXPECT_EQ(evidence.ranks[0].loader.threads, 1);
+  const measure::Values& gpu = evidence.ranks.at(0).values;
+  EXPECT_EQ(gpu[Quantity::kPowerLimit], 200);
+  EXPECT_EQ(gpu[Quantity::kDefaultPowerLimit], 350);
+  EXPECT_EQ(gpu[Quantity::kFullSmClock], 1.8e9);
+  EXPECT_EQ(evidence.ranks[0].readers(), 1);
 }
 
 // What reads its samples is known of a run that logs only once, at its end, too.
@@ -53,8 +54,8 @@ TEST(TrainerVerdict, EvidenceOfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
     const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
     ASSERT_EQ(evidence.ranks.size(), 1u);
     EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - RunMeasurements::kWarmUpSteps);
-    EXPECT_GT(evidence.ranks[0].loader.service(), 0) << "logs every " << steps << " steps";
-    EXPECT_GT(evidence.ranks[0].cores.cpu, 0) << "logs every " << steps << " steps";
+    EXPECT_GT(evidence.ranks[0].service(), 0) << "logs every " << steps << " steps";
+    EXPECT_GT(evidence.ranks[0].values[Quantity::kCpu], 0) << "logs every " << steps << " steps";
   }
 }
 
@@ -80,8 +81,8 @@ TEST(TrainerVerdict, EvidenceOfARunThatIsStoppedBeforeItLogsHasAllParts) {
   const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
   ASSERT_EQ(evidence.ranks.size(), 1u);
   EXPECT_GE(evidence.ranks[0].steps.size(), 30u);
-  EXPECT_GT(evidence.ranks[0].loader.service(), 0);
-  EXPECT_GT(evidence.ranks[0].cores.cpu, 0);
+  EXPECT_GT(evidence.ranks[0].service(), 0);
+  EXPECT_GT(evidence.ranks[0].values[Quantity::kCpu], 0);
 }
 
 // Steps that nobody kept, and what follows the last step, which no next step ends.

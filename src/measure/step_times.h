@@ -9,8 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <vector>
 
-namespace dtrain::monitoring {
+namespace dtrain::measure {
 
 enum class Phase {
   kDataWait,
@@ -51,6 +52,9 @@ struct StepTimes {
   double other() const { return wall - in_phases(); }  // in no phase
 };
 
+// The steps of one rank, in order.
+using Steps = std::vector<StepTimes>;
+
 // One step of all ranks, by the rank that took longest for it, without its wait for the others.
 struct SlowStep {
   int64_t step = 0;
@@ -58,4 +62,4 @@ struct SlowStep {
   StepTimes times{};
 };
 
-}  // namespace dtrain::monitoring
+}  // namespace dtrain::measure

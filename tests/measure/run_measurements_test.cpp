@@ -1,4 +1,4 @@
-#include "train/run_measurements.h"
+#include "measure/run_measurements.h"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,8 @@
 
 #include "support/thread_world.h"
 
-namespace dtrain::train {
+namespace dtrain::measure {
 namespace {
-
-using monitoring::Phase;
-using monitoring::StepTimes;
 
 StepTimes step(double forward, double wall) {
   StepTimes s;
@@ -25,30 +22,14 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
   return all;
 }
 
-ResourceSample used(int rank) {
+RankSample used(int rank) {
   return {.seconds = 1,
-          .loader = {.samples = 12,
-                     .few_samples = 3,
-                     .few_seconds = 6,
-                     .wait_seconds = 9,
-                     .full_seconds = 30},
-          .cpu = 10.0 + rank,
-          .throttled = 1.5,
-          .host_busy = 51,
-          .host_steal = 24,
-          .host_idle = 36,
-          .host_io_wait = 12,
-          .swapped_in = 300,
-          .read_again = 600,
-          .disk_bytes = 900,
-          .major_faults = 18,
-          .free_memory = 1e9,
-          .host_cores = 8,
-          .queue = 0.5,
-          .link_width = 4,
-          .card_width = 16,
-          .link_generation = 3,
-          .card_generation = 5};
+          .values = {{Quantity::kSamples, 12},
+                     {Quantity::kFewSamples, 3},
+                     {Quantity::kManySamples, 9},
+                     {Quantity::kCpu, 10.0 + rank},
+                     {Quantity::kFreeMemory, 1e9},
+                     {Quantity::kQueue, 0.5}}};
 }
 
 TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
@@ -56,7 +37,8 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
     RunMeasurements measured(comm);
     measured.gather(steps(comm.rank(), 0, 3), used(comm.rank()));  // warm-up
     EXPECT_TRUE(measured.last().empty());
-    EXPECT_EQ(measured.own()->samples, 4) << "what was used counts from the first step on";
+    EXPECT_EQ(measured.own()->values[Quantity::kSamples], 4)
+        << "what was used counts from the first step on";
     measured.gather(steps(comm.rank(), 3, 7), used(comm.rank()));  // two of warm-up
     measured.gather({}, used(comm.rank()));  // a logging step right after another
     measured.gather(steps(comm.rank(), 7, 10), used(comm.rank()));
@@ -67,41 +49,23 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
     }
     ASSERT_EQ(measured.steps().size(), 3u);
     for (int rank = 0; rank < 3; ++rank) {
-      const diagnose::Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
+      const Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
       ASSERT_EQ(of_rank.size(), 5u);
       for (int i = 0; i < 5; ++i)
         EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
-      const monitoring::RankStats& last = measured.last()[static_cast<size_t>(rank)];
+      const RankMeans& last = measured.last()[static_cast<size_t>(rank)];
       EXPECT_EQ(last.rank, rank);
       EXPECT_EQ(last.times.of(Phase::kForward), 100 * rank + 8);
       EXPECT_EQ(last.times.wall, 1000);
-      EXPECT_EQ(last.samples, 4) << "per step";
-      EXPECT_DOUBLE_EQ(last.cpu_seconds, (10.0 + rank) / 3) << "per step";
-      EXPECT_TRUE(std::isnan(last.run_delay_seconds)) << "not measured";
-      EXPECT_EQ(last.throttled_seconds, 0.5);
-      EXPECT_EQ(last.few_samples, 1);
-      EXPECT_EQ(last.few_seconds, 2);
-      EXPECT_EQ(last.empty_seconds, 3);
-      EXPECT_EQ(last.full_seconds, 10);
-      EXPECT_EQ(last.disk_bytes, 300);
-      EXPECT_EQ(last.major_faults, 6);
-      EXPECT_EQ(last.host.busy, 17);
-      EXPECT_EQ(last.host.steal, 8);
-      EXPECT_EQ(last.host.idle, 12);
-      EXPECT_EQ(last.host.io_wait, 4);
-      EXPECT_EQ(last.host.swapped_in, 100);
-      EXPECT_EQ(last.host.read_again, 200);
-      EXPECT_EQ(last.host.cores, 8) << "now";
-      EXPECT_EQ(last.host.free_memory, 1e9) << "now";
-      EXPECT_EQ(last.link.width, 4);
-      EXPECT_EQ(last.link.card_width, 16);
-      EXPECT_EQ(last.link.generation, 3);
-      EXPECT_EQ(last.link.card_generation, 5);
-      EXPECT_EQ(last.queue, 0.5);
+      EXPECT_EQ(last.values[Quantity::kSamples], 4) << "per step";
+      EXPECT_DOUBLE_EQ(last.values[Quantity::kCpu], (10.0 + rank) / 3) << "per step";
+      EXPECT_TRUE(std::isnan(last.values[Quantity::kRunDelay])) << "not measured";
+      EXPECT_EQ(last.values[Quantity::kFreeMemory], 1e9) << "now";
+      EXPECT_EQ(last.values[Quantity::kQueue], 0.5) << "a mean";
     }
     ASSERT_EQ(measured.windows().size(), 1u) << "not those in which the warm-up was";
-    EXPECT_EQ(measured.windows()[0].steps, 3u);
-    EXPECT_EQ(measured.windows()[0].ranks[2].cpu, 12);
+    EXPECT_EQ(measured.windows()[0].steps(), 3);
+    EXPECT_EQ(measured.windows()[0].ranks[2].values[Quantity::kCpu], 12);
   });
 }
 
@@ -114,7 +78,7 @@ TEST(RunMeasurements, OfVeryManyRanksThoseAreShownThatTheOthersWaitFor) {
     measured.gather(own, used(comm.rank()));
     if (comm.rank() != 0) return;
     std::vector<double> waits;
-    for (const monitoring::RankStats& rank : measured.last())
+    for (const RankMeans& rank : measured.last())
       waits.push_back(rank.times.of(Phase::kAllReduceWait));
     EXPECT_EQ(waits, (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
   });
@@ -124,11 +88,11 @@ TEST(RunMeasurements, ResourcesAreOfAllStepsThoughFewTimesAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
     measured.gather(steps(0, 0, 5), used(0));
-    ResourceSample resources = used(0);
+    RankSample resources = used(0);
     resources.steps = 24;
     measured.gather(steps(0, 5, 8), resources);
-    EXPECT_EQ(measured.windows().at(0).steps, 24u);
-    EXPECT_EQ(measured.last().at(0).samples, 0.5) << "12 in 24 steps";
+    EXPECT_EQ(measured.windows().at(0).steps(), 24);
+    EXPECT_EQ(measured.last().at(0).values[Quantity::kSamples], 0.5) << "12 in 24 steps";
   });
 }
 
@@ -178,28 +142,27 @@ TEST(RunMeasurements, KnowsTheSlowestStepAndItsRank) {
 TEST(RunMeasurements, EnergyIsThatOfTheStepsAndNotOfTheReading) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
-    ResourceSample sample = used(0);
+    RankSample sample = used(0);
     sample.seconds = 0.2;
-    sample.gpu.energy = 600;
-    sample.gpu.energy_seconds = 2;
+    sample.values[Quantity::kGpuEnergy] = 300;  // watts
     measured.gather(steps(0, 0, 10), sample);
-    EXPECT_DOUBLE_EQ(measured.own()->energy, 300 * 0.02) << "300 W in a step of 20 ms";
+    EXPECT_DOUBLE_EQ(measured.own()->values[Quantity::kGpuEnergy], 300 * 0.02)
+        << "300 W in a step of 20 ms";
     measured.gather(steps(0, 10, 20), used(0));
-    EXPECT_TRUE(std::isnan(measured.own()->energy));
+    EXPECT_TRUE(std::isnan(measured.own()->values[Quantity::kGpuEnergy]));
   });
 }
 
 // Of many windows, evenly spaced ones, so that slow growth is seen over the whole run.
 TEST(RunMeasurements, MemoryIsKeptOfTheWholeRun) {
-  RunMeasurements::Earlier earlier;
-  ResourceSample sample = used(0);
+  EarlierWindows earlier;
+  RankSample sample = used(0);
   for (int i = 1; i <= 10000; ++i) {
-    sample.resident_bytes = 1000.0 * i;
-    sample.so_far.skipped_steps = i;
-    earlier.add(10, sample);
+    sample.steps = 10;
+    sample.values[Quantity::kResident] = 1000.0 * i;
+    earlier.add(sample);
   }
   EXPECT_EQ(earlier.steps, 100000);
-  EXPECT_EQ(earlier.totals.skipped_steps, 10000);
   ASSERT_GE(earlier.memory.size(), 30u);
   ASSERT_LT(earlier.memory.size(), 64u);
   EXPECT_LT(earlier.memory.front().steps, 2000);
@@ -231,8 +194,8 @@ TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
     EXPECT_EQ(measured.steps()[0].back().of(Phase::kForward), 3999);
     // Of the 40 windows, the first has the end of the warm-up in it and 5 are kept.
     ASSERT_EQ(measured.windows().size(), 5u);
-    EXPECT_EQ(measured.windows().front().earlier.at(0).loads.few_samples, 34 * 3);
-    EXPECT_EQ(measured.windows().front().earlier.at(0).loads.samples, 34 * 12);
+    EXPECT_EQ(measured.windows().front().earlier.at(0).total.sum(Quantity::kFewSamples), 34 * 3);
+    EXPECT_EQ(measured.windows().front().earlier.at(0).total.sum(Quantity::kSamples), 34 * 12);
     EXPECT_EQ(measured.windows().front().earlier.at(0).steps, 3400);
     EXPECT_TRUE(measured.windows().back().earlier.empty());
     measured.gather(steps(0, 4000, 9000), used(0));  // more than are kept, at once
@@ -242,4 +205,4 @@ TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::measure

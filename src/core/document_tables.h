@@ -1,0 +1,16 @@
+#pragma once
+
+// Documents whose tables come from the program: each stands between the lines
+// `<!-- table: NAME -->` and `<!-- end of table -->`. Pure.
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace dtrain {
+
+// The document with each table made anew by `table_named`. DataError for a table without an end.
+std::string with_tables(std::string_view document,
+                        const std::function<std::string(std::string_view name)>& table_named);
+
+}  // namespace dtrain

@@ -1,0 +1,24 @@
+// document_tables_program FILE...: makes the generated tables of documents anew.
+
+#include <cstdio>
+
+#include "core/document_tables.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "diagnose/finding.h"
+#include "monitoring/metric_tables.h"
+
+int main(int count, char** arguments) try {
+  for (int i = 1; i < count; ++i) {
+    const std::string text =
+        dtrain::with_tables(dtrain::read_text(arguments[i]), [](std::string_view name) {
+          return name == "causes" ? dtrain::diagnose::cause_table()
+                                  : dtrain::monitoring::metric_table(name);
+        });
+    dtrain::write_atomically(dtrain::real_file_system(), arguments[i], text);
+  }
+  return 0;
+} catch (const dtrain::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return error.exit_code();
+}

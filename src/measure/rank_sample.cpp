@@ -1,0 +1,102 @@
+#include "measure/rank_sample.h"
+
+namespace dtrain::measure {
+namespace {
+
+double weight_of(const QuantityRow& row, const RankSample& sample) {
+  if (row.kind != Kind::kMean || row.weight == Quantity::kCount) return sample.steps;
+  const double weight = sample.values[row.weight];
+  return std::isfinite(weight) ? weight : sample.steps;
+}
+
+// What a value adds to the sum: a kMean its product with the weight.
+double part_of(const QuantityRow& row, double value, const RankSample& sample) {
+  if (row.kind == Kind::kMean) return value * weight_of(row, sample);
+  return row.kind == Kind::kRate ? value * sample.seconds : value;
+}
+
+}  // namespace
+
+void Values::set(const Values& other) {
+  for (size_t i = 0; i < all_.size(); ++i) {
+    if (!std::isnan(other.all_[i])) all_[i] = other.all_[i];
+  }
+}
+
+Total Total::after(const Total& earlier) {
+  Total total;
+  for (const Quantity quantity : all_quantities()) {
+    const auto i = static_cast<size_t>(quantity);
+    if (row_of(quantity).kind == Kind::kTotal) total.parts_[i].begin = earlier.parts_[i].value;
+  }
+  return total;
+}
+
+void Total::add(const RankSample& sample) {
+  for (const Quantity quantity : all_quantities()) {
+    const double value = sample.values[quantity];
+    if (!std::isfinite(value)) continue;
+    const QuantityRow& row = row_of(quantity);
+    Part& part = parts_[static_cast<size_t>(quantity)];
+    switch (row.kind) {
+      case Kind::kSum:
+      case Kind::kRate:
+      case Kind::kMean:
+        if (!(weight_of(row, sample) > 0)) break;
+        part.value = part_of(row, value, sample) + (part.weight > 0 ? part.value : 0);
+        part.weight += weight_of(row, sample);
+        break;
+      case Kind::kMax:
+        part.value = std::fmax(part.value, value);
+        break;
+      case Kind::kLast:
+        part.value = value;
+        break;
+      case Kind::kTotal:
+        part.value = value;
+        if (std::isnan(part.begin)) {
+          part.begin = value;
+        } else {
+          part.weight += sample.steps;
+        }
+        break;
+    }
+  }
+}
+
+Values Total::per_step() const {
+  Values values;
+  for (const Quantity quantity : all_quantities()) {
+    const Part& part = parts_[static_cast<size_t>(quantity)];
+    switch (row_of(quantity).kind) {
+      case Kind::kMax:
+      case Kind::kLast:
+        values[quantity] = part.value;
+        break;
+      case Kind::kTotal:
+        if (part.weight > 0) values[quantity] = (part.value - part.begin) / part.weight;
+        break;
+      default:
+        if (part.weight > 0) values[quantity] = part.value / part.weight;
+    }
+  }
+  return values;
+}
+
+double Total::sum(Quantity quantity) const { return parts_[static_cast<size_t>(quantity)].value; }
+
+Values per_step(const RankSample& sample) {
+  Total total;
+  total.add(sample);
+  return total.per_step();
+}
+
+RankSample sample_of(const Values& per_step, double steps) {
+  RankSample sample{.seconds = steps, .steps = steps, .values = per_step};
+  for (const Quantity quantity : all_quantities()) {
+    if (row_of(quantity).kind == Kind::kSum) sample.values[quantity] *= steps;
+  }
+  return sample;
+}
+
+}  // namespace dtrain::measure
