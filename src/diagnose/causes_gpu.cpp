@@ -46,8 +46,8 @@ constexpr double kOften = 0.2;  // of the time
 
 bool too_hot(const Values& gpu) { return gpu[Quantity::kSlowedByHeat] > kOften; }
 
-// Of the readings in which nothing held it back; where there was none, the highest that the card
-// allows.
+// In the readings in which nothing held it back. Without such a reading, the highest that the
+// card allows.
 double full_clock(const Values& gpu) {
   return gpu[Quantity::kFullSmClock] > 0 ? gpu[Quantity::kFullSmClock]
                                          : gpu[Quantity::kHighestSmClock];

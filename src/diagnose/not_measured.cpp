@@ -62,8 +62,7 @@ std::vector<std::string> not_measured_of_gpus(const RunEvidence& run) {
   return names;
 }
 
-// Whether the readers of a rank keep it waiting, and it is not known if fewer of them would be
-// faster.
+// Whether the readers of a rank keep it waiting, and nothing tells if fewer would be faster.
 bool crowding_unknown(const RankEvidence& rank) {
   const bool waits = mean_of(rank.steps, Phase::kDataWait) > kLeastGain * mean_wall(rank.steps);
   return waits && rank.readers() > 1 && !rank.values.knows(Quantity::kFewSampleSeconds);

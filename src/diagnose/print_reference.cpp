@@ -1,4 +1,4 @@
-// document_tables_program FILE...: makes the generated tables of documents anew.
+// document_tables_program FILE...: writes the generated tables of documents again.
 
 #include <cstdio>
 

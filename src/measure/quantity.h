@@ -36,8 +36,7 @@ enum class Scope { kRank, kHost, kGpu };
 constexpr auto names_of(Scope) { return names("rank", "host", "gpu"); }
 
 struct QuantityRow {
-  // In metrics.jsonl: the object in the record of a rank ("": the record itself), and the key in
-  // it.
+  // In metrics.jsonl: the object in the record of a rank ("": the record itself), and its key.
   std::string_view group = {}, key = {};  // key "": not in the file
   std::string_view unit = {};             // "s", "bytes", "share" (0 to 1), ...
   Kind kind = Kind::kSum;

@@ -1,8 +1,8 @@
 #pragma once
 
 // What a rank and its host do between two calls of sample(): loader, cores and memory. What this
-// kernel does not tell is left unknown. Thread-safety: the training thread alone, whose process it
-// measures.
+// kernel does not tell is left unknown. Thread-safety: none; the training thread
+// owns it.
 
 #include <string>
 
