@@ -157,23 +157,21 @@ std::string json_of(const Results& results) {
 }
 
 int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  job.plan();
-  job.open_data();
-  job.make_task();
-  Results results{.file = job.config().data.file,
-                  .samples = static_cast<int64_t>(job.data().splits.train.size()),
-                  .batch_size = job.batches().batch_size,
+  const job::PreparedRun run =
+      job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
+  Results results{.file = run.config.data.file,
+                  .samples = static_cast<int64_t>(run.data.splits.train.size()),
+                  .batch_size = run.batches.batch_size,
                   .ranks = process.world.size,
-                  .own_threads = job.loader_threads()};
+                  .own_threads = run.loader_threads};
   options.output.open(process.host, inputs_of(loaded));
   if (options.bench.threads.empty())
     options.bench.threads = job::threads_to_compare(process.cores, results.own_threads);
-  results.bench = job::bench_data(job, options.bench);
+  results.bench = job::bench_data(run, options.bench);
   if (!options.accelerator.empty()) {
     dist::agree(process.host, [&] {
       const double rate = best_rate(results.bench).samples_per_second.median;
-      results.emulation = job::emulate(job, job::accelerator_named(options.accelerator), rate,
+      results.emulation = job::emulate(run, job::accelerator_named(options.accelerator), rate,
                                        3 * options.bench.seconds);
     });
   }

@@ -301,10 +301,10 @@ std::string json_of(const Results& results) {
 
 // Makes a row for each batch size to measure; those that need more samples than there are go to
 // `left_out`. UsageError: all of them do.
-void add_rows(Results& results, const Options& options, const job::TrainingJob& job) {
+void add_rows(Results& results, const Options& options, const job::PreparedRun& run) {
   const int64_t most = results.samples / results.ranks;
   const std::vector<int64_t> sizes = options.batch_sizes.empty()
-                                         ? job::batch_sizes_around(job.batches().batch_size, most)
+                                         ? job::batch_sizes_around(run.batches.batch_size, most)
                                          : options.batch_sizes;
   for (const int64_t size : sizes) {
     if (size > most) {
@@ -320,41 +320,38 @@ void add_rows(Results& results, const Options& options, const job::TrainingJob& 
 }
 
 int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  job.plan();
-  job.open_data();
-  job.make_task();
+  job::PreparedRun prepared =
+      job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
   Results results{.rows = {},
-                  .network = str(job.config().model.name),
-                  .precision = train::to_string(job.precision()),
+                  .network = str(prepared.config.model.name),
+                  .precision = train::to_string(prepared.precision),
                   .device = process.device.is_cpu() ? "cpu" : process.device.str(),
-                  .data = job.config().data.file,
+                  .data = prepared.config.data.file,
                   .ranks = process.world.size,
-                  .accumulate = job.batches().accumulate,
-                  .samples = job.batches().samples,
-                  .prefetch = job.config().data.prefetch,
-                  .threads = job.loader_threads(),
+                  .accumulate = prepared.batches.accumulate,
+                  .samples = prepared.batches.samples,
+                  .prefetch = prepared.config.data.prefetch,
+                  .threads = prepared.loader_threads,
                   .computing_threads = process.threads,
-                  .statistics = job::statistics_bytes(job),
-                  .phases = job.phases(),
+                  .statistics = job::statistics_bytes(prepared),
+                  .phases = prepared.phases(),
                   .cached = options.probe.cached,
                   .left_out = {}};
-  dist::agree(process.host, [&] { add_rows(results, options, job); });
+  dist::agree(process.host, [&] { add_rows(results, options, prepared); });
   options.output.open(process.host, inputs_of(loaded));
-  job.place_on_device();
-  job.connect();
+  const job::ConnectedRun run = std::move(prepared).place_on_device().connect();
   for (int round = 0; round < options.rounds; ++round) {
     for (Row& row : results.rows) {
       if (!row.out_of_memory.empty()) continue;
       job::StepProbeOptions probe = options.probe;
       probe.batch_size = row.batch_size;
       probe.accumulate = results.accumulate;
-      StepProbe measured = job::probe_step(job, probe);
+      StepProbe measured = job::probe_step(run, probe);
       row.out_of_memory = measured.out_of_memory;
       if (measured.measured()) row.rounds.push_back(std::move(measured));
     }
   }
-  job.end_watch();
+  run.end_watch();
   options.output.write(
       process.host, [&] { return text_of(results); }, [&] { return json_of(results); });
   return std::ranges::all_of(results.rows,

@@ -142,23 +142,20 @@ PlanReport from_file(const config::Loaded& loaded, const Options& options) {
 
 PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loaded,
                          const Options& options, TableOutput& output) {
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  job.plan();
-  const config::Train train =
-      job.config().train;  // before the batches of these ranks are put into it
-  job.open_data();
-  job.make_task();
+  job::PlannedRun planned = job::plan_training(process, loaded, /*dry_run=*/true);
+  const config::Train train = planned.config.train;  // without the batches of these ranks
+  job::PreparedRun prepared = std::move(planned).open_data().make_task();
   output.open(process.host, inputs_of(loaded));
   PlanReport report{.run = {}, .interconnect = {}, .request = {}};
   report.scaling = chosen_scaling(options, train);
   report.request.train = plan::scaled(train, report.scaling);
   const std::vector<int64_t> sizes = job::thinned(
-      plan::sizes_needed(report.request.train, options.ranks, job.batches().samples), kMostSizes);
-  job.place_on_device();
-  job.connect();
-  const std::optional<plan::Link> link = job::measure_link(job);
-  report.run = job::measure_run(job, sizes, options.probe);
-  job.end_watch();
+      plan::sizes_needed(report.request.train, options.ranks, prepared.batches.samples),
+      kMostSizes);
+  const job::ConnectedRun run = std::move(prepared).place_on_device().connect();
+  const std::optional<plan::Link> link = job::measure_link(run);
+  report.run = job::measure_run(run, sizes, options.probe);
+  run.end_watch();
   if (process.device.is_cuda()) {
     const int64_t own = device::properties(process.device).memory_bytes;
     plan::compare_with_gpus(report.request, dist::all_gather_object(process.host, own));

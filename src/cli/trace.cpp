@@ -227,10 +227,8 @@ std::string json_of(const Results& results) {
 }
 
 int record(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  job.plan();
-  job.open_data();
-  job.make_task();
+  job::PreparedRun prepared =
+      job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
   const Inputs inputs = inputs_of(loaded);
   std::optional<TraceFile> file;
   options.output.open(process.host, inputs);
@@ -241,15 +239,14 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
   });
   Results results{.summary = {},
                   .out = options.out,
-                  .network = str(job.config().model.name),
-                  .precision = train::to_string(job.precision()),
-                  .data = job.config().data.file,
+                  .network = str(prepared.config.model.name),
+                  .precision = train::to_string(prepared.precision),
+                  .data = prepared.config.data.file,
                   .device = process.device.is_cpu() ? "cpu" : process.device.str(),
                   .steps = options.how.steps};
-  job.place_on_device();
-  job.connect();
+  const job::ConnectedRun run = std::move(prepared).place_on_device().connect();
   std::exception_ptr failed;  // of rank 0's disk: the other ranks still send
-  results.summary = job::trace_steps(job, options.how, [&](std::string_view text) {
+  results.summary = job::trace_steps(run, options.how, [&](std::string_view text) {
     if (failed) return;
     try {
       file->write(text);

@@ -14,19 +14,16 @@ namespace dtrain::cli {
 namespace {
 
 int train(job::ProcessContext& process, const config::Loaded& loaded, bool dry_run) {
-  job::TrainingJob job(process, loaded, dry_run);
-  job.plan();
-  job.open_data();
-  job.make_task();
-  if (job.is_beyond_its_end()) return job.leave_unchanged();
-  job.place_on_device();
-  job.check_training();
-  job.connect();
-  job.claim_name();
-  job.open_metrics();
-  job.announce();
-  job.run();
-  return job.conclude();
+  job::PreparedRun run = job::plan_training(process, loaded, dry_run).open_data().make_task();
+  if (run.is_beyond_its_end()) return run.leave_unchanged();
+  return std::move(run)
+      .place_on_device()
+      .check_training()
+      .connect()
+      .claim_name()
+      .announce()
+      .train()
+      .conclude();
 }
 
 }  // namespace

@@ -136,8 +136,8 @@ LoadingRate rate_of(const Row& row) {
 
 class Bench {
  public:
-  Bench(TrainingJob& job, const DataBenchOptions& options)
-      : job_(job), options_(options), host_(job.process().host) {
+  Bench(const PreparedRun& run, const DataBenchOptions& options)
+      : run_(run), options_(options), host_(run.process.host) {
     rows_.push_back({.threads = 0});
     for (const int threads : options.threads) {
       rows_.push_back({.threads = threads, .cold = true});
@@ -151,7 +151,7 @@ class Bench {
       host_.barrier();
       const Loaded read = warm_ids_.empty()
                               ? Loaded{}
-                              : read_samples(*job_.data().store, warm_ids_, options_.seconds / 2);
+                              : read_samples(*run_.data.store, warm_ids_, options_.seconds / 2);
       rows_[0].rounds.push_back(dist::all_gather_object(host_, read));
     }
     DataBench bench{.kept = kept_};
@@ -164,10 +164,10 @@ class Bench {
  private:
   void measure(Row& cold, Row& warm) {
     if (options_.cold) drop_file();
-    const at::Device device = job_.process().device;
-    const data::Store& store = *job_.data().store;
-    data::Loader loader(store, job_.data().splits.train, job_.task().samples(),
-                        train::loader_options(job_.config(), job_.batches(), cold.threads, device),
+    const at::Device device = run_.process.device;
+    const data::Store& store = *run_.data.store;
+    data::Loader loader(store, run_.data.splits.train, run_.task->samples(),
+                        train::loader_options(run_.config, run_.batches, cold.threads, device),
                         {host_.rank(), host_.size()});
     host_.barrier();
     const Pass first =
@@ -187,8 +187,8 @@ class Bench {
     host_.barrier();
     constexpr double kUnknown = 2;
     double kept = 0;
-    if (job_.process().world.local_rank == 0) {
-      kept = drop_from_page_cache(job_.data().store->path()).value_or(kUnknown);
+    if (run_.process.world.local_rank == 0) {
+      kept = drop_from_page_cache(run_.data.store->path()).value_or(kUnknown);
     }
     const std::vector<double> all = dist::all_gather_object(host_, kept);
     const double most = std::max(*std::max_element(all.begin(), all.end()), kept_seen_);
@@ -196,7 +196,7 @@ class Bench {
     kept_ = most < kUnknown ? std::optional(most) : std::nullopt;
   }
 
-  TrainingJob& job_;
+  const PreparedRun& run_;
   const DataBenchOptions& options_;
   dist::Communicator& host_;
   std::vector<Row> rows_;
@@ -207,14 +207,14 @@ class Bench {
 
 }  // namespace
 
-DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) {
+DataBench bench_data(const PreparedRun& run, const DataBenchOptions& options) {
   // Ranks may have other cores and other flags, but all make the same measurements: in each they
   // wait for all others.
-  dist::Communicator& host = job.process().host;
+  dist::Communicator& host = run.process.host;
   DataBenchOptions same = options;
   same.threads = dist::broadcast_values(host, options.threads);
   same.rounds = dist::broadcast_object(host, options.rounds);
-  return Bench(job, same).run();
+  return Bench(run, same).run();
 }
 
 std::vector<int> threads_to_compare(int cores, int own) {

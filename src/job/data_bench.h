@@ -41,9 +41,8 @@ struct DataBench {
   bool has_cold() const { return kept && *kept <= kMostKept; }
 };
 
-// Requires: the job has done its verbs up to make_task(). Collective; every rank gets the
-// same result.
-DataBench bench_data(TrainingJob&, const DataBenchOptions&);
+// Collective; every rank gets the same result.
+DataBench bench_data(const PreparedRun&, const DataBenchOptions&);
 
 // 1, 2, 4, ... and all `cores`, and `own`, the number that the run would use; ascending. Pure.
 std::vector<int> threads_to_compare(int cores, int own);

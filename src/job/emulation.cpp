@@ -59,15 +59,15 @@ Fed feed(data::Loader& loader, const Accelerator& accelerator, int64_t batch_siz
 }
 
 // Runs `count` accelerators side by side.
-Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelerator, int count,
+Utilization run_accelerators(const PreparedRun& run, const Accelerator& accelerator, int count,
                              double seconds) {
-  const std::vector<int64_t>& all = job.data().splits.train;
-  const ProcessContext& process = job.process();
+  const std::vector<int64_t>& all = run.data.splits.train;
+  const ProcessContext& process = run.process;
   std::vector<Fed> fed(static_cast<size_t>(count));
   std::latch ready(count);
   std::mutex mutex;
   std::exception_ptr error;  // the first
-  const auto run = [&](int index) {
+  const auto run_one = [&](int index) {
     bool is_ready = false;
     try {
       device::use(process.device);
@@ -75,12 +75,12 @@ Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelera
       const std::vector<int64_t> ids(all.begin() + own.begin, all.begin() + own.end);
       const int64_t batch_size = std::min(accelerator.batch_size, own.size());
       data::LoaderOptions options = train::loader_options(
-          job.config(), job.batches(),
-          reader_threads(job.config().data.workers, std::max(1, process.cores / count)),
+          run.config, run.batches,
+          reader_threads(run.config.data.workers, std::max(1, process.cores / count)),
           process.device);
       options.batch_size = options.global_batch = batch_size;
       options.prefetch = kPrefetch;
-      data::Loader loader(*job.data().store, ids, job.task().samples(), options, {});
+      data::Loader loader(*run.data.store, ids, run.task->samples(), options, {});
       is_ready = true;
       ready.arrive_and_wait();
       fed[static_cast<size_t>(index)] = feed(loader, accelerator, batch_size, seconds);
@@ -92,7 +92,7 @@ Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelera
   };
   {
     std::vector<std::jthread> threads;
-    for (int i = 0; i < count; ++i) threads.emplace_back(run, i);
+    for (int i = 0; i < count; ++i) threads.emplace_back(run_one, i);
   }
   if (error) std::rethrow_exception(error);
   Utilization result{.accelerators = count};
@@ -104,12 +104,11 @@ Utilization run_accelerators(const TrainingJob& job, const Accelerator& accelera
 }
 
 // How many accelerators have room for their batches in a quarter of the memory of the machine.
-int most_in_memory(const TrainingJob& job, const Accelerator& accelerator) {
-  data::LoaderOptions options = train::loader_options(job.config(), job.batches(), 1, at::kCPU);
+int most_in_memory(const PreparedRun& run, const Accelerator& accelerator) {
+  data::LoaderOptions options = train::loader_options(run.config, run.batches, 1, at::kCPU);
   options.batch_size = options.global_batch = 1;
   options.prefetch = 1;
-  data::Loader loader(*job.data().store, job.data().splits.train, job.task().samples(), options,
-                      {});
+  data::Loader loader(*run.data.store, run.data.splits.train, run.task->samples(), options, {});
   const data::Batch sample = loader.next();
   const auto bytes = static_cast<double>(sample.inputs.nbytes() + sample.targets.nbytes()) *
                      static_cast<double>(accelerator.batch_size * (kPrefetch + 2));
@@ -140,19 +139,19 @@ const Accelerator& accelerator_named(const std::string& name) {
                        " (known: ", join(names, ", "), ")"));
 }
 
-Emulation emulate(TrainingJob& job, const Accelerator& accelerator, double samples_per_second,
+Emulation emulate(const PreparedRun& run, const Accelerator& accelerator, double samples_per_second,
                   double seconds) {
-  DTRAIN_CHECK(job.process().world.size == 1, "accelerators are emulated by one process");
+  DTRAIN_CHECK(run.process.world.size == 1, "accelerators are emulated by one process");
   Emulation result{.accelerator = accelerator};
-  const int in_memory = most_in_memory(job, accelerator);
+  const int in_memory = most_in_memory(run, accelerator);
   const auto samples =
-      static_cast<int>(std::min<size_t>(job.data().splits.train.size(), kMostAccelerators));
+      static_cast<int>(std::min<size_t>(run.data.splits.train.size(), kMostAccelerators));
   const int limit = std::min(in_memory, samples);
   const double expected =
       samples_per_second / (accelerator.samples_per_second() * accelerator.least_utilization);
   result.fed =
       largest_passing(static_cast<int>(std::clamp(expected, 1.0, 1e6)), limit, [&](int count) {
-        result.tried.push_back(run_accelerators(job, accelerator, count, seconds));
+        result.tried.push_back(run_accelerators(run, accelerator, count, seconds));
         return result.tried.back().utilization >= accelerator.least_utilization;
       });
   if (result.fed == limit) {

@@ -52,8 +52,9 @@ inline constexpr int kMostAccelerators = 256;
 // Every accelerator has a loader of its own on a share of the training samples, with as many reader
 // threads as a rank would have if so many ranks ran here. `samples_per_second`: about what the
 // loader gives, where the search begins; `seconds`: about how long each number of accelerators is
-// tried. Requires: one rank, whose job has done its verbs up to make_task().
-Emulation emulate(TrainingJob&, const Accelerator&, double samples_per_second, double seconds);
+// tried. Requires: one rank.
+Emulation emulate(const PreparedRun&, const Accelerator&, double samples_per_second,
+                  double seconds);
 
 // The largest number in [0, limit] that passes, if all smaller ones pass too; 0 always does. Begins
 // at `start`. Pure.

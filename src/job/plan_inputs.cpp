@@ -53,10 +53,10 @@ plan::MeasuredBatch measured_batch(const StepProbe& probe, int threads) {
   return batch;
 }
 
-std::vector<double> statistics_bytes(const TrainingJob& job) {
+std::vector<double> statistics_bytes(const PreparedRun& run) {
   std::vector<double> bytes;
-  if (!job.config().train.sync_batch_norm) return bytes;
-  for (const auto& module : job.task().model().modules(/*include_self=*/false)) {
+  if (!run.config.train.sync_batch_norm) return bytes;
+  for (const auto& module : run.task->model().modules(/*include_self=*/false)) {
     const auto* norm = dynamic_cast<const layers::BatchNormImpl*>(module.get());
     if (norm == nullptr || norm->frozen()) continue;
     const auto channels = static_cast<double>(norm->running_mean.numel());
@@ -73,52 +73,53 @@ std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most) {
   return chosen;
 }
 
-plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes,
+plan::MeasuredRun measure_run(const ConnectedRun& run, std::span<const int64_t> sizes,
                               const StepProbeOptions& options) {
-  plan::MeasuredRun run{
+  plan::MeasuredRun measured{
       .source = "here",
-      .network = str(job.config().model.name),
-      .precision = train::to_string(job.precision()),
-      .device = job.process().device.is_cpu() ? "cpu" : job.process().device.str(),
-      .data = job.config().data.file,
-      .ranks = job.process().world.size,
-      .samples = job.batches().samples,
-      .prefetch = job.config().data.prefetch,
+      .network = str(run.config.model.name),
+      .precision = train::to_string(run.precision),
+      .device = run.process.device.is_cpu() ? "cpu" : run.process.device.str(),
+      .data = run.config.data.file,
+      .ranks = run.process.world.size,
+      .samples = run.batches.samples,
+      .prefetch = run.config.data.prefetch,
       .micro_steps = 1,
-      .statistics = statistics_bytes(job)};
-  const int64_t most =
-      std::max<int64_t>(1, run.samples / run.ranks);  // all ranks have a whole micro-batch
+      .statistics = statistics_bytes(run)};
+  const int64_t most = std::max<int64_t>(
+      1, measured.samples / measured.ranks);  // all ranks have a whole micro-batch
   for (const int64_t size : sizes) {
     if (size > most && size != sizes.front()) continue;
     StepProbeOptions one = options;
     one.batch_size = std::min(size, most);
     one.accumulate = 1;
-    const StepProbe probe = probe_step(job, one);
+    const StepProbe probe = probe_step(run, one);
     if (!probe.measured()) {
-      run.too_large.emplace_back(one.batch_size, probe.out_of_memory);
+      measured.too_large.emplace_back(one.batch_size, probe.out_of_memory);
       continue;
     }
-    run.batches.push_back(measured_batch(probe, job.loader_threads()));
-    if (!probe.buckets.empty()) run.buckets.clear();
+    measured.batches.push_back(measured_batch(probe, run.loader_threads));
+    if (!probe.buckets.empty()) measured.buckets.clear();
     for (const dist::BucketTime& bucket : probe.buckets) {
-      run.buckets.push_back({static_cast<double>(bucket.bytes), bucket.ready});
+      measured.buckets.push_back({static_cast<double>(bucket.bytes), bucket.ready});
     }
   }
-  if (run.batches.empty()) {
-    const auto& [size, missing] = run.too_large.back();
+  if (measured.batches.empty()) {
+    const auto& [size, missing] = measured.too_large.back();
     throw DeviceError(str("nothing could be measured here, a micro-batch of ", size, ": ", missing,
                           ". Measure the step where there is more memory (dtrain bench step --json "
                           "FILE), and plan from "
                           "that (--measured FILE)"));
   }
-  return run;
+  return measured;
 }
 
-std::optional<plan::Link> measure_link(TrainingJob& job) {
-  const int ranks = job.process().world.size;
+std::optional<plan::Link> measure_link(const ConnectedRun& run) {
+  const int ranks = run.process.world.size;
   if (ranks == 1) return std::nullopt;
   return plan::link_of_fit(
-      dist::probe_all_reduce(job.gradients(), job.process().device, kLinkSeconds), ranks);
+      dist::probe_all_reduce(run.connections->gradients(), run.process.device, kLinkSeconds),
+      ranks);
 }
 
 }  // namespace dtrain::job

@@ -19,19 +19,19 @@ namespace dtrain::job {
 plan::MeasuredBatch measured_batch(const StepProbe&, int threads);
 
 // Bytes of each sum over ranks that the batch norm of the run asks for in a micro-step, in forward
-// and in backward. Empty without train.sync_batch_norm. Requires: make_task().
-std::vector<double> statistics_bytes(const TrainingJob&);
+// and in backward. Empty without train.sync_batch_norm.
+std::vector<double> statistics_bytes(const PreparedRun&);
 
 // Of `sizes`, at most `most`, evenly chosen; the smallest and the largest are kept. Pure.
 std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most);
 
 // Measures micro-steps of these sizes, but those for which this machine has too little memory,
-// which the result names; DeviceError if that is all. Requires: the job has done all its verbs up
-// to connect(). Collective, with the same result on all ranks.
-plan::MeasuredRun measure_run(TrainingJob&, std::span<const int64_t> sizes,
+// which the result names; DeviceError if that is all. Collective, with the same result on
+// all ranks.
+plan::MeasuredRun measure_run(const ConnectedRun&, std::span<const int64_t> sizes,
                               const StepProbeOptions&);
 
 // Between the ranks of this job, from its all-reduce; nullopt on one rank. As measure_run().
-std::optional<plan::Link> measure_link(TrainingJob&);
+std::optional<plan::Link> measure_link(const ConnectedRun&);
 
 }  // namespace dtrain::job

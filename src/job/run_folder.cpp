@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/output_guard.h"
 #include "core/strings.h"
+#include "dist/object_collectives.h"
 #include "job/find_checkpoint.h"
 
 namespace dtrain::job {
@@ -168,6 +169,11 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
             "starts a new one"));
   }
   return plan;
+}
+
+void share_name(dist::Communicator& host, const std::string& runs_folder, RunPlan& plan) {
+  plan.name = dist::broadcast_object(host, plan.name);
+  plan.folder = std::filesystem::path(runs_folder) / plan.name;
 }
 
 void claim_generated_name(RunPlan& plan, FileSystem& files) {

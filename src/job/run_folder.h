@@ -12,6 +12,10 @@
 #include "core/file_lock.h"
 #include "core/file_system.h"
 
+namespace dtrain::dist {
+class Communicator;
+}
+
 namespace dtrain::job {
 
 struct RunPlan {
@@ -37,6 +41,9 @@ std::string run_name(const config::Config&);
 // CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped
 // are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
+
+// Gives all ranks the name and the folder that rank 0 has planned or claimed. Collective.
+void share_name(dist::Communicator& host, const std::string& runs_folder, RunPlan&);
 
 // Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the
 // same second

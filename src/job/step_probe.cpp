@@ -16,6 +16,7 @@
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "dist/side_stream.h"
+#include "job/trial.h"
 
 namespace dtrain::job {
 namespace {
@@ -28,8 +29,7 @@ constexpr int kHeldTrials = 3;
 // Runs `work` on all ranks, which may find its memory full but not wait for another rank after
 // that. Returns what the first such rank says, with advice; "" if there is none. Collective.
 template <typename Work>
-std::string out_of_memory(const TrainingJob& job, const Work& work) {
-  dist::Communicator& host = job.process().host;
+std::string out_of_memory(dist::Communicator& host, const Trial& trial, const Work& work) {
   std::optional<dist::MissingMemory> missing;
   try {
     work();
@@ -39,7 +39,7 @@ std::string out_of_memory(const TrainingJob& job, const Work& work) {
   }
   std::string mine;
   if (missing) {
-    const std::string advice = job.memory_advice(missing->bytes);
+    const std::string advice = trial.memory_advice(missing->bytes);
     mine = missing->what + (advice.empty() ? "" : ": " + advice);
   }
   const std::vector<std::string> all = dist::all_gather_object(host, mine);
@@ -114,9 +114,9 @@ struct PhaseProbe {
 };
 
 // `share`: of the steps and seconds. Collective.
-PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options,
-                         double share) {
-  dist::Communicator& host = job.process().host;
+PhaseProbe measure_phase(const ProcessContext& process, train::Trainer& trainer,
+                         const StepProbeOptions& options, double share) {
+  dist::Communicator& host = process.host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
   PhaseProbe probe;
   trainer.measure(
@@ -134,14 +134,15 @@ PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepPr
         dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
   }
   if (!options.details) return probe;
-  const at::Device device = job.process().device;
+  const at::Device device = process.device;
   if (!device.is_cpu()) probe.kernel_seconds = time_of_kernels(host, trainer, device, expected);
   probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
   return probe;
 }
 
-void measure(TrainingJob& job, train::Trainer& trainer, const std::vector<train::RunPhase>& phases,
-             const StepProbeOptions& options, StepProbe& probe) {
+void measure(const ProcessContext& process, train::Trainer& trainer,
+             const std::vector<train::RunPhase>& phases, const StepProbeOptions& options,
+             StepProbe& probe) {
   std::vector<double> shares, kernels, cached;
   std::vector<train::MeasuredSteps> steps;
   PhaseProbe largest;
@@ -150,14 +151,14 @@ void measure(TrainingJob& job, train::Trainer& trainer, const std::vector<train:
   for (const train::RunPhase& phase : phases) {
     trainer.measure_phase_of(phase.first_epoch);
     shares.push_back(static_cast<double>(phase.epochs) / epochs);
-    PhaseProbe one = measure_phase(job, trainer, options, shares.back());
+    PhaseProbe one = measure_phase(process, trainer, options, shares.back());
     steps.push_back(one.steps);
     kernels.push_back(one.kernel_seconds);
     cached.push_back(one.cached_seconds);
     if (one.bytes() > largest.bytes()) largest = std::move(one);
   }
   if (options.steps == 0) return;
-  probe.ranks = dist::all_gather_object(job.process().host, train::mean_over_phases(steps, shares));
+  probe.ranks = dist::all_gather_object(process.host, train::mean_over_phases(steps, shares));
   probe.kernel_seconds = std::inner_product(kernels.begin(), kernels.end(), shares.begin(), 0.0);
   probe.cached_seconds = std::inner_product(cached.begin(), cached.end(), shares.begin(), 0.0);
   probe.buckets = std::move(largest.buckets);
@@ -197,42 +198,40 @@ double StepProbe::launch_gap_seconds() const {
   return std::isnan(kernel_seconds) ? kUnknown : std::max(0.0, step_seconds() - kernel_seconds);
 }
 
-StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
+StepProbe probe_step(const ConnectedRun& run, const StepProbeOptions& options) {
   const log::Quiet quiet;  // every trainer says which phase it enters
-  dist::Communicator& host = job.process().host;
+  const ProcessContext& process = run.process;
+  dist::Communicator& host = process.host;
   StepProbe probe;
-  probe.batch_size = options.batch_size > 0 ? options.batch_size : job.batches().batch_size;
-  probe.accumulate = options.accumulate > 0 ? options.accumulate : job.batches().accumulate;
-  std::unique_ptr<train::Trainer> trainer;
+  probe.batch_size = options.batch_size > 0 ? options.batch_size : run.batches.batch_size;
+  probe.accumulate = options.accumulate > 0 ? options.accumulate : run.batches.accumulate;
+  Trial trial(run, {.batch_size = probe.batch_size,
+                    .accumulate = probe.accumulate,
+                    .prefetch = options.prefetch,
+                    .loader_threads = options.loader_threads,
+                    .whole_steps = true});
   train::StepMemory mine;
-  const std::vector<train::RunPhase> phases = job.phases();
+  const std::vector<train::RunPhase> phases = run.phases();
   for (const train::RunPhase& phase : phases) {
-    probe.out_of_memory = out_of_memory(job, [&] {
-      if (!trainer) {
-        trainer = job.make_trainer({.batch_size = probe.batch_size,
-                                    .accumulate = probe.accumulate,
-                                    .prefetch = options.prefetch,
-                                    .loader_threads = options.loader_threads,
-                                    .whole_steps = true});
-      }
-      trainer->measure_phase_of(phase.first_epoch);
-      mine = larger_with_next_phase(mine, trainer->measure_memory());
+    probe.out_of_memory = out_of_memory(host, trial, [&] {
+      trial.trainer().measure_phase_of(phase.first_epoch);
+      mine = larger_with_next_phase(mine, trial.trainer().measure_memory());
     });
     if (!probe.measured()) return probe;
   }
-  probe.mean_rows = mean_rows_of(job.data());
+  probe.mean_rows = mean_rows_of(run.data);
+  const auto measure_phases = [&] { measure(process, trial.trainer(), phases, options, probe); };
   if (host.size() == 1) {
-    probe.out_of_memory =
-        out_of_memory(job, [&] { measure(job, *trainer, phases, options, probe); });
+    probe.out_of_memory = out_of_memory(host, trial, measure_phases);
     if (!probe.measured()) probe.ranks.clear();
   } else {
-    measure(job, *trainer, phases, options, probe);
+    measure_phases();
   }
   const std::vector<train::StepMemory> memory = dist::all_gather_object(host, mine);
   probe.memory = *std::max_element(memory.begin(), memory.end(), [](const auto& a, const auto& b) {
     return a.total() < b.total();
   });
-  const auto used = static_cast<double>(device::memory_use(job.process().device).peak);
+  const auto used = static_cast<double>(device::memory_use(process.device).peak);
   probe.process_memory = static_cast<int64_t>(dist::largest_of_ranks(host, used));
   return probe;
 }

@@ -69,9 +69,8 @@ struct StepProbe {
 // The largest; kUnknown if one is not known, or there is none. Pure.
 double slowest_of(std::span<const double> seconds);
 
-// Requires: the job has done all its verbs up to connect(). Collective; every rank gets the
-// same result.
-StepProbe probe_step(TrainingJob&, const StepProbeOptions&);
+// Collective; every rank gets the same result.
+StepProbe probe_step(const ConnectedRun&, const StepProbeOptions&);
 
 // The batch sizes to measure by default: 1/4, 1/2, 1, 2 and 4 times `batch_size`, at most `most`,
 // each once. Pure.

@@ -19,6 +19,7 @@
 #include "dist/agree.h"
 #include "dist/clock_offsets.h"
 #include "dist/object_collectives.h"
+#include "job/trial.h"
 #include "job/version.h"
 #include "monitoring/step_stats.h"
 #include "trace/chrome_trace.h"
@@ -208,14 +209,14 @@ std::vector<std::string> not_measured(const ProcessContext& process, const Trace
   return parts;
 }
 
-trace::Facts facts_of(const TrainingJob& job, const TraceOptions& options,
+trace::Facts facts_of(const PreparedRun& run, const TraceOptions& options,
                       const std::vector<std::string>& missing) {
-  const config::Config& config = job.config();
+  const config::Config& config = run.config;
   return {{"program", version_text()},
           {"network", printable(str(config.model.name))},
-          {"precision", train::to_string(job.precision())},
-          {"batch", train::describe(job.batches())},
-          {"ranks", str(job.process().world.size)},
+          {"precision", train::to_string(run.precision)},
+          {"batch", train::describe(run.batches)},
+          {"ranks", str(run.process.world.size)},
           {"steps", str(options.steps)},
           {"not measured", join(missing, "; ")}};
 }
@@ -223,22 +224,25 @@ trace::Facts facts_of(const TrainingJob& job, const TraceOptions& options,
 // Everything that is measured on this rank.
 class TraceRun {
  public:
-  TraceRun(TrainingJob& job, const TraceOptions& options) : job_(job), options_(options) {}
+  TraceRun(const ConnectedRun& run, const TraceOptions& options)
+      : run_(run),
+        options_(options),
+        trial_(run, {.batch_size = run.batches.batch_size,
+                     .accumulate = run.batches.accumulate,
+                     .recorder = &recorder_}) {}
 
-  void measure() {
-    ProcessContext& process = job_.process();
-    trainer_ = job_.make_trainer({.batch_size = job_.batches().batch_size,
-                                  .accumulate = job_.batches().accumulate,
-                                  .recorder = &recorder_});
-    summary_.memory =
-        trainer_->measure_memory();  // a rank whose memory is full fails before others wait for it
-    trainer_->measure(
-        std::max<int64_t>(1, options_.warm_steps - 2));  // the first step lays buckets out again
+  void measure() try {
+    const ProcessContext& process = run_.process;
+    train::Trainer& trainer = trial_.trainer();
+    // A rank whose memory is full fails before others wait for it.
+    summary_.memory = trainer.measure_memory();
+    // The first step lays buckets out again.
+    trainer.measure(std::max<int64_t>(1, options_.warm_steps - 2));
     observe();
-    trainer_->measure(
-        1);  // makes the tracks of autograd's threads, so that the next step counts them
+    // Makes the tracks of autograd's threads, so that the next step counts them.
+    trainer.measure(1);
     recorder_.start(0, 0);
-    trainer_->measure(1);
+    trainer.measure(1);
     const double events =
         dist::largest_of_ranks(process.host, static_cast<double>(recorder_.counted()));
     dist::agree(process.host, [&] { check_size(options_, events, process.world.size); });
@@ -248,7 +252,7 @@ class TraceRun {
     std::optional<device::KernelTrace> kernels;
     if (traces_kernels(process, options_)) kernels.emplace(process.device);
     recorder_.start(kRoom * static_cast<double>(options_.steps), kSpareRoom);
-    measured_ = trainer_->measure(options_.steps);
+    measured_ = trainer.measure(options_.steps);
     finish_communication();
     recorder_.stop();
     if (kernels) kernels_ = kernels->finish(recorder_);
@@ -258,13 +262,16 @@ class TraceRun {
     trace_.clock.offset_after = after.seconds;
     summary_.clock_error = std::max(before.error, after.error);
     collect();
+  } catch (const c10::Error& error) {
+    trial_.throw_device_failure(error);
+    throw;
   }
 
   TraceSummary share() const {
-    dist::Communicator& host = job_.process().host;
+    dist::Communicator& host = run_.process.host;
     TraceSummary all{.measured = dist::all_gather_object(host, measured_),
                      .ranks = {},
-                     .not_measured = not_measured(job_.process(), options_, !kernels_.empty())};
+                     .not_measured = not_measured(run_.process, options_, !kernels_.empty())};
     for (const std::string& theirs : dist::all_gather_object(host, to_json(summary_))) {
       all.ranks.push_back(rank_from_json(theirs));
     }
@@ -275,11 +282,11 @@ class TraceRun {
 
   void write(const std::vector<std::string>& missing,
              const std::function<void(std::string_view)>& write) const {
-    dist::Communicator& host = job_.process().host;
+    dist::Communicator& host = run_.process.host;
     const std::vector<trace::Time> began =
         dist::all_gather_object(host, trace_.clock.common(trace_.began));
     const trace::Time origin = *std::min_element(began.begin(), began.end());
-    if (host.rank() == 0) write(trace::trace_header(facts_of(job_, options_, missing)));
+    if (host.rank() == 0) write(trace::trace_header(facts_of(run_, options_, missing)));
     for (int rank = 0; rank < host.size(); ++rank) {
       dist::stream_to_rank0(
           host, rank,
@@ -296,7 +303,7 @@ class TraceRun {
   void observe() {
     if (options_.operators || options_.memory) {
       operators_.emplace(
-          recorder_, job_.task().model(),
+          recorder_, run_.task->model(),
           OperatorObserver::Options{.events = options_.operators, .owners = options_.memory});
     }
     if (options_.memory) allocations_ = std::make_unique<AllocationLog>(recorder_, *operators_);
@@ -304,21 +311,22 @@ class TraceRun {
     const auto record = [&](dist::Communicator& communicator, const char* what) {
       communicators_.push_back(std::make_unique<Recorded>(recorder_, communicator, what, place++));
     };
-    record(job_.gradients(), "gradients");
+    Connections& connections = *run_.connections;
+    record(connections.gradients(), "gradients");
     trace_.bucket_track = communicators_.back()->name();
-    if (job_.statistics() != nullptr) record(*job_.statistics(), "batch norm sums");
-    record(job_.process().host, "agreement");
+    if (connections.statistics() != nullptr) record(*connections.statistics(), "batch norm sums");
+    record(run_.process.host, "agreement");
   }
 
   // On a GPU the times of operations and phases are known once the device has passed them.
   void finish_communication() {
-    job_.gradients().traffic();
-    if (job_.statistics() != nullptr) job_.statistics()->traffic();
+    run_.connections->gradients().traffic();
+    if (run_.connections->statistics() != nullptr) run_.connections->statistics()->traffic();
   }
 
   void collect() {
-    trace_.rank = job_.process().world.rank;
-    trace_.name = process_name(job_.process());
+    trace_.rank = run_.process.world.rank;
+    trace_.name = process_name(run_.process);
     trace_.began = recorder_.began();
     trace_.ended = recorder_.ended();
     trace_.tracks = recorder_.events();
@@ -333,10 +341,10 @@ class TraceRun {
     }
   }
 
-  TrainingJob& job_;
+  const ConnectedRun& run_;
   const TraceOptions& options_;
   trace::Recorder recorder_;  // first: what follows records with it
-  std::unique_ptr<train::Trainer> trainer_;
+  Trial trial_;
   std::optional<OperatorObserver> operators_;
   std::unique_ptr<AllocationLog> allocations_;
   std::vector<std::unique_ptr<Recorded>> communicators_;
@@ -348,19 +356,14 @@ class TraceRun {
 
 }  // namespace
 
-TraceSummary trace_steps(TrainingJob& job, const TraceOptions& options,
+TraceSummary trace_steps(const ConnectedRun& run, const TraceOptions& options,
                          const std::function<void(std::string_view)>& write) {
   const log::Quiet quiet;
-  TraceRun run(job, options);
-  try {
-    run.measure();
-  } catch (const c10::Error& error) {
-    job.throw_device_failure(error);
-    throw;
-  }
-  TraceSummary summary = run.share();
-  job.end_watch();  // who writes, or waits for it, makes no progress
-  run.write(summary.not_measured, write);
+  TraceRun trace(run, options);
+  trace.measure();
+  TraceSummary summary = trace.share();
+  run.end_watch();  // who writes, or waits for it, makes no progress
+  trace.write(summary.not_measured, write);
   return summary;
 }
 

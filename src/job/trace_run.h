@@ -54,9 +54,9 @@ struct TraceSummary {
 };
 
 // `write` receives the text of the trace on rank 0, in pieces. UsageError: it would be too large.
-// Running out of memory is a DeviceError of the rank. Requires: the job has done all its verbs up
-// to connect(). Ends the job's watch before it writes. Collective; every rank gets the same result.
-TraceSummary trace_steps(TrainingJob&, const TraceOptions&,
+// Running out of memory is a DeviceError of the rank. Ends the run's watch before it writes.
+// Collective; every rank gets the same result.
+TraceSummary trace_steps(const ConnectedRun&, const TraceOptions&,
                          const std::function<void(std::string_view)>& write);
 
 }  // namespace dtrain::job

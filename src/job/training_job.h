@@ -1,45 +1,46 @@
 #pragma once
 
-// A training run put together from its parts, verb by verb, in the order of start-up. `dtrain
-// train` calls them all; a command that needs a run only up to a point (its data, its task on a
-// device, its communicators) stops there. What shows the run is in training_job_metrics.cpp, and
-// what only measures it in training_job_measure.cpp.
+// A training run from its configuration to its exit code, as a chain of stages. Each stage is a
+// value that knows what the stages before it have found out, and has the verb that makes the next
+// one of it: an order that makes no sense does not compile, and nothing can be read before it is
+// known. `dtrain train` takes all of them:
 //
-// All ranks call every verb. plan, open_data, make_task, check_training, claim_name,
-// open_metrics and
-// announce agree on errors: all ranks end with one message and one exit code. In the other
-// verbs the
-// rank that fails ends the whole job. Thread-safety: the training thread alone. Ownership:
-// borrows the
-// process, owns everything else.
+//   plan_training()      which run, from which checkpoint, with which configuration  PlannedRun
+//   .open_data()         the samples, and which of them are for training             OpenedRun
+//   .make_task()         the network and the arithmetic of its batches               PreparedRun
+//   .place_on_device()   the network on the device of this rank                      PlacedRun
+//   .check_training()    what would end or spoil the training late                   PlacedRun
+//   .connect()           communicators and the watchdog                              ConnectedRun
+//   .claim_name()        the run folder is this run's                                NamedRun
+//   .announce()          the display, the files of the run and the banner            AnnouncedRun
+//   .train()             trains, evaluates and saves                                 FinishedRun
+//   .conclude()          the verdict, the last line and the report                   the exit code
+//
+// A command that needs a run only up to a point stops there; it measures with Trial (job/trial.h).
+// A stage is also each stage before it, so that a function takes the earliest one that suffices.
+// The verb that has been taken is deleted.
+//
+// All ranks take every verb. In open_data, make_task, check_training, claim_name, announce and
+// plan_training they agree on errors: all ranks end with one message and one exit code. In the
+// other verbs the rank that fails ends the whole job. Thread-safety: the training thread alone.
+// Ownership: a stage borrows the process, and owns everything else.
 
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/store.h"
 #include "config/load.h"
-#include "core/file_system.h"
-#include "core/log.h"
 #include "device/device.h"
-#include "dist/communicator.h"
-#include "dist/watchdog.h"
-#include "job/banner.h"
+#include "job/connections.h"
 #include "job/data_set.h"
 #include "job/device_sharing.h"
 #include "job/process_context.h"
+#include "job/run_display.h"
 #include "job/run_folder.h"
 #include "job/run_paths.h"
-#include "monitoring/gpu_metrics.h"
-#include "monitoring/live_page.h"
-#include "monitoring/signpost_page.h"
-#include "monitoring/sink.h"
-#include "monitoring/targets_file.h"
 #include "tasks/task.h"
 #include "train/batch_arithmetic.h"
 #include "train/phases.h"
@@ -48,141 +49,117 @@
 
 namespace dtrain::job {
 
-class TrainingJob {
- public:
-  // With `dry_run` nothing is written but quick-start data, and training ends after step 1.
-  TrainingJob(ProcessContext&, config::Loaded, bool dry_run);
-  ~TrainingJob();
-  TrainingJob(const TrainingJob&) = delete;
-  TrainingJob& operator=(const TrainingJob&) = delete;
+struct OpenedRun;
+struct PreparedRun;
+struct PlacedRun;
+struct ConnectedRun;
+struct NamedRun;
+struct AnnouncedRun;
+struct FinishedRun;
 
-  void plan();       // which run, from which checkpoint, with which configuration
-  void open_data();  // generates the quick-start set where no file is given
-  // checked against the data; initial weights are loaded, the batch arithmetic is known
-  void make_task();
-  bool is_beyond_its_end()
-      const;  // the checkpoint has more steps than the run shall have: leave_unchanged()
-  int leave_unchanged() const;  // says so; returns the exit code
-  void place_on_device();       // precision, determinism, the network on its device
-  void check_training();        // what ends or spoils it late: single_samples.h
-  void connect();               // from here on ranks wait for each other, and the watchdog watches
-  void
-  claim_name();  // a generated one, by creating its folder; from here on a stop saves after step 1
-  void open_metrics();  // the endpoint, whose address the banner and the targets file need
-  void announce();      // rank 0: the run folder and its files, the banner
-  void run();           // trains, evaluates and saves
-  int conclude();       // the verdict and the last line; returns the exit code
+struct PlannedRun {
+  ProcessContext& process;
+  config::Loaded loaded;
+  bool dry_run;
+  RunPlan plan = {};                                  // empty in a dry run
+  std::optional<checkpoint::Snapshot> snapshot = {};  // the checkpoint that is resumed
+  RunPaths paths = {};                                // the run that it is from
+  config::Config config = {};                         // resolved
+  std::string batch_decided_by = {};                  // for the banner
+  std::string preset = {};                            // what device.preset set, for the banner
 
-  // For measurements, after connect() and in place of the verbs below it: a trainer of this run
-  // with other batches, one at a time. It has no run folder and no sinks. end_watch() after the
-  // last step of the last one. Both are collective.
-  struct Trial {
-    int64_t batch_size = 0, accumulate = 1;
-    int64_t prefetch = 0;                 // 0: that of the run
-    int loader_threads = 0;               // 0: those of the run
-    trace::Recorder* recorder = nullptr;  // of what its threads do
-    // All steps have as many samples, so that their mean is the time of each: what is left of an
-    // epoch is left out. (An epoch of less than one step is one step.)
-    bool whole_steps = false;
-  };
-  std::unique_ptr<train::Trainer> make_trainer(const Trial&);
-  void end_watch();
-  // After make_task(): the training samples are from now on the `samples` longest ones, whose
+  bool is_rank0() const { return process.host.rank() == 0; }
+  int64_t done_steps() const { return snapshot ? snapshot->step : 0; }
+
+  // Generates the quick-start data where no file is given.
+  OpenedRun open_data() &&;
+};
+
+// With `dry_run` nothing is written but quick-start data, and training ends after step 1.
+PlannedRun plan_training(ProcessContext&, config::Loaded, bool dry_run);
+
+struct OpenedRun : PlannedRun {
+  DataSet data;
+  int loader_threads;
+
+  void open_data() = delete;
+  // Checked against the data, and with the weights of model.init.
+  PreparedRun make_task() &&;
+};
+
+struct PreparedRun : OpenedRun {
+  std::unique_ptr<tasks::Task> task = {};
+  std::vector<std::string> initial = {};  // what was taken from model.init, for the log
+  train::BatchArithmetic batches = {};
+  int64_t epochs = 0;                         // at most those of train.epochs
+  bool global_batch_given = false;            // train.global_batch, before it was filled in
+  device::Properties device_properties = {};  // what the driver says of the device
+  train::Precision precision = {};
+
+  std::vector<train::RunPhase> phases() const { return train::phases_of(*task, epochs); }
+  // Whether the checkpoint has more steps than the run. Then leave_unchanged() says so, and returns
+  // the exit code.
+  bool is_beyond_its_end() const { return snapshot && snapshot->step > batches.total_steps; }
+  int leave_unchanged() const;
+  // For measurements: the training samples are from now on the `samples` longest ones, whose
   // batches need most memory.
   void keep_longest(int64_t samples);
-  // Throws the DeviceError of a training if the error is about the memory of the device, and ends
-  // the process if the device has failed; returns otherwise.
-  void throw_device_failure(const c10::Error&);
-  // What to change when memory is full for the last trainer; see job/memory_advice.h.
-  // Not collective.
-  std::string memory_advice(double requested) const {
-    return memory_advice(trial_batches_, requested);
-  }
 
-  // What the verbs so far have made.
-  const config::Config& config() const { return config_; }
-  const DataSet& data() const { return data_; }                       // open_data()
-  tasks::Task& task() const { return *task_; }                        // make_task()
-  const train::BatchArithmetic& batches() const { return batches_; }  // make_task()
-  std::vector<train::RunPhase> phases() const {
-    return train::phases_of(*task_, epochs_);
-  }                                                              // make_task()
-  train::Precision precision() const { return precision_; }      // make_task()
-  int loader_threads() const { return loader_threads_; }         // open_data()
-  dist::Communicator& gradients() const { return *gradients_; }  // connect()
-  dist::Communicator* statistics() const {
-    return statistics_.get();
-  }  // connect(); null where they are not shared
-  ProcessContext& process() const { return process_; }
+  void make_task() = delete;
+  PlacedRun place_on_device() &&;
+};
 
- private:
-  bool is_rank0() const { return process_.host.rank() == 0; }
-  DataSet open_own_data() const;
-  void check_task();
-  void check_splits() const;
-  void load_initial_weights();
-  void share_name();
-  void check_password_file();  // of each rank
-  std::vector<monitoring::Page> make_page();
-  void complete_page(const std::vector<RankPlace>&);
-  void read_gpu_for_verdict();
-  std::string precision_advice() const;
-  BannerFacts facts() const;
-  void write_targets(const std::vector<RankPlace>&);
-  train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&,
-                                    const data::Splits&, checkpoint::Store*,
-                                    const std::atomic<bool>& stop_requested);
-  void train(checkpoint::Store*);  // null: nothing is saved here
+struct PlacedRun : PreparedRun {
+  void place_on_device() = delete;
+  PlacedRun check_training() &&;  // job/single_samples.h, and the warm-up of the learning rate
+  ConnectedRun connect() &&;
+};
+
+struct ConnectedRun : PlacedRun {
+  std::unique_ptr<Connections> connections;
+  Sharing sharing;  // the device's memory, with other ranks
+
+  // What a trainer works with that saves and shows nothing. Borrows its arguments and this run,
+  // which must not be moved as long as the trainer lives.
+  train::TrainContext context(const config::Config&, const train::BatchArithmetic&,
+                              const data::Splits&, monitoring::Sinks&,
+                              const std::atomic<bool>& stop_requested) const;
+  // What an error of LibTorch means for the device when such batches are trained (`where`: see
+  // train::device_failure()). nullopt: it is not about the device.
   std::optional<train::DeviceFailure> device_failure(const c10::Error&,
                                                      const train::BatchArithmetic&,
                                                      const std::string& where) const;
+  // What to change when memory is full; see job/memory_advice.h. Not collective.
   std::string memory_advice(const train::BatchArithmetic&, double requested) const;
-  std::vector<std::string> failed_communicators();  // messages; on the watchdog's thread
-  void say_failed();                                // to all sinks
-  [[noreturn]] void end_process(
-      const Error&);  // before anything that belongs to a failed GPU is destroyed
-  std::string last_line() const;
-  void linger() const;  // metrics.linger_seconds, or until somebody asks to stop
+  // Ends the whole job, before anything that belongs to a failed GPU is destroyed.
+  [[noreturn]] void end_process(const Error&) const;
+  // For measurements, after the last step: waits for all ranks, and the watchdog ends. Collective.
+  void end_watch() const { connections->watchdog().close(); }
 
-  ProcessContext& process_;
-  config::Loaded loaded_;
-  const bool dry_run_;
-  RunPlan plan_;
-  std::optional<checkpoint::Snapshot> snapshot_;  // of the checkpoint that is resumed
-  RunPaths paths_;                                // of the run that it is from
-  config::Config config_;                         // resolved
-  std::string batch_decided_by_;
-  std::string preset_;  // what it set, for the banner
-  DataSet data_;
-  std::unique_ptr<tasks::Task> task_;
-  std::vector<std::string> initial_;  // what was taken from model.init, for the log
-  train::BatchArithmetic batches_;
-  int64_t epochs_ = 0;               // of the run, which train.max_steps may end
-  bool global_batch_given_ = false;  // before it was filled in
-  device::Properties device_;        // what the driver says of it, asked once
-  Sharing sharing_;                  // of its memory, with other ranks; connect()
-  train::Precision precision_{};
-  int loader_threads_ = 1;
-  std::mutex asked_mutex_;
-  std::vector<std::pair<const char*, dist::Communicator*>>
-      asked_;  // both by name, for the watchdog's thread
-  std::unique_ptr<dist::Watchdog> watchdog_;
-  const std::atomic<bool>* stop_requested_ = nullptr;  // run()
-  std::unique_ptr<FileSystem> files_;                  // whose progress the watchdog sees
-  std::unique_ptr<dist::Communicator> gradients_;
-  std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
-  monitoring::Sinks sinks_;
-  std::string metrics_address_;
-  std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // of the GPU, where no sink reads it
-  std::function<measure::Values()> take_gpu_use_;      // from it, or from one of the sinks; a GPU
-  monitoring::LivePage* live_page_ = nullptr;  // one of the sinks; rank 0, with metrics.enabled
-  std::optional<log::Tap> page_log_;           // the lines for it
-  std::optional<monitoring::SignpostPage> signpost_;  // the other ranks
-  std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
-  train::TrainResult outcome_;
-  config::Config trial_config_;  // of the last make_trainer()
-  data::Splits trial_splits_;    // of training alone
-  train::BatchArithmetic trial_batches_;
+  void check_training() = delete;
+  void connect() = delete;
+  // Creates the folder of a generated name. From here on a stop saves after step 1.
+  NamedRun claim_name() &&;
+};
+
+struct NamedRun : ConnectedRun {
+  void claim_name() = delete;
+  AnnouncedRun announce() &&;
+};
+
+struct AnnouncedRun : NamedRun {
+  std::unique_ptr<RunDisplay> display;
+
+  void announce() = delete;
+  FinishedRun train() &&;
+};
+
+struct FinishedRun : AnnouncedRun {
+  train::TrainResult outcome;
+  const std::atomic<bool>& stop_requested;
+
+  void train() = delete;
+  int conclude() &&;
 };
 
 }  // namespace dtrain::job

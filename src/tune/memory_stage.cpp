@@ -259,7 +259,7 @@ LargestBatch search_memory_again(Session& session, const Settings& settings, dou
 
 bool fits_in_memory(Session& session, const Settings& settings, double seconds) {
   const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
-  session.leave_job();  // its memory is for the trial
+  session.leave_run();  // its memory is for the trial
   const auto trial =
       try_batch(session, settings, settings.batch_size, std::max(seconds, kShortestTrial));
   session.process_bytes = process_bytes;

@@ -29,16 +29,13 @@ using Json = nlohmann::json;
 int measure(job::ProcessContext& process, const config::Config& config, int64_t batch_size) {
   config::Loaded loaded;
   loaded.config = config;
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  job.plan();
-  job.open_data();
-  job.make_task();
-  job.keep_longest(batch_size);
-  job.place_on_device();
-  job.connect();
+  job::PreparedRun prepared =
+      job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
+  prepared.keep_longest(batch_size);
+  const job::ConnectedRun run = std::move(prepared).place_on_device().connect();
   const job::StepProbe probe =
-      job::probe_step(job, {.batch_size = batch_size, .accumulate = 1, .steps = 0});
-  job.end_watch();
+      job::probe_step(run, {.batch_size = batch_size, .accumulate = 1, .steps = 0});
+  run.end_watch();
   Json result = {{"out_of_memory", probe.out_of_memory}, {"process", probe.process_memory}};
   for (const auto& [name, bytes] : train::kMemoryKinds) result[name] = probe.memory.*bytes;
   std::cout << result.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)

@@ -11,6 +11,7 @@
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "job/data_bench.h"
+#include "job/trial.h"
 #include "tune/memory_stage.h"
 
 namespace dtrain::tune {
@@ -36,9 +37,9 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   const double each = std::clamp(
       kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
   session.show(Stage::kLoader);
-  session.leave_job();  // which may have been made with another batch
+  session.leave_run();  // which may have been made with another batch
   const job::DataBench bench = job::bench_data(
-      session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
+      session.run_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
   std::vector<LoadingSpeed> speeds;
   for (const job::LoadingRate& rate : bench.rates) {
     if (rate.threads == 0 || rate.cold) continue;
@@ -110,7 +111,7 @@ void go_back_to(Session& session, const Settings& before, size_t first_row,
 void keep_if_it_fits(Session& session, const Settings& before, size_t first_row) {
   TuneResult& result = session.result;
   const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
-  session.leave_job();  // its memory is for the trials
+  session.leave_run();  // its memory is for the trials
   LargestBatch largest =
       search_memory_again(session, result.found, kOfMemoryAgain * session.left());
   if (largest.batch == 0) {
@@ -174,7 +175,7 @@ void choose_wire(Session& session) {
   constexpr double kTie = 0.03, kOfWire = 0.1;
   TuneResult& result = session.result;
   if (session.stopped() || !session.freedom.wire || result.ranks == 1) return;
-  if (session.job_for(result.found).gradients().name() == "shared_memory") return;
+  if (session.run_for(result.found).connections->gradients().name() == "shared_memory") return;
   std::vector<Settings> candidates = {result.found, result.found};
   candidates[1].wire =
       result.found.wire == config::Wire::kFp32 ? config::Wire::kBf16 : config::Wire::kFp32;
@@ -247,17 +248,17 @@ void make_range_test(Session& session) {
   TuneResult& result = session.result;
   const bool adam = result.config.optimizer.name != config::OptimizerName::kSgd;
   const double first = adam ? 1e-7 : 1e-5, last = adam ? 1 : 10;
-  session.leave_job();  // a network that the trials have trained says nothing about rates
-  const auto trainer =
-      session.job_for(result.found)
-          .make_trainer({.batch_size = result.micro_batch_of(result.found.batch_size),
-                         .accumulate = result.accumulate_of(result.found.batch_size),
-                         .prefetch = result.found.prefetch,
-                         .loader_threads = static_cast<int>(result.found.workers)});
+  session.leave_run();  // a network that the trials have trained says nothing about rates
+  job::Trial trial(session.run_for(result.found),
+                   {.batch_size = result.micro_batch_of(result.found.batch_size),
+                    .accumulate = result.accumulate_of(result.found.batch_size),
+                    .prefetch = result.found.prefetch,
+                    .loader_threads = static_cast<int>(result.found.workers)});
+  train::Trainer& trainer = trial.trainer();
   const log::Quiet quiet;
-  trainer->step_at(first);  // makes what is made once
+  trainer.step_at(first);  // makes what is made once
   const auto began = std::chrono::steady_clock::now();
-  trainer->step_at(first);
+  trainer.step_at(first);
   const double step = std::max(1e-6, seconds_since(began));
   const double fitting =
       session.left_in_all() / dist::broadcast_object(session.process().host, step);
@@ -274,7 +275,7 @@ void make_range_test(Session& session) {
     if (session.stopped()) return;
     session.show(Stage::kRate);
     test.rates.push_back(rate);
-    test.losses.push_back(trainer->step_at(rate));  // the same on all ranks
+    test.losses.push_back(trainer.step_at(rate));  // the same on all ranks
     if (divergence.add(test.losses.back())) break;
   }
   test.suggestion =

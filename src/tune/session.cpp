@@ -118,32 +118,31 @@ void Session::report(const char* stage, int64_t passed, int64_t total) {
            .trials = trials_begun_ - (in_trial_ ? 1 : 0)});
 }
 
-job::TrainingJob& Session::job_for(const Settings& settings) {
-  if (job_ && job_settings_.same_network(settings)) return *job_;
-  leave_job();
+job::ConnectedRun& Session::run_for(const Settings& settings) {
+  if (run_ && run_settings_.same_network(settings)) return *run_;
+  leave_run();
   const log::Quiet quiet;  // it says the same each time
   config::Loaded loaded = loaded_;
   apply(settings, loaded.config);
-  job_ = std::make_unique<job::TrainingJob>(process_, loaded, /*dry_run=*/true);
-  job_->plan();
-  job_->open_data();
-  job_->make_task();
-  job_->place_on_device();
-  job_->connect();
-  job_settings_ = settings;
-  return *job_;
+  run_.emplace(job::plan_training(process_, loaded, /*dry_run=*/true)
+                   .open_data()
+                   .make_task()
+                   .place_on_device()
+                   .connect());
+  run_settings_ = settings;
+  return *run_;
 }
 
-void Session::leave_job() {
-  if (!job_) return;
-  job_->end_watch();
-  job_.reset();
+void Session::leave_run() {
+  if (!run_) return;
+  run_->end_watch();
+  run_.reset();
   device::give_back_memory(process_.device);
 }
 
 StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps,
                          double seconds) {
-  return job::probe_step(job_for(settings),
+  return job::probe_step(run_for(settings),
                          {.batch_size = result.micro_batch_of(settings.batch_size),
                           .accumulate = accumulate,
                           .prefetch = settings.prefetch,

@@ -3,11 +3,10 @@
 // What the stages of `dtrain tune` share: the run with the settings that a stage wants to try, the
 // time that is left, and the rows of what was tried. Every method is collective, and gives the same
 // on all ranks. Thread-safety: the training thread. Ownership: borrows all that the constructor
-// gets; owns the trial's job.
+// gets; owns the run of the trials.
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,9 +43,9 @@ class Session {
   void show_end();    // of all stages
 
   // ---- the run ----
-  job::TrainingJob& job_for(
-      const Settings&);  // up to connect(); it is kept for settings with the same network
-  void leave_job();      // its memory is given back
+  // Kept for settings with the same network.
+  job::ConnectedRun& run_for(const Settings&);
+  void leave_run();  // its memory is given back
 
   // ---- rates ----
   // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the
@@ -84,8 +83,8 @@ class Session {
   const std::atomic<bool>& stop_;
   const ReportProgress& report_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::unique_ptr<job::TrainingJob> job_;
-  Settings job_settings_;
+  std::optional<job::ConnectedRun> run_;
+  Settings run_settings_;
   job::StepProbe probe(const Settings&, int64_t accumulate, int64_t warm_steps, double seconds);
   double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
   void report(const char* stage, int64_t passed, int64_t total);

@@ -25,22 +25,19 @@ void look(Session& session) {
   if (!loaded.config.device.preset.empty()) job::apply_preset(host, process.device, loaded);
   loaded.config.device.preset
       .clear();  // its values are there now, and must not take the place of those that are tried
-  job::TrainingJob job(process, loaded, /*dry_run=*/true);
-  {
+  const job::PreparedRun run = [&] {
     const log::Quiet quiet;
-    job.plan();
-    job.open_data();
-    job.make_task();
-  }
+    return job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
+  }();
   const device::Properties device = device::properties(process.device);
   const std::vector<int> capabilities = dist::all_gather_object(host, device.capability);
   session.capability = *std::min_element(capabilities.begin(), capabilities.end());
-  result.config = job.config();
+  result.config = run.config;
   result.config.train.accumulate = 0;  // follows from the global batch
   result.device = process.device.is_cpu() ? "cpu" : device.name;
   result.ranks = process.world.size;
-  result.global_batch = job.batches().global_batch;
-  result.samples = job.batches().samples;
+  result.global_batch = run.batches.global_batch;
+  result.samples = run.batches.samples;
   result.keeps_global_batch = !session.options().free_global_batch;
   loaded.config = result.config;  // whatever a trial makes of it: the same run
   loaded.overruled = {};
@@ -50,8 +47,8 @@ void look(Session& session) {
   // in every trial.
   session.freedom = dist::broadcast_object(host, freedom_of(loaded));
   const int64_t prefetch = dist::broadcast_object(host, result.config.data.prefetch);
-  const int workers = dist::broadcast_object(host, job.loader_threads());
-  const train::Precision precision = dist::broadcast_object(host, job.precision());
+  const int workers = dist::broadcast_object(host, run.loader_threads);
+  const train::Precision precision = dist::broadcast_object(host, run.precision);
   result.given = {.batch_size = std::min(result.config.train.batch_size, session.most),
                   .amp = *value_named<config::AmpMode>(train::to_string(precision)),
                   .channels_last = result.config.model.channels_last,
@@ -97,7 +94,7 @@ TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded,
   choose_loader(session);
   compare(session);
   if (session.options().range_test) test_rates(session);
-  session.leave_job();
+  session.leave_run();
   if (!session.result.interrupted) session.show_end();
   session.result.seconds = seconds_since(began);
   return std::move(session.result);

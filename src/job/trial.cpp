@@ -1,0 +1,53 @@
+#include "job/trial.h"
+
+#include <atomic>
+
+namespace dtrain::job {
+namespace {
+
+config::Config config_of(const ConnectedRun& run, const TrialOptions& options) {
+  config::Config config = run.config;
+  config.train.batch_size = options.batch_size;
+  config.train.accumulate = options.accumulate;
+  config.train.global_batch = options.batch_size * options.accumulate * run.process.world.size;
+  if (options.prefetch > 0) config.data.prefetch = options.prefetch;
+  return config;
+}
+
+data::Splits splits_of(const ConnectedRun& run, int64_t global_batch, bool whole_steps) {
+  const std::vector<int64_t>& ids = run.data.splits.train;
+  const int64_t all = run.batches.samples, rest = all % global_batch;
+  const int64_t samples = whole_steps && rest < all ? all - rest : all;
+  data::Splits splits;
+  splits.train.assign(ids.begin(), ids.begin() + samples);
+  return splits;
+}
+
+}  // namespace
+
+Trial::Trial(const ConnectedRun& run, const TrialOptions& options)
+    : run_(run),
+      options_(options),
+      config_(config_of(run, options)),
+      splits_(splits_of(run, config_.train.global_batch, options.whole_steps)),
+      batches_(train::batch_arithmetic(config_.train, run.process.world.size,
+                                       static_cast<int64_t>(splits_.train.size()))) {}
+
+train::Trainer& Trial::trainer() {
+  static const std::atomic<bool> never_stops = false;
+  if (!trainer_) {
+    train::TrainContext context = run_.context(config_, batches_, splits_, no_sinks_, never_stops);
+    if (options_.loader_threads > 0) context.loader_threads = options_.loader_threads;
+    context.recorder = options_.recorder;
+    trainer_.emplace(std::move(context));
+  }
+  return *trainer_;
+}
+
+void Trial::throw_device_failure(const c10::Error& error) const {
+  const auto failure = run_.device_failure(error, batches_, "in a measured step");
+  if (failure && failure->lost) run_.end_process(failure->error);
+  if (failure) throw failure->error;
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,58 @@
+#pragma once
+
+// A run in measurements: a trainer of it with other batches, in place of the training. It has no
+// run folder and no sinks. A trial owns what its trainer borrows, so that a run may have several,
+// one at a time. The last step of the last one is followed by ConnectedRun::end_watch().
+//
+// Thread-safety: the training thread. Ownership: borrows the run, which must not be moved.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "data/order/splits.h"
+#include "job/training_job.h"
+#include "monitoring/sink.h"
+#include "train/batch_arithmetic.h"
+#include "train/trainer.h"
+
+namespace dtrain::job {
+
+struct TrialOptions {
+  int64_t batch_size = 0, accumulate = 1;
+  int64_t prefetch = 0;                 // 0: as many as the run has
+  int loader_threads = 0;               // 0: as many as the run has
+  trace::Recorder* recorder = nullptr;  // records what the trainer's threads do
+  // All steps have as many samples, so that their mean is the time of each: what is left of an
+  // epoch is left out. (An epoch of less than one step is one step.)
+  bool whole_steps = false;
+};
+
+class Trial {
+ public:
+  Trial(const ConnectedRun&, const TrialOptions&);
+
+  // The first call makes it, which may find the memory full: an error of LibTorch, for which the
+  // functions below have words. Collective then.
+  train::Trainer& trainer();
+
+  // What to change when memory is full. Not collective.
+  std::string memory_advice(double requested) const {
+    return run_.memory_advice(batches_, requested);
+  }
+  // Throws the DeviceError of a training if the error is about the memory of the device, and ends
+  // the process if the device has failed; returns otherwise.
+  void throw_device_failure(const c10::Error&) const;
+
+ private:
+  const ConnectedRun& run_;
+  const TrialOptions options_;
+  const config::Config config_;
+  const data::Splits splits_;  // training samples alone
+  const train::BatchArithmetic batches_;
+  monitoring::Sinks no_sinks_;
+  std::optional<train::Trainer> trainer_;
+};
+
+}  // namespace dtrain::job
