@@ -2,20 +2,17 @@
 // is no config.
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include "cli/commands.h"
 #include "cli/eval_report.h"
+#include "cli/open_model.h"
 #include "cli/options.h"
-#include "cli/row_output.h"
+#include "cli/table_output.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/output_guard.h"
 #include "core/progress_line.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "job/data_set.h"
-#include "job/placement.h"
 #include "job/process_context.h"
 #include "job/trained_model.h"
 #include "train/evaluate.h"
@@ -26,94 +23,86 @@ namespace {
 
 struct Options {
   job::CheckpointName checkpoint;
-  std::string data, split = "test", on_bad_sample, json;
-  bool force = false;
+  std::string data, split = "test", on_bad_sample;
   int64_t worst = 10;
   InferenceOptions inference;
+  TableOutput output;
 };
 
-int eval(job::ProcessContext& process, const Options& options) {
+// The samples to evaluate, of the file that the model was trained on or of another one.
+job::DataSet open_samples(job::ProcessContext& process, const Options& options,
+                          const job::TrainedModel& model) {
+  job::DataSet data;
+  dist::agree(process.host, [&] {
+    data = job::open_data(process.prober, model, options.data);
+    job::check_data(*data.store, *model.task, model.config.data);
+    if (data.ids(options.split).empty()) {
+      throw DataError(str(data.store->path().string(), " has no samples in its ", options.split,
+                          " split (try --split)"));
+    }
+  });
+  return data;
+}
+
+EvalReport report_of(const train::Evaluation& evaluation, const job::TrainedModel& model,
+                     const data::Store& store, train::Precision precision) {
+  EvalReport report{.checkpoint = model.checkpoint,
+                    .chosen = model.chosen,
+                    .data = store.path().string(),
+                    .protocol = store.attribute("protocol"),
+                    .task = str(model.config.task),
+                    .network = str(model.config.model.name),
+                    .precision = train::to_string(precision),
+                    .stats = evaluation.stats,
+                    .worst = {},
+                    .warnings = {}};
+  if (evaluation.bad_samples > 0) {
+    report.warnings.push_back(
+        evaluation.bad_samples == 1
+            ? "1 sample that cannot be read is left out"
+            : str(evaluation.bad_samples, " samples that cannot be read are left out"));
+  }
+  for (const train::WorstSample& sample : evaluation.worst) {
+    report.worst.push_back({sample.id, sample.error, store.source(sample.id)});
+  }
+  return report;
+}
+
+int eval(job::ProcessContext& process, Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
-  const std::filesystem::path json = is_standard_output(options.json) ? "" : options.json;
-  dist::agree_on_rank0(host, [&] {
-    protect(json, {.files = {options.data, how.module_file}, .folders = {}});
-    check_output(json, options.force);
-  });
-  job::TrainedModel loaded =
-      job::load_model(host, options.checkpoint,
-                      {.module_file = how.module_file,
-                       .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample),
-                       .device = process.device});
-  tasks::Task& task = *loaded.task;
-  config::Config& config = loaded.config;
-  job::DataSet data;
-  train::Precision precision{};
-  dist::agree(host, [&] {
-    data = job::open_data(process.prober, loaded, options.data);
-    config.data.file = data.store->path().string();
-    job::check_data(*data.store, task, config.data);
-    precision = job::choose_precision(how.amp, process.device);
-    if (data.ids(options.split).empty())
-      throw DataError(
-          str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
-  });
-  const std::vector<int64_t>& ids = data.ids(options.split);
-  std::unique_ptr<RowOutput>
-      json_output;  // opened before the work, which would be lost where it cannot be written
-  dist::agree_on_rank0(host, [&] {
-    protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
-    if (!options.json.empty())
-      json_output = std::make_unique<RowOutput>(options.json, options.force);
-  });
-  job::place_on_device(task, precision, process.device);
+  job::TrainedModel model =
+      open_model(process, {.checkpoint = options.checkpoint,
+                           .how = how,
+                           .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample),
+                           .out = options.output.file(),
+                           .replace = options.output.force(),
+                           .inputs = {.files = {options.data, how.module_file}, .folders = {}}});
+  const job::DataSet data = open_samples(process, options, model);
+  const train::Precision precision = place_on_device(process, model, how.amp);
+  options.output.open(host, {.files = {data.store->path()}, .folders = {}});
   ProgressLine line(ProgressLine::Last::kOfLongWork);
+  const std::vector<int64_t>& ids = data.ids(options.split);
   const train::Evaluation evaluation =
-      train::evaluate(task, *data.store, ids, options.split,
+      train::evaluate(*model.task, *data.store, ids, options.split,
                       {.batch_size = how.batch_size,
                        .threads = job::reader_threads(how.workers, process.cores),
                        .verify = how.verify,
-                       .skip_bad = config.data.skips_bad_samples(),
+                       .skip_bad = model.config.data.skips_bad_samples(),
                        .precision = precision,
                        .device = process.device,
                        .worst = options.worst,
                        .report = [&](const Progress& p) { line.show(p); },
                        .stage = "evaluating"},
                       host);
-
   dist::agree_on_rank0(host, [&] {
-    if (evaluation.stats.metrics.empty()) {
-      throw DataError(str("all ", ids.size(), " samples of the ", options.split, " split of ",
-                          config.data.file, " were left out; why is said above"));
-    }
-    EvalReport report{.checkpoint = loaded.checkpoint,
-                      .chosen = loaded.chosen,
-                      .data = config.data.file,
-                      .protocol = data.store->attribute("protocol"),
-                      .task = str(config.task),
-                      .network = str(config.model.name),
-                      .precision = train::to_string(precision),
-                      .stats = evaluation.stats,
-                      .worst = {},
-                      .warnings = {}};
-    if (evaluation.bad_samples > 0) {
-      report.warnings.push_back(
-          evaluation.bad_samples == 1
-              ? "1 sample that cannot be read is left out"
-              : str(evaluation.bad_samples, " samples that cannot be read are left out"));
-    }
-    for (const train::WorstSample& sample : evaluation.worst) {
-      report.worst.push_back({sample.id, sample.error, data.store->source(sample.id)});
-    }
-    if (options.json != "-") {
-      RowOutput out("-");
-      out.write(to_text(report));
-      out.close();
-    }
-    if (!json_output) return;
-    json_output->write(to_json(report));
-    json_output->close();
+    if (!evaluation.stats.metrics.empty()) return;
+    throw DataError(str("all ", ids.size(), " samples of the ", options.split, " split of ",
+                        data.store->path().string(), " were left out; why is said above"));
   });
+  const auto report = [&] { return report_of(evaluation, model, *data.store, precision); };
+  options.output.write(
+      host, [&] { return to_text(report()); }, [&] { return to_json(report()); });
   return 0;
 }
 
@@ -139,11 +128,9 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--worst", options.worst, "name so many samples with the largest errors")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
-  app.add_option(
-         "--json", options.json,
-         "write all of it, tables too, as JSON to this file; -: to the standard output, alone")
-      ->check(not_empty());
-  app.add_flag("--force", options.force, "replace an existing file");
+  options.output.add_to(app,
+                        "write all of it, tables too, as JSON to this file; -: to the "
+                        "standard output, alone");
   if (!parse(app, arguments)) return 0;
   return run_on_device(options.inference,
                        [&](job::ProcessContext& process) { return eval(process, options); });

@@ -17,6 +17,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
 #include "cli/commands.h"
+#include "cli/open_model.h"
 #include "cli/options.h"
 #include "core/check.h"
 #include "core/error.h"
@@ -33,9 +34,7 @@
 #include "export/weights.h"
 #include "job/data_set.h"
 #include "job/find_checkpoint.h"
-#include "job/process_context.h"
 #include "job/signals.h"
-#include "job/trained_model.h"
 #include "tasks/module/script_network.h"
 #include "tasks/task.h"
 
@@ -238,49 +237,66 @@ void check_finite(const std::string& safetensors, const std::string& network,
   }
 }
 
+// The checkpoint to export, on rank 0; elsewhere nothing.
+struct Source {
+  fs::path checkpoint;
+  std::string network, chosen;
+};
+
+// Sets the default of `out`.
+Source find_source(dist::Communicator& host, Options& options) {
+  Source source;
+  dist::agree_on_rank0(host, [&] {
+    const job::FoundCheckpoint found = job::find_checkpoint(options.checkpoint);
+    source.checkpoint = found.folder;
+    if (!found.chosen.empty()) source.chosen = str(" (", found.chosen, ")");
+    checkpoint::Store::verify(found.folder);
+    source.network = check(&options, found.folder);
+  });
+  return source;
+}
+
+// The bytes of the file. `model`: for the formats that need its code or its data.
+std::string bytes_of(job::ProcessContext& process, const Options& options, const Source& source,
+                     const std::optional<job::TrainedModel>& model) {
+  const fs::path weights_file = source.checkpoint / "model.safetensors";
+  if (options.format == "safetensors") {
+    std::string bytes = read_text(weights_file);
+    check_finite(bytes, source.network, weights_file);
+    return bytes;
+  }
+  if (options.format == "torchscript") return torchscript(*model);
+  exporting::Metadata metadata;
+  const exporting::Weights weights = exporting::read_weights(weights_file, &metadata);
+  exporting::Graph graph = exporting::build_graph(weights, metadata);
+  if (options.format == "onnx-int8") {
+    graph = int8_graph(process.prober, graph, *model, options,
+                       job::reader_threads(options.inference.workers, process.cores));
+  }
+  return exporting::to_onnx(graph);
+}
+
 // Rank 0 does the work; the others only take part in loading the checkpoint.
 int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
-  fs::path checkpoint;
-  std::string network, chosen;
-  dist::agree_on_rank0(process.host, [&] {
-    const job::FoundCheckpoint found = job::find_checkpoint(options.checkpoint);
-    checkpoint = found.folder;
-    if (!found.chosen.empty()) chosen = str(" (", found.chosen, ")");
-    checkpoint::Store::verify(checkpoint);
-    network = check(&options, checkpoint);
-  });
+  const Source source = find_source(process.host, options);
   std::optional<job::TrainedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
-    model = job::load_model(process.host, {.path = checkpoint.string(), .choice = ""},
-                            {.module_file = options.inference.module_file, .on_bad_sample = {}});
+    const job::CheckpointName found{.path = source.checkpoint.string(), .choice = ""};
+    model = open_model(process, {.checkpoint = found,
+                                 .how = options.inference,
+                                 .out = options.out,
+                                 .replace = options.force});
   }
   dist::agree_on_rank0(process.host, [&] {
-    std::string bytes;
-    if (options.format == "safetensors") {
-      bytes = read_text(checkpoint / "model.safetensors");
-      check_finite(bytes, network, checkpoint / "model.safetensors");
-    } else if (options.format == "torchscript") {
-      protect(options.out, {.files = {model->config.model.file}, .folders = {}});
-      bytes = torchscript(*model);
-    } else {
-      exporting::Metadata metadata;
-      const exporting::Weights weights =
-          exporting::read_weights(checkpoint / "model.safetensors", &metadata);
-      exporting::Graph graph = exporting::build_graph(weights, metadata);
-      if (options.format == "onnx-int8") {
-        graph = int8_graph(process.prober, graph, *model, options,
-                           job::reader_threads(options.inference.workers, process.cores));
-      }
-      bytes = exporting::to_onnx(graph);
-    }
+    const std::string bytes = bytes_of(process, options, source, model);
     const fs::path out = options.out;
     if (out.has_parent_path()) real_file_system().create_folders(out.parent_path());
     job::install_stop_signals();  // so that no half-written file is left behind
     write_atomically(real_file_system(), out, bytes);
-    log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
-                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string(),
-                   chosen));
+    log::plain(str("wrote ", options.out, ": ", source.network, " as ", options.format, ", ",
+                   human_bytes(static_cast<double>(bytes.size())), ", from ",
+                   source.checkpoint.string(), source.chosen));
   });
   return 0;
 }

@@ -8,10 +8,8 @@
 
 namespace dtrain::cli {
 
-void TableOutput::add_to(CLI::App& app) {
-  app.add_option("--json", json_,
-                 "write all of it as JSON to this file; -: to the standard output, alone")
-      ->check(not_empty());
+void TableOutput::add_to(CLI::App& app, const char* text) {
+  app.add_option("--json", json_, text)->check(not_empty());
   app.add_flag("--force", force_, "replace an existing file");
 }
 

@@ -20,7 +20,8 @@ namespace dtrain::cli {
 
 class TableOutput {
  public:
-  void add_to(CLI::App&);                // --json and --force
+  // --json, of which `text` is the help, and --force.
+  void add_to(CLI::App&, const char* text = kAllAsJson);
   bool force() const { return force_; }  // for other files that the command writes, as is file()
 
   // Before the work, which would be lost where the file cannot be written. OutputError. Collective.
@@ -33,6 +34,8 @@ class TableOutput {
   const std::string& file() const { return json_; }  // --json
 
  private:
+  static constexpr const char* kAllAsJson =
+      "write all of it as JSON to this file; -: to the standard output, alone";
   std::string json_;
   bool force_ = false;
   std::unique_ptr<RowOutput> file_;

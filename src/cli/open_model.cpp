@@ -1,0 +1,35 @@
+#include "cli/open_model.h"
+
+#include "cli/row_output.h"
+#include "core/file_system.h"
+#include "dist/agree.h"
+#include "job/placement.h"
+
+namespace dtrain::cli {
+
+job::TrainedModel open_model(job::ProcessContext& process, const ModelOpening& opening) {
+  dist::Communicator& host = process.host;
+  const std::filesystem::path out = is_standard_output(opening.out) ? "" : opening.out;
+  dist::agree_on_rank0(host, [&] {
+    protect(out, opening.inputs, opening.is_earlier_output);
+    check_output(out, opening.replace);
+  });
+  job::TrainedModel model = job::load_model(host, opening.checkpoint,
+                                            {.module_file = opening.how.module_file,
+                                             .on_bad_sample = opening.on_bad_sample,
+                                             .device = process.device});
+  dist::agree_on_rank0(host, [&] {
+    protect(out, {.files = {model.config.model.file}, .folders = {model.checkpoint}});
+  });
+  return model;
+}
+
+train::Precision place_on_device(job::ProcessContext& process, job::TrainedModel& model,
+                                 config::AmpMode amp) {
+  train::Precision precision{};
+  dist::agree(process.host, [&] { precision = job::choose_precision(amp, process.device); });
+  job::place_on_device(*model.task, precision, process.device);
+  return precision;
+}
+
+}  // namespace dtrain::cli
