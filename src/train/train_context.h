@@ -1,7 +1,7 @@
 #pragma once
 
-// What a Trainer works with. The training job (job/training_job.h) makes these parts and keeps them
-// alive while the Trainer lives.
+// What the steps of a run and its loop work with. The training job (job/training_job.h) makes these
+// parts and keeps them alive while a StepRunner or Trainer lives.
 
 #include <torch/types.h>
 
@@ -22,14 +22,11 @@
 #include "tasks/task.h"
 #include "trace/recorder.h"
 #include "train/batch_arithmetic.h"
+#include "train/device_failure.h"
 #include "train/phase_tracker.h"
 #include "train/precision.h"
 
 namespace dtrain::train {
-
-// What to change when memory is full, given the bytes that could not be allocated (0: not known);
-// "" if that is not known. Takes seconds, and never throws.
-using MemoryAdvice = std::function<std::string(double requested)>;
 
 struct TrainContext {
   const config::Config& config;
@@ -66,7 +63,7 @@ struct TrainContext {
   // used for.
   int64_t verified_epoch = 0;
   // Before training, what it would do if loading were free is measured for about so
-  // long (Trainer::measure_headroom()).
+  // long (StepRunner::measure_headroom()).
   double headroom_seconds = 0;
   // Now and then half of the reader threads rest, to learn whether they are in each other's way.
   // Only for a run whose verdict needs that.

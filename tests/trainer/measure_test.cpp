@@ -11,15 +11,15 @@
 namespace dtrain::train {
 namespace {
 
-// What one rank has for a Trainer, and a body that uses it.
+// What one rank has for a StepRunner, and a body that uses it.
 struct Rank {
-  Trainer& trainer;
+  StepRunner& steps;
   ToyTask& task;
   Record& record;
   int rank;
 };
 
-void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
+void with_steps(int ranks, const config::Config& config, ToyTask::Options toy,
                   const std::function<void(Rank)>& body,
                   const std::vector<trace::Recorder*>& recorders = {}, int healthy_rank = -1) {
   const testing::MemoryStore store(22, 8, 8);
@@ -37,7 +37,7 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
     sinks.push_back(std::make_unique<Record>());
     auto& record = static_cast<Record&>(*sinks.front());
     const std::atomic<bool> never = false;
-    Trainer trainer(
+    StepRunner steps(
         {.config = config,
          .batches = batches,
          .task = task,
@@ -58,15 +58,15 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
          .verdict_requested = nullptr,
          .progress = {},
          .recorder = recorders.empty() ? nullptr : recorders[static_cast<size_t>(comm.rank())]});
-    body({trainer, task, record, comm.rank()});
+    body({steps, task, record, comm.rank()});
   });
 }
 
 TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
   config::Config config = small(2);
   config.run.log_every = {.steps = 1};
-  with_trainer(2, config, {}, [](Rank rank) {
-    const MeasuredSteps first = rank.trainer.measure(3);  // an epoch: 8, 8 and 1 samples
+  with_steps(2, config, {}, [](Rank rank) {
+    const MeasuredSteps first = rank.steps.measure(3);  // an epoch: 8, 8 and 1 samples
     EXPECT_EQ(first.steps, 3);
     EXPECT_EQ(first.samples, 17);
     double phases = 0;
@@ -77,7 +77,7 @@ TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
     EXPECT_GT(first.loader.samples, 0);
     const size_t seen = rank.task.seen.size();
     // Beyond the two epochs of the run there is no end, no evaluation and no save.
-    const MeasuredSteps more = rank.trainer.measure(7);
+    const MeasuredSteps more = rank.steps.measure(7);
     EXPECT_EQ(more.samples, 2 * 17 + 8);
     EXPECT_GT(rank.task.seen.size(), seen);
     EXPECT_TRUE(rank.record.steps.empty());
@@ -88,22 +88,22 @@ TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
 
 TEST(Measure, APhaseIsThatOfTheGivenEpoch) {
   const config::Config config = small(2);  // of two epochs, of three steps each
-  with_trainer(2, config, {.phases = true}, [](Rank rank) {
+  with_steps(2, config, {.phases = true}, [](Rank rank) {
     const auto value = [&](const char* name) {
       return rank.task.model().named_parameters()[name].clone();
     };
     const at::Tensor weight = value("weight"), bias = value("bias");
-    rank.trainer.measure_phase_of(1);
-    rank.trainer.measure(4);
+    rank.steps.measure_phase_of(1);
+    rank.steps.measure(4);
     EXPECT_TRUE(at::equal(value("weight"), weight)) << "it learns in the even epochs alone";
     EXPECT_FALSE(at::equal(value("bias"), bias));
-    const int64_t moments = rank.trainer.measure_memory().moments;
+    const int64_t moments = rank.steps.measure_memory().moments;
     const at::Tensor trained = value("bias");
-    rank.trainer.measure_phase_of(0);
-    rank.trainer.measure(4);
+    rank.steps.measure_phase_of(0);
+    rank.steps.measure(4);
     EXPECT_FALSE(at::equal(value("weight"), weight));
     EXPECT_TRUE(at::equal(value("bias"), trained));
-    EXPECT_GT(rank.trainer.measure_memory().moments, moments) << "those of the phase before stay";
+    EXPECT_GT(rank.steps.measure_memory().moments, moments) << "those of the phase before stay";
   });
 }
 
@@ -162,15 +162,15 @@ TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
   config.train.ema = 0.9;
   std::mutex mutex;
   std::vector<StepMemory> of_ranks;
-  with_trainer(2, config, {.batch_norm = true}, [&](Rank rank) {
-    const StepMemory memory = rank.trainer.measure_memory();
-    const StepMemory again = rank.trainer.measure_memory();
+  with_steps(2, config, {.batch_norm = true}, [&](Rank rank) {
+    const StepMemory memory = rank.steps.measure_memory();
+    const StepMemory again = rank.steps.measure_memory();
     EXPECT_EQ(memory.activations, again.activations) << "the same work takes the same memory";
-    rank.trainer.measure(1);
+    rank.steps.measure(1);
     ASSERT_EQ(rank.task.seen.size(), 5u) << "each measurement does its work twice";
     for (size_t i = 1; i < 5; ++i)
       EXPECT_EQ(rank.task.seen[0], rank.task.seen[i]) << "the first step's, too";
-    EXPECT_EQ(rank.trainer.measure_memory().moments, memory.moments);
+    EXPECT_EQ(rank.steps.measure_memory().moments, memory.moments);
     const std::lock_guard lock(mutex);
     of_ranks.push_back(memory);
   });
@@ -194,20 +194,20 @@ TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
 // Otherwise the first of several batch sizes would seem to need more memory than it does.
 TEST(Measure, WhatTheFirstPassKeepsIsNoActivation) {
   static constexpr int64_t kWorkspace = 32 << 20;
-  with_trainer(1, small(4), {.workspace = kWorkspace}, [](Rank rank) {
-    const int64_t first = rank.trainer.measure_memory().activations;
+  with_steps(1, small(4), {.workspace = kWorkspace}, [](Rank rank) {
+    const int64_t first = rank.steps.measure_memory().activations;
     EXPECT_GT(first, 0);
     EXPECT_LT(first, kWorkspace);
-    EXPECT_EQ(first, rank.trainer.measure_memory().activations);
+    EXPECT_EQ(first, rank.steps.measure_memory().activations);
   });
 }
 
 // What follows would wait for the device, which then no longer tells whether it waited for
 // the host.
 TEST(Measure, SaysWhenAllIsIssued) {
-  with_trainer(1, small(4), {}, [](Rank rank) {
+  with_steps(1, small(4), {}, [](Rank rank) {
     std::vector<size_t> seen;
-    rank.trainer.measure(3, [&] { seen.push_back(rank.task.seen.size()); });
+    rank.steps.measure(3, [&] { seen.push_back(rank.task.seen.size()); });
     EXPECT_EQ(seen, std::vector<size_t>{rank.task.seen.size()}) << "once, after the last step";
   });
 }
@@ -215,8 +215,8 @@ TEST(Measure, SaysWhenAllIsIssued) {
 TEST(Measure, ActivationsGrowWithTheBatch) {
   std::vector<int64_t> activations;
   for (const int64_t batch : {2, 4, 8}) {
-    with_trainer(1, small(batch), {.batch_norm = true}, [&](Rank rank) {
-      activations.push_back(rank.trainer.measure_memory().activations);
+    with_steps(1, small(batch), {.batch_norm = true}, [&](Rank rank) {
+      activations.push_back(rank.steps.measure_memory().activations);
     });
   }
   const int64_t two_samples = activations[1] - activations[0];
@@ -228,10 +228,10 @@ TEST(Measure, BucketsAreThoseThatAreSent) {
   config::Config config = small(4);
   config.dist.bucket_mb = config.dist.first_bucket_mb =
       1.0 / (1 << 20);  // every parameter a bucket of its own
-  with_trainer(2, config, {.batch_norm = true}, [](Rank rank) {
-    EXPECT_TRUE(rank.trainer.time_buckets(1).empty())
+  with_steps(2, config, {.batch_norm = true}, [](Rank rank) {
+    EXPECT_TRUE(rank.steps.time_buckets(1).empty())
         << "the first step sends its buckets at its end";
-    const std::vector<dist::BucketTime> buckets = rank.trainer.time_buckets(3);
+    const std::vector<dist::BucketTime> buckets = rank.steps.time_buckets(3);
     ASSERT_EQ(buckets.size(), 5u);
     int64_t bytes = 0;
     double before = 0;
@@ -242,15 +242,15 @@ TEST(Measure, BucketsAreThoseThatAreSent) {
       before = bucket.ready;
     }
     EXPECT_GT(before, 0);
-    EXPECT_EQ(bytes + 16, rank.trainer.measure_memory().gradients);
+    EXPECT_EQ(bytes + 16, rank.steps.measure_memory().gradients);
   });
 }
 
 TEST(Measure, TheDeviationIsThatOfTheRanksOwnTime) {
-  with_trainer(1, small(4), {}, [](Rank rank) {
-    rank.trainer.measure(2);
-    EXPECT_EQ(rank.trainer.measure(1).own_deviation, 0) << "of one step there is none";
-    const MeasuredSteps steps = rank.trainer.measure(12);
+  with_steps(1, small(4), {}, [](Rank rank) {
+    rank.steps.measure(2);
+    EXPECT_EQ(rank.steps.measure(1).own_deviation, 0) << "of one step there is none";
+    const MeasuredSteps steps = rank.steps.measure(12);
     EXPECT_GT(steps.own_deviation, 0);
     EXPECT_LT(steps.own_deviation, steps.seconds / 12);
   });
@@ -259,8 +259,8 @@ TEST(Measure, TheDeviationIsThatOfTheRanksOwnTime) {
 // No other rank waits for the one whose memory is full: both come back.
 TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
   std::atomic<int> full = 0;
-  with_trainer(2, small(4), {.fault = ToyTask::Fault::kOutOfMemory}, [&](Rank rank) {
-    EXPECT_THROW(rank.trainer.measure_memory(), c10::OutOfMemoryError);
+  with_steps(2, small(4), {.fault = ToyTask::Fault::kOutOfMemory}, [&](Rank rank) {
+    EXPECT_THROW(rank.steps.measure_memory(), c10::OutOfMemoryError);
     ++full;
   });
   EXPECT_EQ(full, 2);
@@ -275,13 +275,13 @@ TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
   std::atomic<int> full = 0;
   const auto body = [&](Rank rank) {
     if (rank.rank == 0) {
-      activations = rank.trainer.measure_memory().activations;
+      activations = rank.steps.measure_memory().activations;
     } else {
-      EXPECT_THROW(rank.trainer.measure_memory(), c10::OutOfMemoryError);
+      EXPECT_THROW(rank.steps.measure_memory(), c10::OutOfMemoryError);
       ++full;
     }
   };
-  with_trainer(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {},
+  with_steps(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {},
                /*healthy_rank=*/0);
   EXPECT_GT(activations, 0);
   EXPECT_EQ(full, 1);
@@ -289,10 +289,10 @@ TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
 
 TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
   const config::Config config = small(2);
-  with_trainer(2, config, {}, [](Rank rank) {
+  with_steps(2, config, {}, [](Rank rank) {
     const auto epoch_at = [&](double rate) {
       double losses = 0;
-      for (int step = 0; step < 3; ++step) losses += rank.trainer.step_at(rate);
+      for (int step = 0; step < 3; ++step) losses += rank.steps.step_at(rate);
       return losses;
     };
     const double first = epoch_at(1e-12);
@@ -301,7 +301,7 @@ TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
         << "a rate that changes nothing; the epoch has another order";
     for (int epoch = 0; epoch < 30; ++epoch) epoch_at(0.01);
     EXPECT_LT(epoch_at(0.01), first) << "it trains at this rate";
-    const MeasuredSteps after = rank.trainer.measure(2);  // with the rate of the schedule again
+    const MeasuredSteps after = rank.steps.measure(2);  // with the rate of the schedule again
     EXPECT_EQ(after.steps, 2);
   });
 }
@@ -319,13 +319,13 @@ TEST(Measure, ATraceHasEveryStepAndReadsEverySample) {
     }
     return count;
   };
-  with_trainer(2, small(4), {},
+  with_steps(2, small(4), {},
                [&](Rank rank) {
-                 rank.trainer.measure(2);
+                 rank.steps.measure(2);
                  trace::Recorder& own = recorders[static_cast<size_t>(rank.rank)];
                  EXPECT_EQ(own.counted(), 0u) << "it was not started";
                  own.start(0, 1000);
-                 const MeasuredSteps measured = rank.trainer.measure(6);
+                 const MeasuredSteps measured = rank.steps.measure(6);
                  own.stop();
                  EXPECT_EQ(counted(own, trace::kTrainingThread, trace::Kind::kStep), 6);
                  EXPECT_EQ(counted(own, trace::kBuckets, trace::Kind::kSent), 6);

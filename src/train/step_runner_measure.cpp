@@ -1,18 +1,16 @@
-// Steps, memory and network of a run, measured without what surrounds its steps. Part of trainer.h.
+// Steps and memory of a run, measured without what surrounds its steps. Part of step_runner.h.
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/log.h"
 #include "core/spread.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "device/tensor_memory.h"
-#include "diagnose/verdict.h"
-#include "dist/comm_probe.h"
 #include "dist/object_collectives.h"
-#include "train/trainer.h"
+#include "train/step_agreement.h"
+#include "train/step_runner.h"
 
 namespace dtrain::train {
 namespace {
@@ -36,17 +34,17 @@ double deviation_of(const std::vector<measure::StepTimes>& steps) {
 
 }  // namespace
 
-void Trainer::end_measured_step() {
+void StepRunner::end_step(StepAgreement& boundary) {
   tracker_.wait_for_others();
-  agreement_.exchange({});
+  boundary.exchange({});
 }
 
-void Trainer::measure_phase_of(int64_t epoch) {
+void StepRunner::measure_phase_of(int64_t epoch) {
   measured_epoch_ = epoch;
-  enter_task_phase();
+  enter_phase();
 }
 
-MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issued) {
+MeasuredSteps StepRunner::measure(int64_t steps, const std::function<void()>& issued) {
   PhaseClock& clock = tracker_.clock();
   clock.synchronize();
   clock.take_steps();
@@ -54,17 +52,18 @@ MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issue
   const data::LoaderStats loader = loader_.stats();
   const auto began = SteadyClock::now();
   MeasuredSteps measured{.steps = steps};
+  StepAgreement boundary(context_.host);
   for (int64_t i = 0; i < steps; ++i) {
     if (!replay_)
-      enter_task_phase();  // batches that are replayed are of the phase in which they were taken
-    measured.samples += step().samples;
+      enter_phase();  // batches that are replayed are of the phase in which they were taken
+    measured.samples += step(/*logging=*/false).samples;
     if (issued && i + 1 == steps) issued();
-    end_measured_step();
+    end_step(boundary);
   }
   tracker_.end_steps();
   clock.synchronize();
   measured.seconds = seconds_since(began);
-  agreement_.settle();
+  boundary.settle();
   for (size_t phase = 0; phase < phases.size(); ++phase) {
     measured.phase_seconds[phase] = clock.totals()[phase] - phases[phase];
   }
@@ -78,24 +77,26 @@ MeasuredSteps Trainer::measure(int64_t steps, const std::function<void()>& issue
   return measured;
 }
 
-double Trainer::step_at(double learning_rate) {
+double StepRunner::step_at(double learning_rate) {
+  StepAgreement boundary(context_.host);
   given_rate_ = learning_rate;
-  enter_task_phase();
-  monitoring::StepStats stats = step();
-  end_measured_step();
-  agreement_.settle();
+  enter_phase();
+  const monitoring::StepStats stats = step(/*logging=*/true);
+  end_step(boundary);
+  boundary.settle();
   given_rate_.reset();
   return stats.loss;
 }
 
-std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
+std::vector<dist::BucketTime> StepRunner::time_buckets(int64_t steps) {
   std::vector<dist::BucketTime> buckets;
   std::vector<std::vector<double>> ready;  // by bucket, by step
+  StepAgreement boundary(context_.host);
   for (int64_t i = 0; i < steps; ++i) {
-    enter_task_phase();
+    enter_phase();
     phases_.reducer().time_buckets(true);
-    step();
-    end_measured_step();
+    step(/*logging=*/false);
+    end_step(boundary);
     const std::vector<dist::BucketTime> timed = phases_.reducer().bucket_times();
     phases_.reducer().time_buckets(false);
     if (timed.empty()) continue;
@@ -103,13 +104,13 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
     ready.resize(timed.size());
     for (size_t b = 0; b < timed.size(); ++b) ready[b].push_back(timed[b].ready);
   }
-  agreement_.settle();
+  boundary.settle();
   for (size_t b = 0; b < buckets.size(); ++b) buckets[b].ready = median_of(ready[b]);
   return buckets;
 }
 
 // The micro-batch of the longest samples: any other one needs less memory.
-std::unique_ptr<data::Loader> Trainer::loader_of_largest_batch() const {
+std::unique_ptr<data::Loader> StepRunner::loader_of_largest_batch() const {
   const std::vector<int64_t> ids = data::largest_samples(context_.store, context_.splits.train,
                                                          largest_micro_batch(context_.batches));
   const auto count = static_cast<int64_t>(ids.size());
@@ -120,8 +121,8 @@ std::unique_ptr<data::Loader> Trainer::loader_of_largest_batch() const {
                                         data::Shard{0, 1});
 }
 
-StepMemory Trainer::measure_memory() {
-  enter_task_phase();
+StepMemory StepRunner::measure_memory() {
+  enter_phase();
   StepMemory memory;
   const bool any_size = context_.store.schema().input.variable();
   const std::unique_ptr<data::Loader> largest = any_size ? loader_of_largest_batch() : nullptr;
@@ -140,7 +141,7 @@ StepMemory Trainer::measure_memory() {
   }
   tracker_.leave();
   phases_.reducer().zero();
-  loader_.seek(step_);
+  loader_.seek(position_.step);
   memory.weights = device::bytes_of(context_.task.model().parameters()) +
                    device::bytes_of(context_.task.model().buffers());
   memory.gradients = phases_.reducer().memory_bytes();
@@ -149,11 +150,11 @@ StepMemory Trainer::measure_memory() {
   return memory;
 }
 
-MeasuredSteps Trainer::measure_headroom(double seconds) {
+MeasuredSteps StepRunner::measure_headroom(double seconds) {
   constexpr int64_t kReplayed = 4,
                     kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
   constexpr int64_t kFewest = 2, kMost = 100000;
-  enter_task_phase();
+  enter_phase();
   const auto put_back = keep_state();
   replay_.emplace(loader_, kReplayed, kReplayedBytes, context_.static_buffers);
   const auto began = SteadyClock::now();
@@ -167,37 +168,7 @@ MeasuredSteps Trainer::measure_headroom(double seconds) {
   replay_.reset();
   put_back();
   tracker_.clock().forget_steps();
-  meter_.sample(loader_.stats());  // the next sample begins here
   return measured;
-}
-
-void Trainer::probe_headroom() {
-  if (context_.headroom_seconds <= 0 || context_.batches.total_steps - step_ < 2) return;
-  const auto began = SteadyClock::now();
-  const MeasuredSteps measured = measure_headroom(context_.headroom_seconds);
-  device::give_back_memory(context_.device);
-  device::forget_peak(context_.device);  // the run's peak is that of its own steps
-  const auto steps = static_cast<double>(measured.steps);
-  headroom_ = measured;
-  headroom_.seconds = dist::largest_of_ranks(context_.host, measured.seconds);
-  log::info(str("with batches from memory a step takes ", fixed(1e3 * headroom_.seconds / steps, 2),
-                " ms, ", fixed(static_cast<double>(measured.samples) / headroom_.seconds, 1),
-                " samples/s: what the run would do if loading were free (measured in ",
-                fixed(seconds_since(began), 1), " s; it changes nothing in the training)"));
-}
-
-void Trainer::probe_network() {
-  const auto fewest =
-      static_cast<int64_t>(diagnose::kFewestSteps + measure::RunMeasurements::kWarmUpSteps);
-  if (all_reduce_cost_ || context_.host.size() == 1) return;
-  if (context_.batches.total_steps - step_ < fewest) return;  // no verdict needs it
-  const auto began = SteadyClock::now();
-  tracker_.wait_for_others();
-  all_reduce_cost_ = dist::probe_all_reduce(context_.gradients, context_.device);
-  phases_.use_cost(*all_reduce_cost_);
-  log::info(str("an all-reduce of gradients takes ", fixed(1e3 * all_reduce_cost_->latency, 3),
-                " ms, and ", fixed(1e3 * all_reduce_cost_->seconds_per_byte * (1 << 20), 3),
-                " ms more for each MiB (measured in ", fixed(seconds_since(began), 1), " s)"));
 }
 
 }  // namespace dtrain::train

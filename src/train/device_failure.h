@@ -1,0 +1,39 @@
+#pragma once
+
+// What an error of LibTorch in a step means for the device, in the words of a user.
+
+#include <torch/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "train/batch_arithmetic.h"
+
+namespace dtrain::train {
+
+// What to change when memory is full, given the bytes that could not be allocated (0: not known);
+// "" if that is not known. Takes seconds, and never throws.
+using MemoryAdvice = std::function<std::string(double requested)>;
+
+struct DeviceState {
+  at::Device device;
+  double memory_bytes = 0;   // of the device in all
+  bool works = true;         // device::works()
+  MemoryAdvice advice = {};  // TrainContext::memory_advice
+};
+
+struct DeviceFailure {
+  DeviceError error;
+  bool lost = false;  // the GPU has failed, and does not recover in this process
+};
+
+// What an error of LibTorch means for the device, if it is about that. The GPU has failed (`where`:
+// in which step and phase, for the message). Or its memory is full (on the CPU, that of the host):
+// names the micro-batch, the peak, and the advice, or without one the flags that train the same
+// with half of the memory. Asks a failed GPU nothing.
+std::optional<DeviceFailure> device_failure(const c10::Error&, const BatchArithmetic&,
+                                            const DeviceState&, const std::string& where);
+
+}  // namespace dtrain::train
