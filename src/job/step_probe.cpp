@@ -68,20 +68,20 @@ int64_t steps_within(double seconds, double step_seconds, int64_t most) {
 // of a GPU are timed on the device. kUnknown if the device was free before the last of them was
 // issued: the host was too slow, or it waited in the step, because the step logs or has more
 // launches than the queue of the GPU holds (about 1000).
-double held_step(train::Trainer& trainer, at::Device device, double step_seconds) {
+double held_step(train::StepRunner& runner, at::Device device, double step_seconds) {
   device::hold(device, std::min(kLongestHold, 2 * step_seconds + 0.02));
   const dist::Mark free(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   bool in_time = false;
-  const train::MeasuredSteps held = trainer.measure(1, [&] { in_time = !free.passed(); });
+  const train::MeasuredSteps held = runner.measure(1, [&] { in_time = !free.passed(); });
   return in_time ? held.seconds - held.other_seconds() : StepProbe::kUnknown;
 }
 
 // Of the slowest rank. Collective.
-double time_of_kernels(dist::Communicator& host, train::Trainer& trainer, at::Device device,
+double time_of_kernels(dist::Communicator& host, train::StepRunner& runner, at::Device device,
                        double step_seconds) {
   double slowest = StepProbe::kUnknown;
   for (int trial = 0; trial < kHeldTrials && std::isnan(slowest); ++trial) {
-    slowest = slowest_of(dist::all_gather_object(host, held_step(trainer, device, step_seconds)));
+    slowest = slowest_of(dist::all_gather_object(host, held_step(runner, device, step_seconds)));
   }
   return slowest;
 }
@@ -114,33 +114,33 @@ struct PhaseProbe {
 };
 
 // `share`: of the steps and seconds. Collective.
-PhaseProbe measure_phase(const ProcessContext& process, train::Trainer& trainer,
+PhaseProbe measure_phase(const ProcessContext& process, train::StepRunner& runner,
                          const StepProbeOptions& options, double share) {
   dist::Communicator& host = process.host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
   PhaseProbe probe;
-  trainer.measure(
+  runner.measure(
       1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
   if (options.steps == 0) return probe;
-  const train::MeasuredSteps last_warm = trainer.measure(std::max<int64_t>(1, warm - 1));
+  const train::MeasuredSteps last_warm = runner.measure(std::max<int64_t>(1, warm - 1));
   const double expected =
       dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
   const double seconds = share * options.seconds,
                most = std::ceil(share * static_cast<double>(options.steps));
-  probe.steps = trainer.measure(steps_within(seconds, expected, static_cast<int64_t>(most)));
+  probe.steps = runner.measure(steps_within(seconds, expected, static_cast<int64_t>(most)));
   if (options.cached) {
-    const train::MeasuredSteps headroom = trainer.measure_headroom(seconds);
+    const train::MeasuredSteps headroom = runner.measure_headroom(seconds);
     probe.cached_seconds =
         dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
   }
   if (!options.details) return probe;
   const at::Device device = process.device;
-  if (!device.is_cpu()) probe.kernel_seconds = time_of_kernels(host, trainer, device, expected);
-  probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
+  if (!device.is_cpu()) probe.kernel_seconds = time_of_kernels(host, runner, device, expected);
+  probe.buckets = of_first_rank_with_any(host, runner.time_buckets(kBucketSteps));
   return probe;
 }
 
-void measure(const ProcessContext& process, train::Trainer& trainer,
+void measure(const ProcessContext& process, train::StepRunner& runner,
              const std::vector<train::RunPhase>& phases, const StepProbeOptions& options,
              StepProbe& probe) {
   std::vector<double> shares, kernels, cached;
@@ -149,9 +149,9 @@ void measure(const ProcessContext& process, train::Trainer& trainer,
   double epochs = 0;
   for (const train::RunPhase& phase : phases) epochs += static_cast<double>(phase.epochs);
   for (const train::RunPhase& phase : phases) {
-    trainer.measure_phase_of(phase.first_epoch);
+    runner.measure_phase_of(phase.first_epoch);
     shares.push_back(static_cast<double>(phase.epochs) / epochs);
-    PhaseProbe one = measure_phase(process, trainer, options, shares.back());
+    PhaseProbe one = measure_phase(process, runner, options, shares.back());
     steps.push_back(one.steps);
     kernels.push_back(one.kernel_seconds);
     cached.push_back(one.cached_seconds);
@@ -199,7 +199,7 @@ double StepProbe::launch_gap_seconds() const {
 }
 
 StepProbe probe_step(const ConnectedRun& run, const StepProbeOptions& options) {
-  const log::Quiet quiet;  // every trainer says which phase it enters
+  const log::Quiet quiet;  // every trial says which phase it enters
   const ProcessContext& process = run.process;
   dist::Communicator& host = process.host;
   StepProbe probe;
@@ -214,13 +214,13 @@ StepProbe probe_step(const ConnectedRun& run, const StepProbeOptions& options) {
   const std::vector<train::RunPhase> phases = run.phases();
   for (const train::RunPhase& phase : phases) {
     probe.out_of_memory = out_of_memory(host, trial, [&] {
-      trial.trainer().measure_phase_of(phase.first_epoch);
-      mine = larger_with_next_phase(mine, trial.trainer().measure_memory());
+      trial.runner().measure_phase_of(phase.first_epoch);
+      mine = larger_with_next_phase(mine, trial.runner().measure_memory());
     });
     if (!probe.measured()) return probe;
   }
   probe.mean_rows = mean_rows_of(run.data);
-  const auto measure_phases = [&] { measure(process, trial.trainer(), phases, options, probe); };
+  const auto measure_phases = [&] { measure(process, trial.runner(), phases, options, probe); };
   if (host.size() == 1) {
     probe.out_of_memory = out_of_memory(host, trial, measure_phases);
     if (!probe.measured()) probe.ranks.clear();

@@ -233,16 +233,16 @@ class TraceRun {
 
   void measure() try {
     const ProcessContext& process = run_.process;
-    train::Trainer& trainer = trial_.trainer();
+    train::StepRunner& runner = trial_.runner();
     // A rank whose memory is full fails before others wait for it.
-    summary_.memory = trainer.measure_memory();
+    summary_.memory = runner.measure_memory();
     // The first step lays buckets out again.
-    trainer.measure(std::max<int64_t>(1, options_.warm_steps - 2));
+    runner.measure(std::max<int64_t>(1, options_.warm_steps - 2));
     observe();
     // Makes the tracks of autograd's threads, so that the next step counts them.
-    trainer.measure(1);
+    runner.measure(1);
     recorder_.start(0, 0);
-    trainer.measure(1);
+    runner.measure(1);
     const double events =
         dist::largest_of_ranks(process.host, static_cast<double>(recorder_.counted()));
     dist::agree(process.host, [&] { check_size(options_, events, process.world.size); });
@@ -252,7 +252,7 @@ class TraceRun {
     std::optional<device::KernelTrace> kernels;
     if (traces_kernels(process, options_)) kernels.emplace(process.device);
     recorder_.start(kRoom * static_cast<double>(options_.steps), kSpareRoom);
-    measured_ = trainer.measure(options_.steps);
+    measured_ = runner.measure(options_.steps);
     finish_communication();
     recorder_.stop();
     if (kernels) kernels_ = kernels->finish(recorder_);

@@ -45,7 +45,8 @@
 #include "train/batch_arithmetic.h"
 #include "train/phases.h"
 #include "train/precision.h"
-#include "train/trainer.h"
+#include "train/train_context.h"
+#include "train/train_result.h"
 
 namespace dtrain::job {
 

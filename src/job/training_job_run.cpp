@@ -21,6 +21,7 @@
 #include "job/signals.h"
 #include "job/training_job.h"
 #include "train/step_agreement.h"
+#include "train/trainer.h"
 
 namespace dtrain::job {
 namespace {

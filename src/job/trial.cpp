@@ -33,15 +33,15 @@ Trial::Trial(const ConnectedRun& run, const TrialOptions& options)
       batches_(train::batch_arithmetic(config_.train, run.process.world.size,
                                        static_cast<int64_t>(splits_.train.size()))) {}
 
-train::Trainer& Trial::trainer() {
+train::StepRunner& Trial::runner() {
   static const std::atomic<bool> never_stops = false;
-  if (!trainer_) {
+  if (!runner_) {
     train::TrainContext context = run_.context(config_, batches_, splits_, no_sinks_, never_stops);
     if (options_.loader_threads > 0) context.loader_threads = options_.loader_threads;
     context.recorder = options_.recorder;
-    trainer_.emplace(std::move(context));
+    runner_.emplace(std::move(context));
   }
-  return *trainer_;
+  return *runner_;
 }
 
 void Trial::throw_device_failure(const c10::Error& error) const {

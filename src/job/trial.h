@@ -1,7 +1,7 @@
 #pragma once
 
-// A run in measurements: a trainer of it with other batches, in place of the training. It has no
-// run folder and no sinks. A trial owns what its trainer borrows, so that a run may have several,
+// A run in measurements: its steps with other batches, in place of the training. It has no
+// run folder and no sinks. A trial owns what its steps borrow, so that a run may have several,
 // one at a time. The last step of the last one is followed by ConnectedRun::end_watch().
 //
 // Thread-safety: the training thread. Ownership: borrows the run, which must not be moved.
@@ -15,7 +15,7 @@
 #include "job/training_job.h"
 #include "monitoring/sink.h"
 #include "train/batch_arithmetic.h"
-#include "train/trainer.h"
+#include "train/step_runner.h"
 
 namespace dtrain::job {
 
@@ -23,7 +23,7 @@ struct TrialOptions {
   int64_t batch_size = 0, accumulate = 1;
   int64_t prefetch = 0;                 // 0: as many as the run has
   int loader_threads = 0;               // 0: as many as the run has
-  trace::Recorder* recorder = nullptr;  // records what the trainer's threads do
+  trace::Recorder* recorder = nullptr;  // records what the threads do
   // All steps have as many samples, so that their mean is the time of each: what is left of an
   // epoch is left out. (An epoch of less than one step is one step.)
   bool whole_steps = false;
@@ -35,7 +35,7 @@ class Trial {
 
   // The first call makes it, which may find the memory full: an error of LibTorch, for which the
   // functions below have words. Collective then.
-  train::Trainer& trainer();
+  train::StepRunner& runner();
 
   // What to change when memory is full. Not collective.
   std::string memory_advice(double requested) const {
@@ -52,7 +52,7 @@ class Trial {
   const data::Splits splits_;  // training samples alone
   const train::BatchArithmetic batches_;
   monitoring::Sinks no_sinks_;
-  std::optional<train::Trainer> trainer_;
+  std::optional<train::StepRunner> runner_;
 };
 
 }  // namespace dtrain::job

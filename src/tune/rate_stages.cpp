@@ -254,11 +254,11 @@ void make_range_test(Session& session) {
                     .accumulate = result.accumulate_of(result.found.batch_size),
                     .prefetch = result.found.prefetch,
                     .loader_threads = static_cast<int>(result.found.workers)});
-  train::Trainer& trainer = trial.trainer();
+  train::StepRunner& runner = trial.runner();
   const log::Quiet quiet;
-  trainer.step_at(first);  // makes what is made once
+  runner.step_at(first);  // makes what is made once
   const auto began = std::chrono::steady_clock::now();
-  trainer.step_at(first);
+  runner.step_at(first);
   const double step = std::max(1e-6, seconds_since(began));
   const double fitting =
       session.left_in_all() / dist::broadcast_object(session.process().host, step);
@@ -275,7 +275,7 @@ void make_range_test(Session& session) {
     if (session.stopped()) return;
     session.show(Stage::kRate);
     test.rates.push_back(rate);
-    test.losses.push_back(trainer.step_at(rate));  // the same on all ranks
+    test.losses.push_back(runner.step_at(rate));  // the same on all ranks
     if (divergence.add(test.losses.back())) break;
   }
   test.suggestion =
