@@ -30,7 +30,7 @@ DiskMetrics::DiskMetrics(const SeriesFactory& series, std::filesystem::path fold
   prometheus::Gauge* size = &series.gauge("dtrain_disk_size_bytes");
   const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(interval));
-  // The series live as long as the factory.
+  // The series live as long as the registry.
   thread_ = std::jthread([=, folder = std::move(folder)](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;

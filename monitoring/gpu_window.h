@@ -3,7 +3,6 @@
 // What the sensors of a GPU said since they were last asked for: the thread that reads them adds,
 // and the training thread takes at logging steps. Thread-safety: all methods, from any thread.
 
-#include <limits>
 #include <mutex>
 
 #include "measure/rank_sample.h"
@@ -27,7 +26,7 @@ class GpuWindow {
     double value() const;
   };
 
-  // What is no mean, and begins again with each call of take().
+  // The values that are not means; they begin again with each call of take().
   struct Sums {
     double seconds = 0;                                     // that the readings stand for
     double energy = measure::kUnknown, energy_seconds = 0;  // joules, used in these seconds

@@ -100,7 +100,12 @@ Json rank_json(const RankMeans& r) {
     const measure::QuantityRow& row = measure::row_of(quantity);
     const double value = r.values[quantity];
     if (row.key.empty() || std::isnan(value)) continue;
-    put(row.group.empty() ? j : j[std::string(row.group)], std::string(row.key), value);
+    Json& object = row.group.empty() ? j : j[std::string(row.group)];
+    if (row.whole) {
+      object[std::string(row.key)] = static_cast<int64_t>(value);
+    } else {
+      put(object, std::string(row.key), value);
+    }
   }
   return j;
 }

@@ -30,12 +30,12 @@ std::string series_name(const QuantityRow& row) {
 
 std::string_view when(measure::Kind kind) {
   switch (kind) {
-    case measure::Kind::kSum:
-    case measure::Kind::kRate:
+    case measure::QuantityKind::kSum:
+    case measure::QuantityKind::kRate:
       return "per step";
-    case measure::Kind::kMean:
+    case measure::QuantityKind::kMean:
       return "mean";
-    case measure::Kind::kMax:
+    case measure::QuantityKind::kMax:
       return "highest";
     default:
       return "now";

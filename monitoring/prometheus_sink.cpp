@@ -185,9 +185,8 @@ class RankSeries : public PrometheusSink {
       const measure::QuantityRow& row = measure::row_of(quantity);
       // The ranks of a host measure the same: the first one exports it, so that a sum over ranks
       // counts it once.
-      if (row.scope == measure::Scope::kHost && !first_on_host_) continue;
-      const bool sum = row.kind == measure::Kind::kSum || row.kind == measure::Kind::kRate;
-      series_.record(quantity, own.values[quantity] * (sum ? steps : 1));
+      if (row.scope == measure::QuantityScope::kHost && !first_on_host_) continue;
+      series_.record(quantity, own.values[quantity] * (measure::counts_up(row) ? steps : 1));
     }
     if (own.times.launch > 0)
       series_.counter("dtrain_launch_seconds_total").Increment(own.times.launch * steps);

@@ -14,10 +14,6 @@
 namespace dtrain::monitoring {
 namespace {
 
-bool counts_up(const measure::QuantityRow& row) {
-  return row.kind == measure::Kind::kSum || row.kind == measure::Kind::kRate;
-}
-
 std::vector<SeriesRow> make_rows() {
   using Type = SeriesType;
   using Where = ExportedBy;
@@ -31,8 +27,8 @@ std::vector<SeriesRow> make_rows() {
     const auto same = [&](const SeriesRow& other) { return other.name == row.metric; };
     if (row.metric.empty() || std::any_of(rows.begin(), rows.end(), same)) continue;
     rows.push_back({row.metric, std::string(row.label),
-                    counts_up(row) ? Type::kCounter : Type::kGauge,
-                    row.scope == measure::Scope::kHost ? Where::kHost : Where::kAll,
+                    measure::counts_up(row) ? Type::kCounter : Type::kGauge,
+                    row.scope == measure::QuantityScope::kHost ? Where::kHost : Where::kAll,
                     measure::help_of(quantity)});
   }
   return rows;
@@ -108,7 +104,7 @@ void SeriesFactory::record(measure::Quantity quantity, double value) const {
   if (row.metric.empty() || std::isnan(value)) return;
   Labels label;
   if (!row.label.empty()) label.emplace(row.label, row.value);
-  if (counts_up(row)) {
+  if (measure::counts_up(row)) {
     counter(row.metric, label).Increment(std::max(0.0, value));
   } else {
     gauge(row.metric, label).Set(value);

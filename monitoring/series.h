@@ -18,8 +18,6 @@ class Counter;
 class Gauge;
 class Histogram;
 class Registry;
-template <typename T>
-class Family;
 }  // namespace prometheus
 
 namespace dtrain::monitoring {
@@ -66,8 +64,6 @@ class SeriesFactory {
   // The series of a quantity that has a metric: raises its counter by `value`, or sets its gauge.
   // Does nothing if the value is NaN.
   void record(measure::Quantity, double value) const;
-
-  const Labels& labels() const { return labels_; }
 
  private:
   Labels with(const Labels& more) const;

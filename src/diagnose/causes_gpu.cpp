@@ -104,6 +104,29 @@ double part_over_full_link(const Values& gpu) {
   return std::min(1.0, (std::isnan(lanes) ? 1 : lanes) * (std::isnan(speed) ? 1 : speed));
 }
 
+bool has_old_generation(const Values& gpu) {
+  return gpu[Quantity::kLinkGeneration] < gpu[Quantity::kCardGeneration];
+}
+
+// "4 of 16 PCIe lanes of generation 3 instead of 4"; what is not known is left out.
+std::string link_text(const Values& gpu) {
+  const bool lanes = gpu.knows(Quantity::kLinkWidth) && gpu.knows(Quantity::kCardWidth);
+  std::string text =
+      lanes ? str(gpu[Quantity::kLinkWidth], " of ", gpu[Quantity::kCardWidth], " PCIe lanes")
+            : "PCIe";
+  if (has_old_generation(gpu))
+    text += str(" of generation ", gpu[Quantity::kLinkGeneration], " instead of ",
+                gpu[Quantity::kCardGeneration]);
+  return text;
+}
+
+std::string slot_text(const Values& gpu) {
+  std::string text = "a slot";
+  if (gpu.knows(Quantity::kCardWidth)) text += str(" with ", gpu[Quantity::kCardWidth], " lanes");
+  if (has_old_generation(gpu)) text += str(" of generation ", gpu[Quantity::kCardGeneration]);
+  return text;
+}
+
 void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence& worst = run.ranks[worst_rank(run, Phase::kH2d)];
   const double seconds = mean_of(worst.steps, Phase::kH2d);
@@ -118,15 +141,8 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
     Factors parts;
     for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_full_link(rank.values));
     finding.rank = only_one(run, parts);
-    const double lanes = gpu[Quantity::kCardWidth], generation = gpu[Quantity::kCardGeneration];
-    const bool old = gpu[Quantity::kLinkGeneration] < generation;
-    finding.evidence +=
-        str(", over ", gpu[Quantity::kLinkWidth], " of ", lanes, " PCIe lanes",
-            old ? str(" of generation ", gpu[Quantity::kLinkGeneration], " instead of ", generation)
-                : "",
-            of_ranks(parts));
-    finding.otherwise =
-        str("in a slot with ", lanes, " lanes", old ? str(" of generation ", generation) : "");
+    finding.evidence += str(", over ", link_text(gpu), of_ranks(parts));
+    finding.otherwise = str("in ", slot_text(gpu));
     finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
   } else {
     finding.without = Replay{.change = times(Phase::kH2d, 0)};

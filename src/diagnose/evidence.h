@@ -56,7 +56,7 @@ struct RankEvidence {
 // A host, per step of the run, as its first rank measured it.
 struct HostEvidence {
   std::string name = {};
-  Values values = {};            // the quantities of hosts
+  Values values = {};            // those of its first rank
   double job_cores = kUnknown;   // cores that any rank of this job may use now
   double others_cpu = kUnknown;  // CPU time of processes that are not ranks of this job
 };

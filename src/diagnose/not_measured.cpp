@@ -15,7 +15,7 @@ using measure::Phase;
 // Whether any rank, or any host, lacks it.
 bool is_missing(const RunEvidence& run, Quantity quantity) {
   const auto lacks = [quantity](const auto& part) { return !part.values.knows(quantity); };
-  if (measure::row_of(quantity).scope != measure::Scope::kHost)
+  if (measure::row_of(quantity).scope != measure::QuantityScope::kHost)
     return std::any_of(run.ranks.begin(), run.ranks.end(), lacks);
   return run.hosts.empty() || std::any_of(run.hosts.begin(), run.hosts.end(), lacks);
 }
@@ -26,7 +26,7 @@ std::vector<std::string> not_measured_for_causes(const RunEvidence& run) {
   std::set<Quantity> missing;
   for (const CauseRow& cause : cause_rows()) {
     for (const Quantity quantity : cause.needs) {
-      const bool of_gpu = measure::row_of(quantity).scope == measure::Scope::kGpu;
+      const bool of_gpu = measure::row_of(quantity).scope == measure::QuantityScope::kGpu;
       if (of_gpu && !run.settings.gpu) continue;
       if (is_missing(run, quantity)) missing.insert(quantity);
     }

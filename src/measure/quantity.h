@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <string_view>
 
-#include "core/named_enum.h"
-
 namespace dtrain::measure {
 
 enum class Quantity : size_t {
@@ -21,33 +19,32 @@ enum class Quantity : size_t {
 inline constexpr size_t kQuantities = static_cast<size_t>(Quantity::kCount);
 
 // What the value of a window is, and how those of consecutive windows become one value per step.
-enum class Kind {
-  kSum,    // of the window; divided by its steps
-  kRate,   // per second in the window; multiplied by the seconds of a step
-  kMean,   // over the window; the mean, weighted by QuantityRow::weight
-  kMax,    // the highest in the window; the highest
-  kLast,   // at the end of the window; the last one
-  kTotal,  // since the run began; its growth since the end of the first window, by steps
+enum class QuantityKind {
+  kSum,    // a sum over the window, divided by its steps
+  kRate,   // a rate per second, multiplied by the seconds of a step
+  kMean,   // a mean over the window, weighted by QuantityRow::weight
+  kMax,    // the highest value
+  kLast,   // the value at the end of the window
+  kTotal,  // a count since the run began: its growth since the end of the first window, by steps
 };
-constexpr auto names_of(Kind) { return names("sum", "rate", "mean", "max", "last", "total"); }
 
-// What is measured. The ranks of a host measure the same of it. kGpu: nothing on the CPU.
-enum class Scope { kRank, kHost, kGpu };
-constexpr auto names_of(Scope) { return names("rank", "host", "gpu"); }
+// Whose value it is. The ranks of a host measure the same value. kGpu: unknown on the CPU.
+enum class QuantityScope { kRank, kHost, kGpu };
 
 struct QuantityRow {
   // In metrics.jsonl: the object in the record of a rank ("": the record itself), and its key.
   std::string_view group = {}, key = {};  // key "": not in the file
   std::string_view unit = {};             // "s", "bytes", "share" (0 to 1), ...
-  Kind kind = Kind::kSum;
-  Scope scope = Scope::kRank;
-  // Of a kMean. kCount, or one that is unknown: the steps of the window.
+  bool whole = false;                     // a whole number in metrics.jsonl
+  QuantityKind kind = QuantityKind::kSum;
+  QuantityScope scope = QuantityScope::kRank;
+  // What weighs a kMean. kCount, or a weight that is unknown: the steps of the window.
   Quantity weight = Quantity::kCount;
   // In Prometheus: a counter for kSum and kRate, a gauge for the others. "": not exported.
   std::string_view metric = {};
-  std::string_view label = {}, value = {};  // that tells rows with the same metric apart
-  std::string_view title = {};              // of the column on the live page; "": it has none
-  std::string_view missing = {};            // what a verdict says that was not measured without it
+  std::string_view label = {}, value = {};  // tell rows with the same metric apart
+  std::string_view title = {};              // its column on the live page; "": none
+  std::string_view missing = {};            // what a verdict says if it was not measured
   std::string_view help = {};               // stands in the first of several rows with one metric
 };
 
@@ -56,6 +53,11 @@ const QuantityRow& row_of(Quantity);
 
 // For loops over all of them, in the order of the table.
 const std::array<Quantity, kQuantities>& all_quantities();
+
+// Whether its series counts up: what a window has is added to a counter. The others are gauges.
+constexpr bool counts_up(const QuantityRow& row) {
+  return row.kind == QuantityKind::kSum || row.kind == QuantityKind::kRate;
+}
 
 // The help of a row, or else that of the first row with the same metric.
 std::string_view help_of(Quantity);

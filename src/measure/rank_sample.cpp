@@ -4,15 +4,15 @@ namespace dtrain::measure {
 namespace {
 
 double weight_of(const QuantityRow& row, const RankSample& sample) {
-  if (row.kind != Kind::kMean || row.weight == Quantity::kCount) return sample.steps;
+  if (row.kind != QuantityKind::kMean || row.weight == Quantity::kCount) return sample.steps;
   const double weight = sample.values[row.weight];
   return std::isfinite(weight) ? weight : sample.steps;
 }
 
 // What a value adds to the sum: a kMean its product with the weight.
 double part_of(const QuantityRow& row, double value, const RankSample& sample) {
-  if (row.kind == Kind::kMean) return value * weight_of(row, sample);
-  return row.kind == Kind::kRate ? value * sample.seconds : value;
+  if (row.kind == QuantityKind::kMean) return value * weight_of(row, sample);
+  return row.kind == QuantityKind::kRate ? value * sample.seconds : value;
 }
 
 }  // namespace
@@ -27,7 +27,8 @@ Total Total::after(const Total& earlier) {
   Total total;
   for (const Quantity quantity : all_quantities()) {
     const auto i = static_cast<size_t>(quantity);
-    if (row_of(quantity).kind == Kind::kTotal) total.parts_[i].begin = earlier.parts_[i].value;
+    if (row_of(quantity).kind == QuantityKind::kTotal)
+      total.parts_[i].begin = earlier.parts_[i].value;
   }
   return total;
 }
@@ -37,22 +38,23 @@ void Total::add(const RankSample& sample) {
     const double value = sample.values[quantity];
     if (!std::isfinite(value)) continue;
     const QuantityRow& row = row_of(quantity);
+    const double weight = weight_of(row, sample);
     Part& part = parts_[static_cast<size_t>(quantity)];
     switch (row.kind) {
-      case Kind::kSum:
-      case Kind::kRate:
-      case Kind::kMean:
-        if (!(weight_of(row, sample) > 0)) break;
+      case QuantityKind::kSum:
+      case QuantityKind::kRate:
+      case QuantityKind::kMean:
+        if (!(weight > 0)) break;
         part.value = part_of(row, value, sample) + (part.weight > 0 ? part.value : 0);
-        part.weight += weight_of(row, sample);
+        part.weight += weight;
         break;
-      case Kind::kMax:
+      case QuantityKind::kMax:
         part.value = std::fmax(part.value, value);
         break;
-      case Kind::kLast:
+      case QuantityKind::kLast:
         part.value = value;
         break;
-      case Kind::kTotal:
+      case QuantityKind::kTotal:
         part.value = value;
         if (std::isnan(part.begin)) {
           part.begin = value;
@@ -69,11 +71,11 @@ Values Total::per_step() const {
   for (const Quantity quantity : all_quantities()) {
     const Part& part = parts_[static_cast<size_t>(quantity)];
     switch (row_of(quantity).kind) {
-      case Kind::kMax:
-      case Kind::kLast:
+      case QuantityKind::kMax:
+      case QuantityKind::kLast:
         values[quantity] = part.value;
         break;
-      case Kind::kTotal:
+      case QuantityKind::kTotal:
         if (part.weight > 0) values[quantity] = (part.value - part.begin) / part.weight;
         break;
       default:
@@ -92,9 +94,10 @@ Values per_step(const RankSample& sample) {
 }
 
 RankSample sample_of(const Values& per_step, double steps) {
+  // With a second per step a rate is what it is per step.
   RankSample sample{.seconds = steps, .steps = steps, .values = per_step};
   for (const Quantity quantity : all_quantities()) {
-    if (row_of(quantity).kind == Kind::kSum) sample.values[quantity] *= steps;
+    if (row_of(quantity).kind == QuantityKind::kSum) sample.values[quantity] *= steps;
   }
   return sample;
 }

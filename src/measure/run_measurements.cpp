@@ -117,12 +117,12 @@ void RunMeasurements::gather(const Steps& own, RankSample resources, bool of_ste
 
 void RunMeasurements::drop_old_windows() {
   double kept = 0;
-  for (const Window& window : windows_) kept += window.steps();
+  for (const MeasuredWindow& window : windows_) kept += window.steps();
   while (windows_.size() > 1 && kept > static_cast<double>(most_)) {
-    const Window oldest = std::move(windows_.front());
+    MeasuredWindow oldest = std::move(windows_.front());
     windows_.pop_front();
     kept -= oldest.steps();
-    windows_.front().earlier = oldest.earlier;
+    windows_.front().earlier = std::move(oldest.earlier);
     windows_.front().earlier.resize(oldest.ranks.size());
     for (size_t rank = 0; rank < oldest.ranks.size(); ++rank)
       windows_.front().earlier[rank].add(oldest.ranks[rank]);

@@ -15,26 +15,32 @@ struct MemoryPoint {
   double steps = 0, bytes = 0;
 };
 
+// The memory of a rank over a whole run, in a bounded number of evenly spaced points.
+struct MemoryCurve {
+  std::vector<MemoryPoint> points = {};  // at most 64, at least `spacing` steps apart
+  double steps = 0, spacing = 0;
+
+  void add(const RankSample&);
+};
+
 // What stays of the windows of a rank that are no longer kept. Half of the readers load so few
 // batches alone that the newest windows may have none, and memory may grow slowly.
 struct EarlierWindows {
   Total total = {};
-  double steps = 0;
-  std::vector<MemoryPoint> memory = {};  // at most 64, at least `spacing` steps apart
-  double spacing = 0;
+  MemoryCurve memory = {};
 
   void add(const RankSample&);
 };
 
 // What all ranks measured between two calls of RunMeasurements::gather() (run_measurements.h).
-struct Window {
+struct MeasuredWindow {
   std::vector<RankSample> ranks;  // over the same steps
   // By rank, the windows before this one; empty: all of them are kept.
   std::vector<EarlierWindows> earlier = {};
 
   double steps() const { return ranks.at(0).steps; }
 };
-using Windows = std::deque<Window>;
+using Windows = std::deque<MeasuredWindow>;
 
 // The windows of a rank as one; all unknown without windows.
 Values per_step(const Windows&, size_t rank);

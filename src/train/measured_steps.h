@@ -1,7 +1,7 @@
 #pragma once
 
-// What Trainer::measure() returns: steps of a run without what surrounds them, and the memory that
-// they take. Plain values of one rank, in seconds and bytes.
+// What StepRunner::measure() returns: steps of a run without what surrounds them, and the memory
+// that they take. Plain values of one rank, in seconds and bytes.
 
 #include <array>
 #include <cstdint>

@@ -11,7 +11,6 @@
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
-#include "dist/comm_probe.h"
 #include "dist/device_wait.h"
 #include "dist/object_collectives.h"
 #include "train/precision.h"
@@ -137,9 +136,9 @@ void RunObserver::complete(StepStats& stats) {
   stats.bad_samples = consumed.totals.bad_samples;
   stats.padding_waste = consumed.padding_waste;
   of_run_.set({{Quantity::kAllocatorRetries, static_cast<double>(stats.allocator_retries)},
-               {Quantity::kGpuMemoryPeak, stats.memory_peak},
                {Quantity::kSkippedSteps, static_cast<double>(stats.skipped_total)},
                {Quantity::kLossScale, stats.loss_scale}});
+  if (context_.device.is_cuda()) of_run_[Quantity::kGpuMemoryPeak] = stats.memory_peak;
   measure::RankSample used = used_resources();
   used.values.set({{Quantity::kMemory, stats.memory_used},
                    {Quantity::kQueue, window_.mean_queue(stats) /
@@ -202,12 +201,13 @@ measure::RankSample RunObserver::used_resources() {
   measure::RankSample used = meter_.sample(steps_.loader().stats());
   if (context_.take_gpu_use) used.values.set(context_.take_gpu_use());
   used.values.set(of_run_);
-  used.values.set({{Quantity::kHostCores, context_.host_cores},
-                   {Quantity::kLoaderThreads, context_.loader_threads},
-                   {Quantity::kComputeThreads, at::get_num_threads()},
-                   {Quantity::kGpuCapability, device_.capability}});
-  if (context_.device.is_cuda())
-    used.values[Quantity::kGpuMemory] = static_cast<double>(device_.memory_bytes);
+  used.values.set({{Quantity::kLoaderThreads, context_.loader_threads},
+                   {Quantity::kComputeThreads, at::get_num_threads()}});
+  if (context_.host_cores > 0) used.values[Quantity::kHostCores] = context_.host_cores;
+  if (context_.device.is_cuda()) {
+    used.values.set({{Quantity::kGpuMemory, static_cast<double>(device_.memory_bytes)},
+                     {Quantity::kGpuCapability, device_.capability}});
+  }
   const size_t ended = steps_.tracker().clock().ended_steps();
   used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
   return used;

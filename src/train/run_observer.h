@@ -27,9 +27,12 @@ class RunObserver {
  public:
   explicit RunObserver(StepRunner&);
 
-  // Before the first step, in this order; both are collective.
-  void begin();  // names the hosts, measures the headroom where that is asked for
-  void begin_training();
+  const device::Properties& device() const { return device_; }  // asked once
+
+  // Before the first step: names the hosts, measures the network and, where that is asked for, the
+  // headroom. Collective.
+  void begin();
+  void begin_training();                       // after begin()
   void resume(int64_t skipped, int64_t step);  // counts from what a checkpoint has
   void forget_headroom() { headroom_ = {}; }   // it was measured in another phase of the task
 
@@ -51,8 +54,8 @@ class RunObserver {
   // A line on rank 0 where the epoch of data.verify first_epoch was not compared as a whole.
   void say_what_was_compared() const;
 
-  // Gathers what was measured since the last report; then `evidence` for the verdict, on rank 0.
-  // Collective.
+  // Gathers what was measured since the last report. Returns the evidence for the verdict, on
+  // rank 0. Collective.
   diagnose::RunEvidence conclude();
 
  private:

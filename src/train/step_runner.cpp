@@ -1,6 +1,7 @@
 #include "train/step_runner.h"
 
-#include "core/library_text.h"
+#include <chrono>
+
 #include "core/log.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
@@ -56,18 +57,18 @@ StepRunner::StepRunner(TrainContext context)
   set_train_mode();
 }
 
-StepRunner::~StepRunner() = default;
-
 void StepRunner::set_train_mode() {
   context_.task.model().train();
   if (context_.config.train.freeze_batch_norm) models::freeze_batch_norm(context_.task.model());
 }
 
-void StepRunner::enter_phase() { enter_phase_of(epoch_of(position_.step)); }
+void StepRunner::enter_phase() {
+  enter_phase_of(measured_epoch_.value_or(epoch_of(position_.step)));
+}
 
 void StepRunner::enter_phase_of(int64_t epoch) {
   probe_network();
-  phases_.enter(measured_epoch_.value_or(epoch));
+  phases_.enter(epoch);
 }
 
 std::string StepRunner::where() const {
@@ -115,7 +116,7 @@ StepStats StepRunner::step(bool logging) {
 
 data::Batch StepRunner::next_batch() {
   if (replay_) return replay_->next();
-  // The GPU augments with the cores that it computes with: that is no matter of the link.
+  // The GPU augments with the cores that it computes with: that is not the time of the link.
   return loader_.next([this] { tracker_.enter(Phase::kH2d); },
                       [this] { tracker_.enter(Phase::kForward); });
 }

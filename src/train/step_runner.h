@@ -42,7 +42,6 @@ class StepRunner {
   // On a GPU without enough memory for gradients and moments that is an error of LibTorch, see
   // device_failure().
   explicit StepRunner(TrainContext);
-  ~StepRunner();
 
   // Measures, once, what an all-reduce costs: on several ranks, and if the run is long enough for a
   // verdict. Collective.
@@ -59,6 +58,12 @@ class StepRunner {
 
   int64_t steps() const { return position_.step; }     // optimizer steps of the run
   int64_t own_steps() const { return position_.own; }  // of them those of this process
+  // Whether a run reads the device at the end of this step: by its interval, or because it is the
+  // last one.
+  bool logs(int64_t step) const {
+    return context_.config.run.log_every.due(step, context_.batches.steps_per_epoch) ||
+           step == context_.batches.total_steps;
+  }
   int64_t epoch_of(int64_t step) const { return step / context_.batches.steps_per_epoch; }
   std::string where() const;  // "in step 3, phase forward"
   // What was left out of the micro-batch that runs, if one sample is left of it; else "".

@@ -1,11 +1,11 @@
 // Steps and memory of a run, measured without what surrounds its steps. Part of step_runner.h.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "core/spread.h"
 #include "core/stopwatch.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "device/tensor_memory.h"
 #include "dist/object_collectives.h"
@@ -56,7 +56,7 @@ MeasuredSteps StepRunner::measure(int64_t steps, const std::function<void()>& is
   for (int64_t i = 0; i < steps; ++i) {
     if (!replay_)
       enter_phase();  // batches that are replayed are of the phase in which they were taken
-    measured.samples += step(/*logging=*/false).samples;
+    measured.samples += step(logs(position_.step + 1)).samples;
     if (issued && i + 1 == steps) issued();
     end_step(boundary);
   }
@@ -95,7 +95,7 @@ std::vector<dist::BucketTime> StepRunner::time_buckets(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     enter_phase();
     phases_.reducer().time_buckets(true);
-    step(/*logging=*/false);
+    step(logs(position_.step + 1));
     end_step(boundary);
     const std::vector<dist::BucketTime> timed = phases_.reducer().bucket_times();
     phases_.reducer().time_buckets(false);

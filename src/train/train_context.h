@@ -47,7 +47,7 @@ struct TrainContext {
   checkpoint::Store* checkpoints;
   monitoring::Sinks& sinks;                 // each one receives every step and evaluation
   const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
-  std::atomic<bool>* verdict_requested;     // likewise: judge the run so far; nullptr: nobody asks
+  std::atomic<bool>* verdict_requested;     // likewise: judge the run so far; nullptr: no requests
   PhaseTracker::Watchdog progress;  // receives the phase and the step of this rank; may be empty
   // Called when the GPU has failed, while everything that belongs to it still lives; should end the
   // process, because LibTorch's destructors throw from then on. May be empty: run() then throws

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/library_text.h"
 #include "core/strings.h"
@@ -38,11 +40,11 @@ TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::Error& e) {
-    const std::optional<DeviceFailure> failure = device_failure(
-        e, context_.batches,
-        {context_.device, static_cast<double>(device::properties(context_.device).memory_bytes),
-         device::works(context_.device), context_.memory_advice},
-        steps_.where());
+    const std::optional<DeviceFailure> failure =
+        device_failure(e, context_.batches,
+                       {context_.device, static_cast<double>(observer_.device().memory_bytes),
+                        device::works(context_.device), context_.memory_advice},
+                       steps_.where());
     if (!failure && !steps_.left_alone().empty()) {
       throw DataError(
           str("the network cannot train on the one sample that is left of a micro-batch, ",
@@ -51,8 +53,8 @@ TrainResult Trainer::run() {
               "batch norm. Left out: ", steps_.left_alone()));
     }
     if (!failure) throw;
-    // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can
-    // catch it.
+    // Nothing that belongs to a failed GPU can be freed: that throws again, where nothing
+    // catches it.
     if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
     throw failure->error;
   }
@@ -70,8 +72,8 @@ TrainResult Trainer::train() {
     enter_task_phase();
     steps_.set_rate_factor(watched_.plateau.factor);
     monitoring::StepStats stats = steps_.step(logs_next_step());
-    observer_.report(stats, agreement_.granted().verdict);
     if (stats.logging) triggers_.log.restart();
+    observer_.report(stats, agreement_.granted().verdict);
 
     const Requests requests = exchange_requests();
     const bool last = steps_.steps() == context_.batches.total_steps;
@@ -126,8 +128,7 @@ void Trainer::enter_task_phase() {
 bool Trainer::logs_next_step() const {
   const int64_t next = steps_.steps() + 1;
   return steps_.own_steps() == 0 || observer_.wants_to_log_next() || agreement_.granted().log ||
-         agreement_.granted().verdict || triggers_.log.due(next) ||
-         next == context_.batches.total_steps;
+         agreement_.granted().verdict || steps_.logs(next);
 }
 
 Requests Trainer::exchange_requests() {

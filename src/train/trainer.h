@@ -7,6 +7,7 @@
 // resume() is not. Thread-safety: none; one thread uses it. Ownership: borrows what TrainContext
 // refers to.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -65,7 +66,7 @@ class Trainer {
 
   // trainer_save.cpp
   void save(const char* why);
-  TrainingState state_beside_the_steps() const;
+  void add_decisions(TrainingState&) const;
   void resume_watch(const TrainingState&);
   void protect_best();  // the best checkpoint so far is kept when older ones are removed
 

@@ -13,9 +13,8 @@
 
 namespace dtrain::train {
 
-// Of the data, the settings, and what evaluations decided.
-TrainingState Trainer::state_beside_the_steps() const {
-  TrainingState state;
+// What evaluations decided, and what a resume compares with its own configuration and data.
+void Trainer::add_decisions(TrainingState& state) const {
   state.global_batch = context_.batches.global_batch;
   state.metric = watched_.metric.name;
   state.watch = watched_.watch;
@@ -28,7 +27,6 @@ TrainingState Trainer::state_beside_the_steps() const {
   state.config_yaml = config::to_yaml(context_.config);
   state.torch_version = TORCH_VERSION;
   if (watched_.evaluated_step == steps_.steps()) state.evaluation = result_.validation;
-  return state;
 }
 
 void Trainer::save(const char* why) {
@@ -39,7 +37,7 @@ void Trainer::save(const char* why) {
   steps_.tracker().enter(measure::Phase::kCheckpoint);
   if (context_.host.rank() != 0) steps_.tracker().wait_for_others();  // for rank 0, which writes
   const auto began = std::chrono::steady_clock::now();
-  TrainingState state = state_beside_the_steps();
+  TrainingState state;
   checkpoint::Snapshot saved = steps_.snapshot(state);
   saved.state_json = to_json(state);
   dist::agree_on_rank0(context_.host, [&] {

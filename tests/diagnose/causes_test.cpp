@@ -89,6 +89,13 @@ TEST(Causes, EachHasAMadeFault) {
   EXPECT_EQ(made, names_of_causes());
 }
 
+TEST(Causes, NeedOnlyWhatAVerdictCanNameAsMissing) {
+  for (const CauseRow& cause : cause_rows()) {
+    for (const Quantity quantity : cause.needs)
+      EXPECT_FALSE(measure::row_of(quantity).missing.empty()) << cause.name;
+  }
+}
+
 TEST(Causes, AndMetricsAreInTheDocumentsAsInTheTables) {
   for (const char* name : {"diagnosis.md", "metrics.md"}) {
     const std::string text = read_text(std::filesystem::path(DTRAIN_SOURCE) / "docs" / name);

@@ -89,7 +89,8 @@ inline Values gpu_readings(double slow, uint64_t reason, double limit, double de
 
 inline void forget_gpu(Values& values) {
   for (const Quantity quantity : measure::all_quantities()) {
-    if (measure::row_of(quantity).scope == measure::Scope::kGpu) values[quantity] = kUnknown;
+    if (measure::row_of(quantity).scope == measure::QuantityScope::kGpu)
+      values[quantity] = kUnknown;
   }
 }
 

@@ -187,6 +187,16 @@ TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
   }
 }
 
+// Some drivers tell the generation of a link alone.
+TEST(Verdict, ALinkOfAnOldGenerationIsNamedWithoutItsLanes) {
+  RunEvidence run = evidence_of({.ranks = 1, .h2d = 0.04});
+  set_healthy_gpu(run);
+  run.ranks[0].values.set({{Quantity::kLinkGeneration, 3}, {Quantity::kCardGeneration, 4}});
+  run.ranks[0].values[Quantity::kLinkWidth] = kUnknown;
+  EXPECT_THAT(judge(run).text, HasSubstr(", over PCIe of generation 3 instead of 4;"));
+  EXPECT_THAT(judge(run).text, HasSubstr("in a slot with 16 lanes of generation 4"));
+}
+
 // A machine is slow, not one of its ranks.
 TEST(Verdict, ASlowHostIsNamed) {
   RunEvidence run = healthy_run(4);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 #include "monitoring/http_client.h"
@@ -96,6 +97,7 @@ TEST(NewQuantity, IsAColumnOfTheLivePage) {
 }
 
 TEST(NewQuantity, IsInTheGeneratedDocument) {
+  EXPECT_THROW(monitoring::metric_table("fans"), DataError);
   EXPECT_NE(monitoring::metric_table("quantities")
                 .find("| `fan.turns` | turns | per step | as `dtrain_fan_turns_total` |\n"),
             std::string::npos);

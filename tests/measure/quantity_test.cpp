@@ -29,8 +29,7 @@ TEST(Quantities, HaveUnitsAndTextsAndOneKeyEach) {
 TEST(Quantities, HaveMetricsWithTheNamesOfTheirKinds) {
   for (const QuantityRow& row : quantity_rows()) {
     if (row.metric.empty()) continue;
-    const bool counter = row.kind == Kind::kSum || row.kind == Kind::kRate;
-    EXPECT_EQ(row.metric.ends_with("_total"), counter) << row.metric;
+    EXPECT_EQ(row.metric.ends_with("_total"), counts_up(row)) << row.metric;
     EXPECT_TRUE(row.metric.starts_with("dtrain_")) << row.metric;
     if (row.unit == "s") {
       EXPECT_NE(row.metric.find("seconds"), std::string_view::npos) << row.metric;
@@ -44,8 +43,8 @@ TEST(Quantities, HaveMetricsWithTheNamesOfTheirKinds) {
 TEST(Quantities, AreWeightedByASum) {
   for (const QuantityRow& row : quantity_rows()) {
     if (row.weight != Quantity::kCount) {
-      EXPECT_EQ(row.kind, Kind::kMean) << row.key;
-      EXPECT_EQ(row_of(row.weight).kind, Kind::kSum) << row.key;
+      EXPECT_EQ(row.kind, QuantityKind::kMean) << row.key;
+      EXPECT_EQ(row_of(row.weight).kind, QuantityKind::kSum) << row.key;
     }
   }
 }

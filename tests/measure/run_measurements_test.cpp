@@ -155,22 +155,22 @@ TEST(RunMeasurements, EnergyIsThatOfTheStepsAndNotOfTheReading) {
 
 // Of many windows, evenly spaced ones, so that slow growth is seen over the whole run.
 TEST(RunMeasurements, MemoryIsKeptOfTheWholeRun) {
-  EarlierWindows earlier;
+  MemoryCurve memory;
   RankSample sample = used(0);
   for (int i = 1; i <= 10000; ++i) {
     sample.steps = 10;
     sample.values[Quantity::kResident] = 1000.0 * i;
-    earlier.add(sample);
+    memory.add(sample);
   }
-  EXPECT_EQ(earlier.steps, 100000);
-  ASSERT_GE(earlier.memory.size(), 30u);
-  ASSERT_LT(earlier.memory.size(), 64u);
-  EXPECT_LT(earlier.memory.front().steps, 2000);
-  EXPECT_GT(earlier.memory.back().steps, 95000);
-  for (size_t i = 0; i < earlier.memory.size(); ++i) {
-    EXPECT_EQ(earlier.memory[i].bytes, 100 * earlier.memory[i].steps);
+  EXPECT_EQ(memory.steps, 100000);
+  ASSERT_GE(memory.points.size(), 30u);
+  ASSERT_LT(memory.points.size(), 64u);
+  EXPECT_LT(memory.points.front().steps, 2000);
+  EXPECT_GT(memory.points.back().steps, 95000);
+  for (size_t i = 0; i < memory.points.size(); ++i) {
+    EXPECT_EQ(memory.points[i].bytes, 100 * memory.points[i].steps);
     if (i == 0) continue;
-    EXPECT_NEAR(earlier.memory[i].steps - earlier.memory[i - 1].steps, 2500, 1000);
+    EXPECT_NEAR(memory.points[i].steps - memory.points[i - 1].steps, 2500, 1000);
   }
 }
 
@@ -196,7 +196,7 @@ TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
     ASSERT_EQ(measured.windows().size(), 5u);
     EXPECT_EQ(measured.windows().front().earlier.at(0).total.sum(Quantity::kFewSamples), 34 * 3);
     EXPECT_EQ(measured.windows().front().earlier.at(0).total.sum(Quantity::kSamples), 34 * 12);
-    EXPECT_EQ(measured.windows().front().earlier.at(0).steps, 3400);
+    EXPECT_EQ(measured.windows().front().earlier.at(0).memory.steps, 3400);
     EXPECT_TRUE(measured.windows().back().earlier.empty());
     measured.gather(steps(0, 4000, 9000), used(0));  // more than are kept, at once
     ASSERT_EQ(measured.steps()[0].size(), 500u);

@@ -19,7 +19,7 @@ using measure::Windows;
 Windows windows_of(size_t ranks) {
   RankSample idle{.seconds = 1, .steps = 10};
   for (const Quantity quantity : measure::all_quantities()) {
-    if (measure::row_of(quantity).kind == measure::Kind::kSum) idle.values[quantity] = 0;
+    if (measure::row_of(quantity).kind == measure::QuantityKind::kSum) idle.values[quantity] = 0;
   }
   idle.values.set({{Quantity::kCores, 4}, {Quantity::kHostCores, 4}});
   RankSample later = idle;
@@ -56,7 +56,7 @@ TEST(RunEvidence, OfALoaderIsPerStepAndOfItsOwnRank) {
   EXPECT_DOUBLE_EQ(values[Quantity::kFewSampleSeconds], 0.02);
   EXPECT_DOUBLE_EQ(values[Quantity::kManySampleSeconds], 0.15);
   EXPECT_FALSE(run.ranks[0].values.knows(Quantity::kFewSampleSeconds)) << "too few samples";
-  for (measure::Window& window : windows) window.ranks[1].values[Quantity::kFewSamples] = 2;
+  for (measure::MeasuredWindow& window : windows) window.ranks[1].values[Quantity::kFewSamples] = 2;
   EXPECT_FALSE(evidence(windows).ranks[1].values.knows(Quantity::kFewSampleSeconds));
   windows[0].earlier.resize(2);
   windows[0].earlier[1].add({.steps = 5,
@@ -86,7 +86,7 @@ TEST(RunEvidence, TheHeadroomIsThatOfAMeanStep) {
 
 TEST(RunEvidence, OfCoresIsPerStepAndOfItsOwnRank) {
   Windows windows = windows_of(2);
-  for (measure::Window& window : windows) {
+  for (measure::MeasuredWindow& window : windows) {
     window.ranks[1].values.set({{Quantity::kCpu, 6},
                                 {Quantity::kComputeCpu, 4},
                                 {Quantity::kComputeThreads, 2},
@@ -108,7 +108,7 @@ TEST(RunEvidence, RanksThatMayUseTheSameCoresShareThem) {
   Windows windows = windows_of(3);
   windows[1].ranks[0].allowed_cores[0] = windows[1].ranks[1].allowed_cores[0] = 0b0011;
   windows[1].ranks[2].allowed_cores[0] = 0b1100;
-  for (measure::Window& window : windows) {
+  for (measure::MeasuredWindow& window : windows) {
     for (RankSample& rank : window.ranks)
       rank.values[Quantity::kThrottled] = 8;  // of their one group
   }
@@ -125,7 +125,7 @@ TEST(RunEvidence, RanksThatMayUseTheSameCoresShareThem) {
 // are threads.
 TEST(RunEvidence, AGroupRunsOnNoMoreCoresThanItHasThreads) {
   Windows windows = windows_of(1);
-  for (measure::Window& window : windows) {
+  for (measure::MeasuredWindow& window : windows) {
     window.ranks[0].allowed_cores[0] = ~uint64_t{0};
     window.ranks[0].values.set(
         {{Quantity::kThrottled, 8}, {Quantity::kComputeThreads, 3}, {Quantity::kLoaderThreads, 2}});
@@ -135,7 +135,7 @@ TEST(RunEvidence, AGroupRunsOnNoMoreCoresThanItHasThreads) {
 
 TEST(RunEvidence, OfAHostIsWhatItsRanksDidNotUse) {
   Windows windows = windows_of(3);
-  for (measure::Window& window : windows) {
+  for (measure::MeasuredWindow& window : windows) {
     for (RankSample& rank : window.ranks) rank.values[Quantity::kCpu] = 4;
     // As the first rank of a host saw it.
     window.ranks[0].values.set({{Quantity::kHostBusy, 10},

@@ -74,7 +74,7 @@ std::string listed(std::vector<std::string> names) {
 }
 
 // "3 made-up samples, Float [3, 12, 4]": what a trial gives to forward().
-std::string name_of(const Trial& trial, const TrialBatch& batch) {
+std::string name_of(const ContractTrial& trial, const TrialBatch& batch) {
   const at::Tensor& inputs = batch.inputs.front();
   return dtrain::str(inputs.size(0), " ", trial.origin,
                      inputs.size(0) == 1 ? "sample, " : "samples, ",
@@ -102,7 +102,7 @@ at::Tensor trained_sum(const at::Tensor& output, const TrialBatch& batch, const 
 }
 
 // One forward and backward pass like a training step.
-void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+void try_step(ScriptNetwork& network, const ContractTrial& trial, const ModuleLoss& loss,
               Contract& contract) {
   const TrialBatch& batch = trial.several;
   network.train();
@@ -136,7 +136,7 @@ void try_step(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss
 
 // A forward pass of a single sample, as in an evaluation, whose last batch may have only one. Where
 // the length of the sample is another one, the length of the output has to follow.
-void try_evaluation(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+void try_evaluation(ScriptNetwork& network, const ContractTrial& trial, const ModuleLoss& loss,
                     Contract& contract) {
   network.eval();
   const at::NoGradGuard no_grad;
@@ -153,7 +153,8 @@ void try_evaluation(ScriptNetwork& network, const Trial& trial, const ModuleLoss
 // Why the network cannot be trained on a single sample, by an exception or by running statistics
 // that are no longer finite: a traced batch norm divides by the number of values minus one. "":
 // it can.
-std::string why_not_one(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss) {
+std::string why_not_one(ScriptNetwork& network, const ContractTrial& trial,
+                        const ModuleLoss& loss) {
   network.train();
   try {
     const at::Tensor output = network.forward(trial.one.inputs);
@@ -170,7 +171,7 @@ std::string why_not_one(ScriptNetwork& network, const Trial& trial, const Module
 }
 
 // Adds what a trial finds. Returns why the code fails, if it does.
-std::string try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
+std::string try_out(ScriptNetwork& network, const ContractTrial& trial, const ModuleLoss& loss,
                     Contract& contract) {
   const TrialBatch* batch = &trial.several;
   const char* what = "forward or backward fails on ";
@@ -264,7 +265,7 @@ bool judge(const BakedIn& baked, at::Device device, Contract& contract) {
 
 }  // namespace
 
-Contract examine(const std::filesystem::path& file, const std::vector<Trial>& trials,
+Contract examine(const std::filesystem::path& file, const std::vector<ContractTrial>& trials,
                  const ModuleLoss& loss) {
   Contract contract;
   ScriptNetwork network(file);
@@ -279,7 +280,7 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
   const at::Tensor state = generator.get_state();
   std::string failure;  // of the first trial
   const Contract before = contract;
-  for (const Trial& trial : trials) {
+  for (const ContractTrial& trial : trials) {
     const auto given = static_cast<int64_t>(trial.several.inputs.size());
     std::string why;
     if (arguments.accept(given)) {

@@ -28,7 +28,8 @@ struct Contract {
 
 // The first of the trials that works decides, and where none does, the first one. DataError: it is
 // no TorchScript file.
-Contract examine(const std::filesystem::path& file, const std::vector<Trial>&, const ModuleLoss&);
+Contract examine(const std::filesystem::path& file, const std::vector<ContractTrial>&,
+                 const ModuleLoss&);
 
 std::string to_text(const Contract&);
 

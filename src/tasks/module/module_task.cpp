@@ -143,7 +143,7 @@ class ModuleTask : public Task {
     return network_->forward({batch.inputs});
   }
 
-  Trial trial_on(const data::Store& store) const {
+  ContractTrial trial_on(const data::Store& store) const {
     const config::DeviceType device = config_.device.type;
     const bool gpu = device == config::DeviceType::kCuda ||
                      (device == config::DeviceType::kAuto && device::gpu_count() > 0);

@@ -65,8 +65,8 @@ std::vector<int64_t> candidates(const data::Store& store) {
 
 }  // namespace
 
-Trial trial_of(const data::Store& store, const data::SampleSpec& spec, bool lengths,
-               at::Device device) {
+ContractTrial trial_of(const data::Store& store, const data::SampleSpec& spec, bool lengths,
+                       at::Device device) {
   constexpr auto kWanted = static_cast<size_t>(kTrialSamples);
   std::vector<int64_t> usable;
   std::string reason = store.path().string() + " has no samples";
@@ -88,15 +88,16 @@ Trial trial_of(const data::Store& store, const data::SampleSpec& spec, bool leng
           .device = device};
 }
 
-Trial made_up(const MadeUp& kind) {
+ContractTrial made_up(const MadeUp& kind) {
   return {.several = made_up_batch(kind, kTrialSamples),
           .one = made_up_batch(kind, 1),
           .origin = kind.ones ? "made-up all-ones " : "made-up ",
           .device = kind.device};
 }
 
-std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs,
-                                 int64_t image_size, int64_t features) {
+std::vector<ContractTrial> likely_trials(const std::filesystem::path& file,
+                                         const std::string& inputs, int64_t image_size,
+                                         int64_t features) {
   constexpr int64_t kRows = 12, kManyRows = 128;
   const ScriptNetwork network(file);
   const std::vector<at::Tensor> parameters = network.parameters();
@@ -111,7 +112,7 @@ std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::s
   std::vector<std::vector<int64_t>> shapes = {{kRows, row}, {row}, {kManyRows, row}};
   if (image) shapes = {{3, image_size, image_size}};
   if (lengths) shapes = {{kRows, row}, {kManyRows, row}};
-  std::vector<Trial> trials;
+  std::vector<ContractTrial> trials;
   for (const bool ones : {false, true}) {
     for (const std::vector<int64_t>& shape : shapes) {
       trials.push_back(made_up({.input = shape, .lengths = lengths, .ones = ones}));

@@ -24,7 +24,7 @@ struct TrialBatch {
   at::Tensor targets;  // undefined: the trial has no loss
 };
 
-struct Trial {
+struct ContractTrial {
   TrialBatch several;  // kTrialSamples samples
   TrialBatch one;      // one sample; of another length than `several`, where lengths differ
   std::string origin;  // before "samples" in messages: "made-up "; "" for those of a data file
@@ -34,7 +34,7 @@ struct Trial {
 // Three samples of typical size from the training split, or from the whole file if that has none,
 // as the loader gives them. Samples that cannot be read are passed over. DataError if that is true
 // of all that it tries.
-Trial trial_of(const data::Store&, const data::SampleSpec&, bool lengths, at::Device);
+ContractTrial trial_of(const data::Store&, const data::SampleSpec&, bool lengths, at::Device);
 
 struct MadeUp {
   std::vector<int64_t> input;  // of one sample, as forward() receives it: {3, S, S}, {T, F} or {F}
@@ -42,13 +42,14 @@ struct MadeUp {
   bool ones = false;           // instead of normally distributed values
   at::Device device = at::kCPU;
 };
-Trial made_up(const MadeUp&);
+ContractTrial made_up(const MadeUp&);
 
 // Trials for `inspect`, which has no data: images of `image_size` if the first weight is a
 // two-dimensional convolution, else rows with and without a time axis. `inputs` and `features`
 // override this guess where they are given. Code may take indices or the logarithm of its inputs,
 // or need many rows, so the later trials have ones, and more rows.
-std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::string& inputs,
-                                 int64_t image_size, int64_t features);
+std::vector<ContractTrial> likely_trials(const std::filesystem::path& file,
+                                         const std::string& inputs, int64_t image_size,
+                                         int64_t features);
 
 }  // namespace dtrain::tasks
