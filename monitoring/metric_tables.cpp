@@ -28,7 +28,7 @@ std::string series_name(const QuantityRow& row) {
              "`");
 }
 
-std::string_view when(measure::Kind kind) {
+std::string_view when(measure::QuantityKind kind) {
   switch (kind) {
     case measure::QuantityKind::kSum:
     case measure::QuantityKind::kRate:

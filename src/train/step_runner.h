@@ -39,8 +39,7 @@ struct TrainingState;
 
 class StepRunner {
  public:
-  // On a GPU without enough memory for gradients and moments that is an error of LibTorch, see
-  // device_failure().
+  // Without memory for gradients and moments that is an error of LibTorch: device_failure().
   explicit StepRunner(TrainContext);
 
   // Measures, once, what an all-reduce costs: on several ranks, and if the run is long enough for a
@@ -49,8 +48,8 @@ class StepRunner {
   // The phase of the task in the epoch of the next step. Collective.
   void enter_phase();
   void enter_phase_of(int64_t epoch);
-  // One optimizer step. `logging`: its loss, norm and scale are read, which waits for the device.
-  // Collective.
+  // One optimizer step. `logging`: loss, norm and scale are read, which waits for the device. All
+  // ranks log the same steps. Collective.
   monitoring::StepStats step(bool logging);
   // What the schedule gives is multiplied by it from the next step on.
   void set_rate_factor(double factor) { rate_factor_ = factor; }
@@ -80,16 +79,15 @@ class StepRunner {
 
   // step_runner_state.cpp
   // The tensors of a checkpoint, and in `state` what else a step changes. The model has the
-  // averaged weights (train.ema) and the mean of the ranks' statistics. Rank 0 has all of it.
-  // Collective.
+  // averaged weights (train.ema) and the mean of the ranks' statistics. Rank 0 has all. Collective.
   checkpoint::Snapshot snapshot(TrainingState& state);
   // Continues a checkpoint, which is the same on every rank: weights, optimizer, loss scale,
   // position in the data, ledger; at the same world size also the random generators and this rank's
   // own statistics. CheckpointError if it is of another network. Not collective.
   void resume(const checkpoint::Snapshot&, const TrainingState&);
 
-  // step_runner_measure.cpp: measurements. Errors of the device are those of LibTorch. All are
-  // collective.
+  // step_runner_measure.cpp: measurements, all of them collective. Errors of the device are those
+  // of LibTorch.
   // From now on steps are of the phase that this epoch has, however many there are.
   void measure_phase_of(int64_t epoch);
   // Trains `steps` optimizer steps. Calls `issued` when this rank has issued all that its device

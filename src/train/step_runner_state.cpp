@@ -1,5 +1,4 @@
-// What the steps of a run leave in a checkpoint, and how they continue from one. Part of
-// step_runner.h.
+// How steps are saved, and how they continue from a checkpoint. Part of step_runner.h.
 
 #include "core/error.h"
 #include "core/strings.h"
