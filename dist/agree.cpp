@@ -1,7 +1,6 @@
 #include "dist/agree.h"
 
 #include "core/error.h"
-#include "core/log.h"
 #include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
@@ -19,8 +18,9 @@ void agree(Communicator& comm, const std::function<void()>& step) {
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int code = codes[static_cast<size_t>(rank)];
     if (code == 0) continue;
-    if (rank == comm.rank() && !failure.message.empty()) log::error(failure.message);
-    throw AgreedFailure{code};
+    if (rank != comm.rank()) throw AgreedFailure{code, rank};
+    report(failure);
+    throw AgreedFailure{code, rank, failure.message};
   }
 }
 

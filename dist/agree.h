@@ -11,10 +11,11 @@
 
 namespace dtrain::dist {
 
-// Thrown on all ranks by agree(). The message has been printed; only the exit code is left to
-// pass on.
+// Thrown on all ranks by agree(). The message has been printed.
 struct AgreedFailure {
   int exit_code = 70;
+  int rank = 0;              // that failed, the lowest
+  std::string message = "";  // on that rank
 };
 
 // Runs `step` on every rank. If it throws on any rank, the lowest such rank prints its message, and

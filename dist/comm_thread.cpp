@@ -6,9 +6,9 @@
 #include <exception>
 #include <mutex>
 
-#include "core/error.h"
 #include "core/strings.h"
 #include "core/thread_name.h"
+#include "dist/peer_error.h"
 
 namespace dtrain::dist {
 
@@ -67,10 +67,11 @@ class CommThread::Queue {
     arrived_.notify_one();
   }
 
-  void fail(std::string_view reason) noexcept {
+  void fail(std::string_view reason, std::optional<int> peer) noexcept {
     const std::lock_guard lock(mutex_);
     if (failed()) return;
     reason_ = reason;
+    peer_ = peer;
     failed_.store(true, std::memory_order_release);
   }
 
@@ -79,7 +80,7 @@ class CommThread::Queue {
   void throw_if_failed() const {
     if (!failed()) return;
     const std::lock_guard lock(mutex_);
-    throw CommError(str("the ", name_, " communicator can no longer be used: ", reason_));
+    throw PeerError(str("the ", name_, " communicator can no longer be used: ", reason_), peer_);
   }
 
   bool idle() const {
@@ -99,7 +100,7 @@ class CommThread::Queue {
       throw_if_failed();
       item->task();
     } catch (const std::exception& error) {
-      fail(error.what());
+      fail(error.what(), peer_of(error));
       item->error = std::current_exception();
     }
     item->task = nullptr;  // releases its tensors before the waiter continues
@@ -115,6 +116,7 @@ class CommThread::Queue {
   std::condition_variable arrived_, done_;  // for the thread; for waiters
   std::deque<std::shared_ptr<Item>> items_;
   std::string reason_;
+  std::optional<int> peer_;
   bool running_ = false;  // somebody runs a task
   bool stopping_ = false;
   std::atomic<bool> failed_ = false;
@@ -127,7 +129,7 @@ CommThread::CommThread(std::string name, std::function<void()> begin)
         try {
           if (begin) begin();
         } catch (const std::exception& error) {
-          queue->fail(error.what());
+          queue->fail(error.what(), peer_of(error));
         }
         queue->run_all();
       }) {}
@@ -142,7 +144,9 @@ Work CommThread::submit(std::function<void()> task) {
   return Work([queue = queue_, item = queue_->add(std::move(task))] { queue->finish(*item); });
 }
 
-void CommThread::fail(std::string_view reason) noexcept { queue_->fail(reason); }
+void CommThread::fail(std::string_view reason, std::optional<int> peer) noexcept {
+  queue_->fail(reason, peer);
+}
 bool CommThread::failed() const noexcept { return queue_->failed(); }
 bool CommThread::idle() const { return queue_->idle(); }
 void CommThread::throw_if_failed() const { queue_->throw_if_failed(); }

@@ -6,11 +6,12 @@
 // which take longer than a small operation.
 //
 // The first task that throws, or fail(), ends the thread permanently: queued and later tasks do not
-// run, and their Work throws CommError with the reason. Thread-safety: all methods may be called
+// run, and their Work throws PeerError with the reason. Thread-safety: all methods may be called
 // from any thread.
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,7 +31,7 @@ class CommThread {
   CommThread& operator=(const CommThread&) = delete;
 
   Work submit(std::function<void()> task);
-  void fail(std::string_view reason) noexcept;
+  void fail(std::string_view reason, std::optional<int> peer = std::nullopt) noexcept;
   bool failed() const noexcept;
   bool idle() const;  // nothing is queued, and nothing runs
   // A task that waits for other ranks calls this repeatedly while it waits.

@@ -16,9 +16,11 @@
 #include "core/library_text.h"
 #include "core/log.h"
 #include "core/log_detail.h"
+#include "core/machine.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/agree.h"
+#include "dist/peer_error.h"
 #include "dist/world.h"
 
 namespace dtrain::dist {
@@ -60,8 +62,8 @@ constexpr auto kTimeToReport = std::chrono::seconds(10);
   if (reporting.exchange(true)) {
     std::this_thread::sleep_for(
         kTimeToReport);  // another thread prints its message now, and ends the process
-  } else if (!failure.message.empty()) {
-    log::error(failure.message);
+  } else {
+    report(failure);
   }
   abort_job(failure.exit_code);
 }
@@ -101,15 +103,39 @@ std::string first_line(const c10::Error& error) {
   return torch_message(error.what_without_backtrace());
 }
 
+Failure describe(const Error& error) {
+  Failure failure{error.exit_code(), error.what()};
+  if (const auto* lost = dynamic_cast<const PeerError*>(&error)) failure.culprit = lost->peer();
+  return failure;
+}
+
+FailureRecord record_of(const Failure& failure) {
+  return {.rank = launcher_rank_hint(),
+          .host = host_name(),
+          .culprit = failure.culprit,
+          .kind = kind_of(failure.exit_code),
+          .exit_code = failure.exit_code,
+          .text = split(failure.message, '\n').front()};
+}
+
+void report(const Failure& failure) {
+  if (failure.is_reported) return;
+  const std::string printed = log::error(failure.message);
+  if (!has_supervisor()) return;
+  FailureRecord record = record_of(failure);
+  record.text = split(printed, '\n').front();
+  log::for_program(line_of(record));
+}
+
 void report_when_terminated() { std::set_terminate(report_and_leave); }
 
 Failure describe(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const AgreedFailure& e) {
-    return {e.exit_code, ""};
+    return {e.exit_code, e.message, e.rank, /*is_reported=*/true};
   } catch (const Error& e) {
-    return {e.exit_code(), e.what()};
+    return describe(e);
   } catch (const c10::Error& e) {
     if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
       return out_of_memory(*bytes);

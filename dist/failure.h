@@ -1,8 +1,8 @@
 #pragma once
 
-// What an exception means to the user and to the process: a message and an exit code. main() and
-// agree() turn every exception into one, LibTorch's included, so that all failures are
-// reported alike.
+// What an exception means to the user, to the process and to a supervisor: a message, an exit code,
+// and whose failure it is. main() and agree() turn every exception into one, LibTorch's included,
+// so that all failures are reported alike.
 
 #include <c10/util/Exception.h>
 
@@ -10,16 +10,29 @@
 #include <optional>
 #include <string>
 
+#include "core/error.h"
+#include "dist/supervisor_lines.h"
+#include "dist/world.h"
+
 namespace dtrain::dist {
 
 struct Failure {
   int exit_code = 70;
-  std::string message;  // empty: another rank has printed it already (AgreedFailure)
+  std::string message;                                // "" where another rank has it
+  std::optional<int> culprit = launcher_rank_hint();  // as in FailureRecord
+  bool is_reported = false;                           // by this rank or another one (AgreedFailure)
 };
 
 // Never throws an exception of its own. Out of memory, of a GPU or of the host, and a GPU that
 // failed, have the exit code of a DeviceError.
 Failure describe(const std::exception_ptr&);
+Failure describe(const Error&);
+
+// For the supervisor, and for the record of the run.
+FailureRecord record_of(const Failure&);
+
+// Prints the message, unless that is done, and the line for a supervisor, if there is one.
+void report(const Failure&);
 
 // Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for
 // it; where the last bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the

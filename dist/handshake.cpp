@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "core/error.h"
 #include "core/strings.h"
 #include "dist/backoff.h"
+#include "dist/peer_error.h"
 #include "dist/rank_names.h"
 #include "dist/world.h"
 
@@ -240,7 +240,7 @@ std::vector<Peer> shake_hands(const Peer& own, int rank, int size, double timeou
   std::vector<std::string> nodes;
   for (const Peer& peer : peers) nodes.push_back(peer.node);
   nodes[static_cast<size_t>(rank)] = own.node;
-  throw CommError(describe_unreached(handshake->missing(), nodes, handshake->seconds()));
+  throw PeerError(describe_unreached(handshake->missing(), nodes, handshake->seconds()));
 }
 
 std::string describe_unreached(std::span<const std::pair<int, int>> missing,

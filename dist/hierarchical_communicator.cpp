@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "dist/agree.h"
 #include "dist/comm_thread.h"
+#include "dist/peer_error.h"
 
 namespace dtrain::dist {
 namespace {
@@ -148,6 +149,7 @@ class HierarchicalCommunicator final : public Communicator {
       try {
         operation();
       } catch (const std::exception& error) {
+        thread_.fail(error.what(), peer_of(error));
         abort(error.what());
         throw;
       }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "dist/peer_error.h"
 
 namespace dtrain::dist {
 namespace {
@@ -27,7 +28,7 @@ class LoneCommunicator final : public Communicator {
 
   void check() override {
     const std::lock_guard lock(mutex_);
-    if (!reason_.empty()) throw CommError("the communicator can no longer be used: " + reason_);
+    if (!reason_.empty()) throw PeerError("the communicator can no longer be used: " + reason_);
   }
 
   void abort(std::string_view reason) noexcept override {

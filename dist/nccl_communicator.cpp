@@ -15,6 +15,7 @@
 #include "core/library_text.h"
 #include "dist/backoff.h"
 #include "dist/failure.h"
+#include "dist/peer_error.h"
 #include "dist/side_stream.h"
 
 namespace dtrain::dist {
@@ -242,7 +243,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void throw_if_gone() const {
-    if (!comm_) throw CommError("the nccl communicator can no longer be used: " + reason_);
+    if (!comm_) throw PeerError("the nccl communicator can no longer be used: " + reason_);
   }
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
@@ -258,7 +259,7 @@ class NcclCommunicator final : public Communicator {
           why +
           ": the GPU has too little memory left for NCCL's buffers. Use a smaller --batch-size");
     }
-    throw CommError(why + ". NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL");
+    throw PeerError(why + ". NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL");
   }
 
   // Waits for the operations that were issued, but not for long: a peer may have failed.

@@ -49,6 +49,7 @@ struct alignas(kLine) SharedBoard::Page {
   pthread_mutex_t alive;
   struct alignas(kLine) Failure {  // of all ranks, on the page of rank 0
     std::atomic<uint32_t> state;   // 0, 1: being written, 2: written
+    int32_t peer;                  // -1: not known
     char reason[1000];
   } failure;
   Slot slots[kSlots];
@@ -147,12 +148,13 @@ void SharedBoard::wait_for_finish(uint64_t number, const Patience& patience) {
   finished_by_all_ = least;
 }
 
-void SharedBoard::fail(std::string_view reason) noexcept {
+void SharedBoard::fail(std::string_view reason, std::optional<int> peer) noexcept {
   Page::Failure& failure = page(0).failure;
   uint32_t none = 0;
   if (failure.state.compare_exchange_strong(none, 1)) {
     const std::string text = str("rank ", options_.name_of(rank_), ": ", reason);
     std::strncpy(failure.reason, text.c_str(), sizeof failure.reason - 1);
+    failure.peer = peer.value_or(-1);
     failure.state.store(2);
   }
   wake_all();
@@ -165,16 +167,20 @@ void SharedBoard::wake_all() noexcept {
 bool SharedBoard::failed() const noexcept {
   return page(0).failure.state.load(std::memory_order_acquire) == 2;
 }
-std::string SharedBoard::failure() const { return failed() ? page(0).failure.reason : ""; }
+PeerError SharedBoard::failure() const {
+  const Page::Failure& failure = page(0).failure;
+  return PeerError(failure.reason, failure.peer < 0 ? std::nullopt : std::optional(failure.peer));
+}
 
 // Why `awaited` will not do what this rank waits for.
 void SharedBoard::throw_if_stopped(int awaited) const {
   if (left_.load()) throw CommError("this rank has left");
-  if (failed()) throw CommError(failure());
+  if (failed()) throw failure();
   for (int rank = 0; rank < size_; ++rank) {
     const uint32_t presence = page(rank).presence.load();
     if (presence == kLeft && rank == awaited) {
-      throw CommError(str("rank ", options_.name_of(rank), " has left while others wait for it"));
+      throw PeerError(str("rank ", options_.name_of(rank), " has left while others wait for it"),
+                      options_.name_of(rank));
     }
     if (presence != kPresent || rank == rank_) continue;
     const int locked = ::pthread_mutex_trylock(&page(rank).alive);
@@ -183,8 +189,9 @@ void SharedBoard::throw_if_stopped(int awaited) const {
     // the same.
     if (locked == 0 || locked == EOWNERDEAD) ::pthread_mutex_unlock(&page(rank).alive);
     if (page(rank).presence.load() != kPresent) continue;
-    throw CommError(
-        str("rank ", options_.name_of(rank), " (process ", page(rank).process, ") has died"));
+    throw PeerError(
+        str("rank ", options_.name_of(rank), " (process ", page(rank).process, ") has died"),
+        options_.name_of(rank));
   }
 }
 

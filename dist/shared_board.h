@@ -21,11 +21,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "dist/communicator.h"
+#include "dist/peer_error.h"
 #include "dist/shared_segment.h"
 #include "dist/shared_wait.h"
 #include "dist/traffic.h"
@@ -70,10 +72,10 @@ class SharedBoard {
   void wait_for_finish(uint64_t number, const Patience&);
   uint64_t posted() const { return posted_; }
 
-  void fail(
-      std::string_view reason) noexcept;  // ends the waits of all ranks; the first reason counts
+  // Ends the waits of all ranks; the first reason counts. `peer`: as of PeerError.
+  void fail(std::string_view reason, std::optional<int> peer = std::nullopt) noexcept;
   bool failed() const noexcept;
-  std::string failure() const;  // the reason, with the rank that gave it; "": there is none
+  PeerError failure() const;  // the reason, with the rank that gave it. Requires failed()
 
  private:
   struct Slot;

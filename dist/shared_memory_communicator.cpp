@@ -186,7 +186,7 @@ class SharedMemoryCommunicator final : public Communicator {
       while (must_wait(operation)) finish_oldest();
       post_piece(operation, 0, caller_);
     } catch (const CommError& error) {
-      fail(error.what());
+      fail(error);
       return Work([error = std::current_exception()] { std::rethrow_exception(error); });
     }
     const uint64_t number = posted_.load(std::memory_order_relaxed) + 1;
@@ -221,7 +221,7 @@ class SharedMemoryCommunicator final : public Communicator {
         finish_oldest();
       }
     } catch (const CommError& error) {
-      fail(error.what());
+      fail(error);
       throw;
     }
   }
@@ -251,7 +251,7 @@ class SharedMemoryCommunicator final : public Communicator {
         run_next(patience);
       }
     } catch (const std::exception& error) {
-      fail(error.what());
+      fail(error);
       throw;
     }
   }
@@ -292,9 +292,9 @@ class SharedMemoryCommunicator final : public Communicator {
       meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
   }
 
-  void fail(std::string_view reason) noexcept {
-    board_.fail(reason);
-    thread_.fail(reason);
+  void fail(const std::exception& error) noexcept {
+    board_.fail(error.what(), peer_of(error));
+    thread_.fail(error.what(), peer_of(error));
   }
 
   // Copies this rank's part of a piece to where the others find it.

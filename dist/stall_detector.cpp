@@ -95,9 +95,9 @@ std::string describe_silent(std::span<const RankState> silent, std::span<const s
 
 }  // namespace
 
-std::optional<std::string> describe_stall(std::span<const RankState> ranks,
-                                          std::span<const std::string> nodes, double timeout,
-                                          double silence, double settled) {
+std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
+                                        std::span<const std::string> nodes, double timeout,
+                                        double silence, double settled) {
   const auto present = those(ranks, [](const RankState& state) { return !state.leaving; });
   if (present.empty()) return std::nullopt;
   if (std::any_of(ranks.begin(), ranks.end(),
@@ -106,32 +106,32 @@ std::optional<std::string> describe_stall(std::span<const RankState> ranks,
 
   const auto heard = those(present, [&](const RankState& s) { return s.silent < silence; });
   if (const std::vector<Gap> gaps = gaps_between(ranks, heard, nodes, settled); !gaps.empty()) {
-    return str("no rank has made progress for ", fixed(timeout, 1),
-               " s: ", describe_gaps(gaps, nodes));
+    return PeerError(str("no rank has made progress for ", fixed(timeout, 1),
+                         " s: ", describe_gaps(gaps, nodes)));
   }
   const auto silent = those(present, [&](const RankState& s) { return s.silent >= silence; });
-  if (!silent.empty()) return describe_silent(silent, nodes);
+  if (!silent.empty()) return PeerError(describe_silent(silent, nodes), silent.front().rank);
   if (const auto stuck = those(present, [](const RankState& s) { return !waits_for_others(s); });
       !stuck.empty()) {
     // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in
     // any phase of a later step. So the cause is in the earliest step.
     const int64_t first = std::min_element(stuck.begin(), stuck.end(), is_behind)->step;
-    return list(those(stuck, [first](const RankState& s) { return s.step == first; }),
-                [nodes](const RankState& s) {
-                  return str(ranks_on({s.rank}, nodes), " has made no progress for ",
-                             fixed(s.stalled, 1), " s in ", place(s));
-                }) +
-           ". If it is only slow, set a larger dist.timeout";
+    const auto earliest = those(stuck, [first](const RankState& s) { return s.step == first; });
+    const std::string text = list(earliest, [nodes](const RankState& s) {
+      return str(ranks_on({s.rank}, nodes), " has made no progress for ", fixed(s.stalled, 1),
+                 " s in ", place(s));
+    });
+    return PeerError(text + ". If it is only slow, set a larger dist.timeout",
+                     earliest.front().rank);
   }
   const auto last = std::min_element(present.begin(), present.end(), is_behind);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
-  return str("all ranks have waited for each other in collectives for ", fixed(timeout, 1),
-             " s; furthest behind: ",
-             list(behind,
-                  [nodes](const RankState& s) {
-                    return str(ranks_on({s.rank}, nodes), " (", place(s), ")");
-                  }),
-             ". The network is down, or the ranks are not at the same operation");
+  const std::string names = list(behind, [nodes](const RankState& s) {
+    return str(ranks_on({s.rank}, nodes), " (", place(s), ")");
+  });
+  return PeerError(str("all ranks have waited for each other in collectives for ",
+                       fixed(timeout, 1), " s; furthest behind: ", names,
+                       ". The network is down, or the ranks are not at the same operation"));
 }
 
 StallDetector::StallDetector(int rank, std::vector<std::string> nodes, double timeout,
@@ -198,7 +198,7 @@ bool StallDetector::all_left() const {
                      [](const Report& r) { return r.heartbeat.leaving != 0; });
 }
 
-std::optional<std::string> StallDetector::judge() const {
+std::optional<PeerError> StallDetector::judge() const {
   std::vector<RankState> states;
   for (const auto& [heartbeat, when] : reports_) {
     const auto rank = static_cast<int>(states.size());

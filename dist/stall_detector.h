@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "dist/peer_error.h"
 #include "dist/rank_names.h"
 
 namespace dtrain::dist {
@@ -28,16 +29,17 @@ struct RankState {
   bool hears_few = false;  // there are more of them than it could say
 };
 
-// A message if no rank has made progress for `timeout` seconds, else nothing. It names what is at
+// An error if no rank has made progress for `timeout` seconds, else nothing. It names what is at
 // fault: pairs of hosts that do not reach each other, while others reach both; else the ranks that
 // have been silent for at least `silence` seconds (stopped, or cut off); else those that are
 // stalled outside of a collective, in the earliest step of such ranks; else those furthest behind,
 // because the ranks then wait in different collectives. A rank that waits for others in
-// "all_reduce" is never the cause. `nodes`: the hosts of all ranks, as in rank_names.h. After
-// `settled` seconds of silence others have had the time to notice it and to say so. Pure.
-std::optional<std::string> describe_stall(std::span<const RankState> ranks,
-                                          std::span<const std::string> nodes, double timeout,
-                                          double silence, double settled);
+// "all_reduce" is never the cause. Its peer is the first rank that is silent or stalled. `nodes`:
+// the hosts of all ranks, as in rank_names.h. After `settled` seconds of silence others have had
+// the time to notice it and to say so. Pure.
+std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
+                                        std::span<const std::string> nodes, double timeout,
+                                        double silence, double settled);
 
 // What a rank reports about itself to the others. Sent as bytes.
 struct Heartbeat {
@@ -75,10 +77,10 @@ class StallDetector {
   const Heartbeat& own() const { return reports_[static_cast<size_t>(rank_)].heartbeat; }
   bool all_left() const;
 
-  // The message of describe_stall(). The lowest rank that is alive reports first; the others only
+  // The error of describe_stall(). The lowest rank that is alive reports first; the others only
   // if it does
   // not, some seconds later.
-  std::optional<std::string> judge() const;
+  std::optional<PeerError> judge() const;
 
  private:
   struct Report {

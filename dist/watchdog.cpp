@@ -106,8 +106,7 @@ std::vector<std::string> nodes_of(const World& world) {
 
 class Watchdog::Impl {
  public:
-  Impl(const World& world, double timeout, std::function<void(const std::string&)> on_stall,
-       const Clock& clock)
+  Impl(const World& world, double timeout, OnStall on_stall, const Clock& clock)
       : rank_(world.rank),
         size_(world.size),
         period_(std::min(timeout / 10, 30.0)),
@@ -191,11 +190,11 @@ class Watchdog::Impl {
         next_heartbeat = now + period_;
       }
       if (said_goodbye && detector_.all_left() && channel_->all_sent()) return;
-      std::optional<std::string> message = detector_.judge();
-      if (!message && detector_.own().stalled >= period_) message = failed_communicator();
-      if (message) {
-        error_ = std::make_exception_ptr(CommError(*message));
-        on_stall_(*message);
+      std::optional<PeerError> alarm = detector_.judge();
+      if (!alarm && detector_.own().stalled >= period_) alarm = failed_communicator();
+      if (alarm) {
+        error_ = std::make_exception_ptr(*alarm);
+        on_stall_(*alarm);
         return;
       }
     }
@@ -206,7 +205,7 @@ class Watchdog::Impl {
     return last && *last < seconds;
   }
 
-  std::optional<std::string> failed_communicator() {
+  std::optional<PeerError> failed_communicator() {
     const std::lock_guard lock(mutex_);
     if (!check_) return std::nullopt;
     try {
@@ -214,8 +213,9 @@ class Watchdog::Impl {
       return std::nullopt;
     } catch (const std::exception& error) {
       const Heartbeat& own = detector_.own();
-      return str("rank ", rank_, " has made no progress for ", fixed(own.stalled, 1),
-                 " s in phase ", own.phase, ", step ", own.step, ": ", error.what());
+      return PeerError(str("rank ", rank_, " has made no progress for ", fixed(own.stalled, 1),
+                           " s in phase ", own.phase, ", step ", own.step, ": ", error.what()),
+                       peer_of(error));
     }
   }
 
@@ -247,7 +247,7 @@ class Watchdog::Impl {
 
   const int rank_, size_;
   const double period_;
-  const std::function<void(const std::string&)> on_stall_;
+  const OnStall on_stall_;
   const std::vector<std::vector<std::string>> addresses_;  // by rank
 
   std::atomic<const char*> phase_ = "start";
@@ -268,8 +268,8 @@ class Watchdog::Impl {
   std::thread thread_;
 };
 
-Watchdog::Watchdog(const World& world, double timeout_seconds,
-                   std::function<void(const std::string&)> on_stall, const Clock& clock) {
+Watchdog::Watchdog(const World& world, double timeout_seconds, OnStall on_stall,
+                   const Clock& clock) {
   DTRAIN_CHECK(timeout_seconds > 0, "timeout ", timeout_seconds);
   impl_ = std::make_unique<Impl>(world, timeout_seconds, std::move(on_stall), clock);
 }

@@ -20,20 +20,21 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "core/clock.h"
+#include "dist/peer_error.h"
 #include "dist/world.h"
 
 namespace dtrain::dist {
 
 class Watchdog {
  public:
-  // `on_stall(message)` runs on the watchdog's thread. It must end the process (print,
-  // then MpiSession::abort),
-  // because an exception cannot be thrown into the training thread. Requires timeout_seconds >
-  // 0. Collective.
-  Watchdog(const World&, double timeout_seconds, std::function<void(const std::string&)> on_stall,
+  // What an alarm calls, on the watchdog's thread. It must end the process (report(), then
+  // MpiSession::abort), because an exception cannot be thrown into the training thread.
+  using OnStall = std::function<void(const PeerError&)>;
+
+  // Requires timeout_seconds > 0. Collective.
+  Watchdog(const World&, double timeout_seconds, OnStall on_stall,
            const Clock& clock = real_clock());
   // Never blocks. Call close() first unless the job fails.
   ~Watchdog();

@@ -18,7 +18,9 @@
 #include "core/net_address.h"
 #include "core/number_text.h"
 #include "dist/backoff.h"
+#include "dist/failure.h"
 #include "dist/handshake.h"
+#include "dist/peer_error.h"
 #include "dist/process_limits.h"
 
 namespace dtrain::dist {
@@ -159,7 +161,7 @@ void meet_others(World& world) {
                         kMostSecondsToMeet);
   } catch (const CommError& error) {  // no rank can wait for the others any more
     log::set_rank(world.rank, world.size, world.node);
-    log::error(error.what());
+    report(describe(error));
     abort_job(error.exit_code());
   }
   for (Peer& peer : peers) {
@@ -199,7 +201,7 @@ void check_mpi(int code, std::string_view call) {
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw CommError(str(call, " failed: ", text));
+  throw PeerError(str(call, " failed: ", text));
 }
 
 int launcher_rank_hint() {
@@ -217,6 +219,8 @@ int launcher_local_rank_hint() {
 int launcher_size_hint() {
   return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step();
 }
+
+bool has_supervisor() { return is_set(kSupervised); }
 
 std::string library_variable(const char* name) {
   const char* value = std::getenv(name);

@@ -33,6 +33,10 @@ int launcher_rank_hint();
 int launcher_local_rank_hint();
 int launcher_size_hint();
 
+// NAME in the environment of the ranks of `dtrain launch`, which reads their supervisor_lines.h.
+inline constexpr const char* kSupervised = "DTRAIN_SUPERVISED";
+bool has_supervisor();
+
 // The value of an environment variable by which users steer a library below dtrain
 // (NCCL_P2P_DISABLE), for `doctor`; "" if it is not set. dtrain itself is steered by its
 // configuration alone.

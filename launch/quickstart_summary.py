@@ -5,7 +5,6 @@ usage: quickstart_summary.py RUN_FOLDER
 """
 import json
 import pathlib
-import re
 import sys
 
 
@@ -23,14 +22,9 @@ def test_metrics(run):
 
 
 def metrics_addresses(run):
-    """host:port of the endpoints in the order of the ranks, from environment.json or the banner in log.txt."""
-    texts = [p.read_text(errors="replace") for p in (run / "environment.json", run / "log.txt") if p.exists()]
-    for text in texts:
-        lines = [line for line in text.splitlines() if "metrics" in line.lower()]
-        addresses = re.findall(r"\b((?:\d{1,3}\.){3}\d{1,3}:\d+)\b", "\n".join(lines))
-        if addresses:
-            return list(dict.fromkeys(addresses))
-    return []
+    """host:port of the endpoints in the order of the ranks."""
+    ranks = json.loads((run / "environment.json").read_text())["ranks"]
+    return [rank["metrics"] for rank in ranks if rank["metrics"]]
 
 
 def main(argv):

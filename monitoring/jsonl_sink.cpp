@@ -213,6 +213,15 @@ class JsonLines : public Sink {
     write(j);
   }
 
+  void end(const RunEnd& end) override {
+    Json j = begin("state");
+    j["state"] = name_of(end.state);
+    j["exit_code"] = end.exit_code;
+    j["reason"] = end.reason;
+    if (!end.failure.empty()) j["failure"] = Json::parse(end.failure);
+    write(j);
+  }
+
  private:
   static const std::filesystem::path& prepared(const std::filesystem::path& file,
                                                int64_t resumed_step) {

@@ -22,6 +22,14 @@ constexpr auto names_of(RunState) {
   return names("starting", "training", "evaluating", "saving", "finished", "failed");
 }
 
+// How a process leaves the run.
+struct RunEnd {
+  RunState state = RunState::kFinished;  // or kFailed
+  int exit_code = 0;                     // of the process
+  std::string reason;                    // message of the error, or why training stopped
+  std::string failure = "";  // after a failure: the record of dist/supervisor_lines.h as JSON
+};
+
 // Thread-safety: all calls come from one thread.
 class Sink {
  public:
@@ -29,7 +37,8 @@ class Sink {
   virtual void record(const StepStats&) = 0;  // after each optimizer step
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  virtual void state(RunState) {}            // what the run does now
+  virtual void state(RunState) {}  // what the run does now
+  virtual void end(const RunEnd& end) { state(end.state); }
   virtual void progress(const Progress&) {}  // of an evaluation, after each batch
   virtual void verdict(const VerdictRecord&) {
   }  // on rank 0: after 20 steps, every minute, on request, at the end

@@ -18,7 +18,6 @@
 #include "cli/command_list.h"
 #include "cli/commands.h"
 #include "core/error.h"
-#include "core/log.h"
 #include "core/log_detail.h"
 #include "core/machine.h"
 #include "core/strings.h"
@@ -124,16 +123,13 @@ int dispatch(Arguments arguments) {
 // Before MPI starts, most failures are those of every rank: rank 0 prints, and the others give it
 // time until mpirun has ended them. What fails on another host alone, its first rank prints when
 // nobody has ended it for a while.
-void report_early(const std::string& message) {
-  if (dtrain::dist::launcher_rank_hint() == 0) {
-    if (!message.empty()) dtrain::log::error(message);
-    return;
-  }
+void report_early(dtrain::dist::Failure failure) {
+  if (dtrain::dist::launcher_rank_hint() == 0) return dtrain::dist::report(failure);
   const bool first_on_host = dtrain::dist::launcher_local_rank_hint() == 0;
   std::this_thread::sleep_for(std::chrono::seconds(first_on_host ? 2 : 3));
-  if (first_on_host && !message.empty()) {
-    dtrain::log::error(dtrain::str("on host ", dtrain::host_name(), ": ", message));
-  }
+  if (!first_on_host) return;
+  failure.message = dtrain::str("on host ", dtrain::host_name(), ": ", failure.message);
+  dtrain::dist::report(failure);
 }
 
 // The end of a process without a GPU, unless it is built with sanitizers: static objects are not
@@ -174,7 +170,7 @@ int main(int argc, char** argv) {
     return leave(code, with_gpus);
   } catch (...) {
     const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
-    report_early(failure.message);
+    report_early(failure);
     return leave(failure.exit_code, with_gpus);
   }
 }

@@ -40,11 +40,12 @@ enum class To { kBoth, kConsole, kFile };
 
 constexpr const char* kEraseLine = "\r\033[K";
 
-void write(spdlog::level::level_enum level, std::string_view message, bool decorated,
-           To to = To::kBoth) {
+// Returns what it wrote, without the time.
+std::string write(spdlog::level::level_enum level, std::string_view message, bool decorated,
+                  To to = To::kBoth) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return;
+  if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return "";
   std::string text;
   if (decorated && level >= spdlog::level::warn) {
     text += s.prefix;
@@ -71,6 +72,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
     }
     if (console && !s.status.empty()) std::fputs(s.status.c_str(), stderr);
   }
+  return text;
 }
 
 }  // namespace
@@ -125,7 +127,8 @@ void to_console(std::string_view message) {
   write(spdlog::level::info, message, false, To::kConsole);
 }
 void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
-void error(std::string_view message) { write(spdlog::level::err, message, true); }
+std::string error(std::string_view message) { return write(spdlog::level::err, message, true); }
+void for_program(std::string_view line) { write(spdlog::level::err, line, false, To::kConsole); }
 
 void detail(std::string_view message) {
   {

@@ -36,8 +36,10 @@ void to_file(std::string_view
                  message);  // rank 0's log.txt only, for what the terminal shows as a progress bar
 // rank 0's terminal only, as plain(); for progress, which no file needs
 void to_console(std::string_view message);
-void warning(std::string_view message);  // any rank
-void error(std::string_view message);    // any rank
+void warning(std::string_view message);       // any rank
+std::string error(std::string_view message);  // any rank; returns what was printed
+// Any rank, the terminal only: a line for the program that started this one, as it is.
+void for_program(std::string_view line);
 
 // Rank 0's line at the bottom of a terminal, such as a progress bar, which is rewritten in place:
 // messages are printed above it. `text` must fit into the width of the terminal, and is shown as it

@@ -5,9 +5,8 @@
 #include <set>
 
 #include "core/check.h"
-#include "core/error.h"
-#include "core/log.h"
 #include "dist/bucket_transfer.h"
+#include "dist/failure.h"
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 
@@ -33,9 +32,9 @@ class Bench {
   Bench(ProcessContext& process, const config::Config& config, const CommBenchOptions& options)
       : process_(process),
         options_(options),
-        watchdog_(process.world, config.dist.timeout, [&](const auto& message) {
-          log::error(message);
-          process_.mpi.abort(CommError("").exit_code());
+        watchdog_(process.world, config.dist.timeout, [&](const dist::PeerError& stall) {
+          dist::report(dist::describe(stall));
+          process_.mpi.abort(stall.exit_code());
         }) {}
 
   CommunicatorCost measure(const char* name, dist::Communicator& comm, at::Device device,

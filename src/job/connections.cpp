@@ -1,9 +1,6 @@
 #include "job/connections.h"
 
-#include "core/error.h"
-#include "core/log.h"
 #include "core/strings.h"
-#include "dist/failure.h"
 #include "dist/make_communicator.h"
 
 namespace dtrain::job {
@@ -11,7 +8,7 @@ namespace dtrain::job {
 Connections::Connections(ProcessContext& process, const config::Config& config)
     : process_(process),
       watchdog_(process.world, config.dist.timeout,
-                [this](const std::string& message) { end_job(message); }),
+                [this](const dist::PeerError& stall) { end_job(stall); }),
       // The disk may take longer than dist.timeout: bytes that reach it count as progress.
       files_(make_moving_files([this] { watchdog_.alive(); },
                                "free some space, or move the run folder to another disk and name "
@@ -33,7 +30,7 @@ Connections::Connections(ProcessContext& process, const config::Config& config)
   }
   watchdog_.ask([this] {
     if (!failed_communicators().empty())
-      throw CommError("it waits in a communicator that has failed");
+      throw dist::PeerError("it waits in a communicator that has failed");
   });
 }
 
@@ -44,24 +41,24 @@ Connections::~Connections() {
   asked_.clear();
 }
 
-void Connections::end_job(const std::string& message) {
-  log::error(message);  // first: it is known, and the answers are not
-  for (const std::string& failure : failed_communicators()) log::error(failure);
+void Connections::end_job(const dist::PeerError& stall) {
+  dist::report(dist::describe(stall));  // first: it is known, and the answers are not
+  for (const dist::Failure& failure : failed_communicators()) dist::report(failure);
   // Ends the process: NCCL's own abort may wait for the training thread.
-  process_.mpi.abort(CommError("").exit_code());
+  process_.mpi.abort(stall.exit_code());
 }
 
 // A stall of the whole job may be no more than the consequence of a dead link, which one of them
 // alone may know of.
-std::vector<std::string> Connections::failed_communicators() {
+std::vector<dist::Failure> Connections::failed_communicators() {
   const std::lock_guard lock(asked_mutex_);
-  std::vector<std::string> failures;
+  std::vector<dist::Failure> failures;
   for (const auto& [name, communicator] : asked_) {
     try {
       if (communicator != nullptr) communicator->check();
     } catch (...) {
-      failures.push_back(str("the communicator of the ", name,
-                             " says: ", dist::describe(std::current_exception()).message));
+      dist::Failure& failure = failures.emplace_back(dist::describe(std::current_exception()));
+      failure.message = str("the communicator of the ", name, " says: ", failure.message);
     }
   }
   return failures;

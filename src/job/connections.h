@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "core/file_system.h"
 #include "dist/communicator.h"
+#include "dist/failure.h"
 #include "dist/watchdog.h"
 #include "job/process_context.h"
 
@@ -36,8 +37,8 @@ class Connections {
   FileSystem& files() { return *files_; }
 
  private:
-  [[noreturn]] void end_job(const std::string& message);
-  std::vector<std::string> failed_communicators();  // messages; runs on the watchdog's thread
+  [[noreturn]] void end_job(const dist::PeerError& stall);
+  std::vector<dist::Failure> failed_communicators();  // runs on the watchdog's thread
 
   ProcessContext& process_;
   std::mutex asked_mutex_;

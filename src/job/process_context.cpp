@@ -66,7 +66,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
   } catch (...) {
     end_job_of_several(mpi);
     const dist::Failure failure = dist::describe(std::current_exception());
-    if (!failure.message.empty()) log::error(failure.message);
+    dist::report(failure);
     exit_code = failure.exit_code;
   }
   return mpi.close(exit_code);
@@ -75,8 +75,8 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
 // The other ranks may be waiting for this one in a collective, so they cannot agree on the failure.
 void end_job_of_several(dist::MpiSession& mpi) {
   const dist::Failure failure = dist::describe(std::current_exception());
-  if (failure.message.empty() || mpi.world().size == 1) return;
-  log::error(failure.message);
+  if (failure.is_reported || mpi.world().size == 1) return;
+  dist::report(failure);
   mpi.abort(failure.exit_code);
 }
 

@@ -157,8 +157,15 @@ void RunDisplay::open_console(config::Progress progress, bool launched) {
   sinks_.push_back(monitoring::make_console_sink(bar));
 }
 
-void RunDisplay::set_state(monitoring::RunState state) {
-  for (const auto& sink : sinks_) sink->state(state);
+void RunDisplay::end(const monitoring::RunEnd& end) {
+  for (const auto& sink : sinks_) sink->end(end);
+}
+
+void RunDisplay::failed(const dist::Failure& failure) {
+  end({.state = monitoring::RunState::kFailed,
+       .exit_code = failure.exit_code,
+       .reason = failure.message,
+       .failure = dist::json_of(dist::record_of(failure))});
 }
 
 void RunDisplay::remove_targets() {

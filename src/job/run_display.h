@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "core/log.h"
 #include "dist/communicator.h"
+#include "dist/failure.h"
 #include "job/banner.h"
 #include "monitoring/gpu_metrics.h"
 #include "monitoring/live_page.h"
@@ -44,7 +45,8 @@ class RunDisplay {
   monitoring::Sinks& sinks() { return sinks_; }
   // What the sensors of the GPU said since the last call; empty where there are none.
   const std::function<measure::Values()>& take_gpu_use() const { return take_gpu_use_; }
-  void set_state(monitoring::RunState);
+  void end(const monitoring::RunEnd&);  // how the process leaves the run
+  void failed(const dist::Failure&);
   // At a clean end: a listed target that does not answer means a crash.
   void remove_targets();
 

@@ -10,6 +10,7 @@
 #include "core/strings.h"
 #include "core/vector_set.h"
 #include "dist/agree.h"
+#include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/signals.h"
@@ -97,6 +98,8 @@ void print_banner(const PreparedRun& run, const BannerFacts& facts,
                   const std::vector<RankPlace>& places) {
   const ProcessContext& process = run.process;
   log::plain(banner(facts, places));
+  if (!run.dry_run && dist::has_supervisor())
+    log::for_program(dist::line_of(dist::HeldRun{run.plan.folder.string()}));
   if (run.config.device.threads == 0 && process.device.is_cpu() &&
       process.threads < process.cores) {
     log::info(str("OMP_NUM_THREADS is ", dist::library_variable("OMP_NUM_THREADS"),

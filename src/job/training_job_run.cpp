@@ -32,8 +32,10 @@ train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::Store* checkpoints
                                const std::atomic<bool>& stop_requested) try {
   RunDisplay& display = *run.display;
   const auto fail = [&](const Error& error) {
-    display.set_state(monitoring::RunState::kFailed);
-    run.end_process(error);
+    const dist::Failure failure = dist::describe(error);
+    dist::report(failure);
+    display.failed(failure);
+    run.process.mpi.abort(failure.exit_code);
   };
   train::TrainContext context =
       run.context(run.config, run.batches, run.data.splits, display.sinks(), stop_requested);
@@ -54,7 +56,7 @@ train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::Store* checkpoints
     throw;
   }
 } catch (...) {
-  run.display->set_state(monitoring::RunState::kFailed);
+  run.display->failed(dist::describe(std::current_exception()));
   end_job_of_several(run.process.mpi);
   throw;
 }
@@ -181,7 +183,7 @@ std::string ConnectedRun::memory_advice(const train::BatchArithmetic& batches,
 }
 
 void ConnectedRun::end_process(const Error& error) const {
-  log::error(error.what());
+  dist::report(dist::describe(error));
   process.mpi.abort(error.exit_code());
 }
 
@@ -205,7 +207,7 @@ FinishedRun AnnouncedRun::train() && {
 
 int FinishedRun::conclude() && {
   dist::agree_on_rank0(process.host, [&] { judge(*this); });
-  display->set_state(monitoring::RunState::kFinished);
+  display->end({.exit_code = outcome.exit_code, .reason = outcome.reason, .failure = ""});
   // All ranks wait for it: a rank that leaves while the targets file still lists it seems to
   // have crashed. Not of a run that was asked to stop: the page has pictures of samples, and who
   // asked may not wait for them.

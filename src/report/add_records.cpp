@@ -287,7 +287,7 @@ void RecordAdder::line(std::string_view text, bool whole) {
     if (const double seconds = seconds_in(json, "seconds"); !std::isnan(seconds))
       records_.save_seconds += seconds;
   } else if (kind == "state") {
-    last_state_ = text_in(json, "state");
+    last_state_ = state_in(json);
   } else {
     ++unknown_;
   }

@@ -6,7 +6,6 @@
 // Thread-safety: one thread.
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "report/run_records.h"
@@ -19,14 +18,14 @@ class RecordAdder {
   void line(std::string_view text, bool whole);  // `whole`: it ended with a newline
   void skipped() { begins_ = true; }             // lines are missing before the next one
   void finish(bool growing);                     // names in `gaps` what was left out
-  const std::string& last_state() const { return last_state_; }
+  const StateRecord& last_state() const { return last_state_; }
 
  private:
   void add(StepWindow);
   void add(Evaluation);
 
   RunRecords& records_;
-  std::string last_state_;
+  StateRecord last_state_;
   bool begins_ = true;  // nothing says how many steps the next window has
   int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0, cut_ = 0, out_of_order_ = 0, unknown_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/utf8.h"
+#include "report/run_state.h"
 
 namespace dtrain::report {
 
@@ -47,6 +48,12 @@ inline std::string text_of(const Json& value, size_t most = kLongestName) {
 inline std::string text_in(const Json& object, const std::string& key, size_t most = kLongestName) {
   const auto found = object.find(key);
   return found == object.end() ? "" : text_of(*found, most);
+}
+
+// Of a record of kind `state`.
+inline StateRecord state_in(const Json& json) {
+  return {text_in(json, "state"), count_in(json, "exit_code"),
+          text_in(json, "reason", kLongestSentence)};
 }
 
 // The member if it is an object or an array, as asked for; else an empty one.

@@ -145,16 +145,6 @@ void read_best(RunRecords& run) {
   run.best_step = count_in(state, "best_step", -1);
 }
 
-void read_log(RunRecords& run) {
-  const FileText log = read_tail(run.folder / "log.txt", 16384);
-  run.reason = reason_in_log(log.text);
-  constexpr std::string_view kVerdict = "\nverdict: ";
-  const size_t at = log.text.rfind(kVerdict);
-  if (!run.verdict.text.empty() || at == std::string::npos) return;
-  run.verdict.text = log.text.substr(
-      at + 1, log.text.find('\n', at + 1) - at - 1);  // of a version without the record
-}
-
 // Where no checkpoint says it: of the evaluations.
 void find_best(RunRecords& run) {
   if (run.best_metric.empty()) run.best_metric = run.environment.metric;
@@ -245,11 +235,10 @@ RunRecords read_run(const fs::path& given, bool own, int64_t most_bytes) {
   if (!problem.empty()) run.gaps.push_back("metrics.jsonl " + problem);
   adder.finish(/*growing=*/locked);
   run.checkpoints = checkpoints_in(folder / "checkpoints");
-  read_log(run);
   read_best(run);
   find_best(run);
-  run.state =
-      state_of(locked, adder.last_state(), run.reason, run.last_step, run.environment.total_steps);
+  run.reason = adder.last_state().reason;
+  run.state = state_of(locked, adder.last_state(), run.last_step, run.environment.total_steps);
   if (run.steps.empty() && problem.empty())
     run.gaps.push_back("metrics.jsonl has no step records yet");
   return run;

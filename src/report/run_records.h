@@ -129,8 +129,8 @@ struct RunRecords {
   double save_seconds = 0;  // of them all
   double evaluation_seconds = 0;  // of all evaluations, also of those that `evaluations` lacks
   double last_time = kUnknown;    // of the last record
-  std::string reason;  // why it ended, as the last line of the log says it; "" if it does not
-  double best_value = kUnknown;  // of the watched metric, by the newest checkpoint
+  std::string reason;             // why it ended; "": not known
+  double best_value = kUnknown;   // of the watched metric, by the newest checkpoint
   int64_t best_step = -1;
   std::string best_metric;
   std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "core/named_enum.h"
 
@@ -17,15 +16,16 @@ constexpr auto names_of(RunState) {
   return names("running", "finished", "stopped", "failed", "crashed", "no metrics");
 }
 
-// `last_state`: of the last `state` record, "" without any; `reason`: after "finished: " in the
-// log. A run that ended before its planned steps was stopped: on request, or because its metric no
-// longer improved.
-RunState state_of(bool locked, std::string_view last_state, std::string_view reason, int64_t step,
-                  int64_t planned);
+// The last record of kind `state`.
+struct StateRecord {
+  std::string state = {};   // "": there is none
+  int64_t exit_code = 0;    // of a process that has ended
+  std::string reason = {};  // why it ended; "": not known
+};
 
-// What follows "finished: " in the last such line, up to " | "; "" if there is none, or if a
-// process that resumed the run has begun after it.
-std::string reason_in_log(std::string_view log_tail);
+// A run that ended before its planned steps was stopped: on request, or because its metric no
+// longer improved.
+RunState state_of(bool locked, const StateRecord& last, int64_t step, int64_t planned);
 
 // Whether the folder has files that only a run writes, or those of one that ended before it
 // wrote them.

@@ -40,7 +40,7 @@ struct Tail {
   bool any = false;
   int64_t step = 0, epoch = -1;
   double time = kUnknown;
-  std::string state;
+  StateRecord state;
   std::vector<double> speeds;
   std::vector<double> values;  // of the metric, last first
 };
@@ -50,7 +50,8 @@ Tail tail_of(std::string_view text, bool from_start, const std::string& metric) 
   if (!from_start) text.remove_prefix(std::min(text.size(), text.find('\n')));
   text = text.substr(0, text.rfind('\n') + 1);  // a last line that is cut, or still being written
   bool has_values = metric.empty();
-  while (!text.empty() && (tail.speeds.size() < kSpeeds || tail.state.empty() || !has_values)) {
+  while (!text.empty() &&
+         (tail.speeds.size() < kSpeeds || tail.state.state.empty() || !has_values)) {
     text.remove_suffix(1);
     const size_t newline = text.rfind('\n');
     const std::string_view line = text.substr(newline == std::string_view::npos ? 0 : newline + 1);
@@ -63,7 +64,7 @@ Tail tail_of(std::string_view text, bool from_start, const std::string& metric) 
     tail.any = true;
     tail.step = std::max(tail.step, count_in(json, "step"));
     if (std::isnan(tail.time)) tail.time = number_in(json, "time");
-    if (kind == "state" && tail.state.empty()) tail.state = text_in(json, "state");
+    if (kind == "state" && tail.state.state.empty()) tail.state = state_in(json);
     if (kind == "step") {
       if (tail.epoch < 0) tail.epoch = count_in(json, "epoch", -1);
       const double speed = number_in(json, "samples_per_second");
@@ -173,7 +174,8 @@ RunSummary summarize(const fs::path& folder) {
     return text.size > most;
   };
   bool has_more = read(kShortTail);
-  if (has_more && (tail.speeds.size() < kSpeeds || tail.state.empty() || tail.values.empty())) {
+  if (has_more &&
+      (tail.speeds.size() < kSpeeds || tail.state.state.empty() || tail.values.empty())) {
     has_more = read(kLongTail);
   }
   if (has_more && tail.speeds.size() < kSpeeds) read(kLongestTail);
@@ -185,8 +187,7 @@ RunSummary summarize(const fs::path& folder) {
   run.samples_per_second = median(tail.speeds);
   run.last_time = std::isnan(tail.time) ? write_time(folder) : tail.time;
   const bool locked = is_locked(folder / ".lock");
-  const std::string reason = reason_in_log(counted(read_tail(folder / "log.txt", 4096), run).text);
-  run.state = state_of(locked, tail.state, reason, run.step, run.total_steps);
+  run.state = state_of(locked, tail.state, run.step, run.total_steps);
   const int64_t per_epoch = known.environment.steps_per_epoch;
   run.epochs = per_epoch > 0 ? run.step / per_epoch +
                                    (run.step >= run.total_steps && run.step % per_epoch > 0)

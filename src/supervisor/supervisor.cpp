@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/lone_process.h"
+#include "dist/world.h"
 #include "supervisor/host_watch.h"
 #include "supervisor/job_output.h"
 #include "supervisor/mpirun_command.h"
@@ -56,11 +57,8 @@ class Supervisor {
                options.host_timeout, clock),
         policy_(options.restarts, record.progress().saved()),
         request_(options.grace, clock) {
-    if (run.variable.empty()) return;
-    environment_.push_back(run.variable);
-    const std::string name = run.variable.substr(0, run.variable.find('='));
-    for (const std::string& word : handed_on(name, options.mpirun, environment_))
-      mpirun_flags_.push_back(word);
+    hand_on(str(dist::kSupervised, "=1"));
+    if (!run.variable.empty()) hand_on(run.variable);
   }
 
   int run() {
@@ -103,6 +101,14 @@ class Supervisor {
   }
 
  private:
+  // A variable for all ranks.
+  void hand_on(const std::string& variable) {
+    environment_.push_back(variable);
+    const std::string name = variable.substr(0, variable.find('='));
+    for (const std::string& word : handed_on(name, options_.mpirun, environment_))
+      mpirun_flags_.push_back(word);
+  }
+
   // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet.
   // False: they are not after so long, or somebody else trains the run.
   bool wait_for_lock(double seconds) {
@@ -194,11 +200,11 @@ class Supervisor {
     record_.look();
     end.stop_sent = request_.asked();
     end.saved = end.stop_sent && record_.progress().saved() > saved_when_asked_;
-    end.host_lost = end.host_lost || !output.lost_host().empty();
+    end.host_lost = end.host_lost || !output.mpirun().lost_host().empty();
     const bool was_killed = !WIFEXITED(job.status());
     end.code = was_killed ? 128 + WTERMSIG(job.status()) : WEXITSTATUS(job.status());
     end.refused =
-        output.was_refused() || (first && !was_killed && was_refused_at_once(end, output));
+        output.mpirun().was_refused() || (first && !was_killed && was_refused_at_once(end, output));
     if (was_killed) session.wait_until_unused(kLongestFarewell);
     report(end, output, job.status());
     return end;
@@ -219,7 +225,7 @@ class Supervisor {
     constexpr int kNotExecutable = 126, kNotFound = 127;  // as of a shell
     const bool is_of_rank =
         end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
-    if (is_of_rank || end.stop_sent || end.host_lost || output.lacks_host()) return false;
+    if (is_of_rank || end.stop_sent || end.host_lost || output.mpirun().lacks_host()) return false;
     if (end.code == kNotExecutable || end.code == kNotFound) return true;
     return !output.has_begun() && !output.failed_rank();
   }
@@ -281,7 +287,7 @@ class Supervisor {
     std::string text = output.cause();
     if (WIFSIGNALED(status) && !end.host_lost)
       text = str("mpirun was ended by signal ", WTERMSIG(status));
-    if (end.host_lost && output.lost_host().empty()) text = lost_;
+    if (end.host_lost && output.mpirun().lost_host().empty()) text = lost_;
     if (text.empty() && cause != Cause::kFinished) text = str("exit code ", end.code);
     record_.job_ended(cause, end, rank, text);
     look_into_folder();
@@ -345,8 +351,13 @@ class Supervisor {
   int finish(int code, const std::string& why) {
     record_.launch_ended(code, why);
     if (code == 0 || code == kExitStoppedOnRequest) metrics_.ended_well();
+    if (why.empty()) return code;
     const std::string text = str("the launch ends: ", why);
-    if (!why.empty()) code == kExitStoppedOnRequest ? log::info(text) : log::error(text);
+    if (code == kExitStoppedOnRequest) {
+      log::info(text);
+    } else {
+      log::error(text);
+    }
     return code;
   }
 

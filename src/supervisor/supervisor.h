@@ -4,8 +4,9 @@
 // newest checkpoint that verifies (which the job itself chooses, by --resume auto), on the hosts
 // that answer; and passes on requests to stop.
 //
-// What it needs to know of a job it takes from mpirun's exit code, from what is printed, and from
-// the run folder, so that the job is the same as without a supervisor. Thread-safety: none.
+// What it needs to know of a job it takes from mpirun's exit code and words, from the lines that
+// ranks write for it (dist/supervisor_lines.h), and from the run folder. So the job is the same as
+// without a supervisor. Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>

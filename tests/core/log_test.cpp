@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "core/file_system.h"
 #include "core/quiet_log.h"
+#include "support/temp_dir.h"
 
 namespace dtrain {
 namespace {
@@ -31,6 +33,32 @@ TEST(LogTest, WhileItIsQuietOnlyWarningsAndErrorsArePrinted) {
   const std::string after = printed(speak);
   EXPECT_NE(after.find("progress\n"), std::string::npos) << after;
   EXPECT_NE(after.find("\na table\n"), std::string::npos) << after;
+}
+
+TEST(LogTest, AnErrorReturnsTheLineAsPrinted) {
+  log::set_rank(3, 4, "node7");
+  std::string line;
+  const std::string shown = printed([&] { line = log::error("no such file"); });
+  log::set_rank(0, 1);
+  EXPECT_EQ(line, "[rank 3 on node7] error: no such file");
+  EXPECT_EQ(shown, line + "\n");
+}
+
+TEST(LogTest, ALineForAProgramIsOnTheTerminalAloneAndAsItIs) {
+  const testing::TempDir folder;
+  log::open_file((folder / "log.txt").string());
+  std::string tapped;
+  std::string shown;
+  {
+    const log::Tap tap([&](std::string_view line) { tapped += line; });
+    log::set_rank(3, 4);
+    shown = printed([] { log::for_program("dtrain-run {}"); });
+    log::set_rank(0, 1);
+  }
+  log::close_file();
+  EXPECT_EQ(shown, "dtrain-run {}\n");
+  EXPECT_EQ(tapped, "");
+  EXPECT_EQ(read_text(folder / "log.txt"), "");
 }
 
 }  // namespace

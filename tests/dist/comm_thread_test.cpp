@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dist/peer_error.h"
 
 namespace dtrain::dist {
 namespace {
@@ -103,6 +104,27 @@ TEST(CommThread, FailEndsTheTaskThatWaits) {
   });
   thread.fail("enough");
   EXPECT_THROW(waiting.wait(), CommError);
+}
+
+TEST(CommThread, KeepsTheRankThatFailed) {
+  const auto peer_after = [](const std::function<void(CommThread&)>& fail) {
+    CommThread thread("test");
+    fail(thread);
+    try {
+      thread.throw_if_failed();
+    } catch (const PeerError& error) {
+      return error.peer();
+    }
+    return std::optional(-1);
+  };
+  const auto throwing = [](const auto& error) {
+    return [error](CommThread& thread) {
+      EXPECT_ANY_THROW(thread.submit([error] { throw error; }).wait());
+    };
+  };
+  EXPECT_EQ(peer_after(throwing(PeerError("rank 3 has died", 3))), 3);
+  EXPECT_EQ(peer_after(throwing(DataError("the cable is out"))), std::nullopt);
+  EXPECT_EQ(peer_after([](CommThread& thread) { thread.fail("enough"); }), std::nullopt);
 }
 
 TEST(CommThread, TheDestructorDoesNotWaitForWorkThatNeverEnds) {

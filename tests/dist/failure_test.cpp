@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "core/error.h"
 #include "dist/agree.h"
+#include "dist/peer_error.h"
 
 namespace dtrain::dist {
 namespace {
@@ -123,6 +125,41 @@ TEST(TerminateDeathTest, SaysWhatADestructorThrewAndLeavesWithItsExitCode) {
       },
       ::testing::ExitedWithCode(69),
       "error: the GPU has failed: CUDA error: an illegal memory access was encountered");
+}
+
+TEST(Describe, SaysWhoseFailureItIs) {
+  EXPECT_EQ(failure_of(DataError("x.h5 is damaged")).culprit, launcher_rank_hint());
+  EXPECT_EQ(failure_of(CommError("two networks")).culprit, launcher_rank_hint());
+  EXPECT_EQ(failure_of(PeerError("rank 3 has died", 3)).culprit, 3);
+  EXPECT_EQ(failure_of(PeerError("a barrier failed")).culprit, std::nullopt);
+  EXPECT_EQ(failure_of(AgreedFailure{65, 2}).culprit, 2);
+}
+
+TEST(Report, WritesALineForASupervisorBesideTheOneForPeople) {
+  const auto printed = [](const Failure& failure) {
+    ::testing::internal::CaptureStderr();
+    report(failure);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const Failure failure = failure_of(PeerError("rank 3 has died\n  at step 5", 3));
+  const std::string for_people = "error: rank 3 has died\n  at step 5\n";
+  EXPECT_EQ(printed(failure), for_people);
+  ::setenv(kSupervised, "1", 1);
+  const std::string both = printed(failure);
+  EXPECT_EQ(printed(failure_of(AgreedFailure{65, 2})), "") << "another rank has said it";
+  ::unsetenv(kSupervised);
+  ASSERT_TRUE(both.starts_with(for_people)) << both;
+  const std::string line = both.substr(for_people.size());
+  ASSERT_TRUE(line.ends_with('\n')) << line;
+  const auto read = parse_supervisor_line(line.substr(0, line.size() - 1));
+  ASSERT_TRUE(read) << line;
+  FailureRecord expected = record_of(failure);
+  expected.text = "error: rank 3 has died";
+  EXPECT_EQ(std::get<FailureRecord>(read->record), expected);
+  EXPECT_EQ(expected.culprit, 3);
+  EXPECT_EQ(expected.kind, FailureKind::kComm);
+  EXPECT_EQ(expected.exit_code, 76);
+  EXPECT_EQ(read->before, "");
 }
 
 TEST(TerminateDeathTest, SaysWhatAThreadThrew) {

@@ -17,6 +17,7 @@
 
 #include "core/file_descriptor.h"
 #include "core/strings.h"
+#include "dist/peer_error.h"
 #include "machine/made_tree.h"
 #include "support/temp_dir.h"
 #include "support/thread_world.h"
@@ -286,8 +287,9 @@ TEST(SharedMemory, ARankThatLeavesWhileOthersWaitIsNamed) {
     try {
       comm->barrier();
       ADD_FAILURE() << "a barrier without rank 1";
-    } catch (const CommError& error) {
+    } catch (const PeerError& error) {
       EXPECT_TRUE(contains(error.what(), "rank 1 has left")) << error.what();
+      EXPECT_EQ(error.peer(), 1) << "also where another rank noticed it";
     }
   });
 }

@@ -22,9 +22,35 @@ using ::testing::Not;
 
 constexpr double kTimeout = 10, kSilence = 5, kSettled = 7;
 
-std::string message(const std::vector<RankState>& ranks, std::vector<std::string> nodes = {}) {
+std::optional<PeerError> stall(const std::vector<RankState>& ranks,
+                               std::vector<std::string> nodes = {}) {
   nodes.resize(ranks.size(), nodes.empty() ? "vm" : nodes.back());
-  return describe_stall(ranks, nodes, kTimeout, kSilence, kSettled).value_or("");
+  return describe_stall(ranks, nodes, kTimeout, kSilence, kSettled);
+}
+
+std::string text_of(const std::optional<PeerError>& error) { return error ? error->what() : ""; }
+
+std::string message(const std::vector<RankState>& ranks, std::vector<std::string> nodes = {}) {
+  return text_of(stall(ranks, std::move(nodes)));
+}
+
+TEST(DescribeStall, ThePeerIsTheFirstRankThatIsSilentOrStuck) {
+  EXPECT_EQ(stall({{0, 0, 11, "all_reduce", 3}, {1, 9, 11, "data", 3}, {2, 9, 11, "data", 3}})
+                .value()
+                .peer(),
+            1);
+  EXPECT_EQ(stall({{0, 0, 11, "backward", 9}, {1, 0, 11, "data", 7}}).value().peer(), 1);
+  EXPECT_EQ(stall({{0, 0, 11, "all_reduce", 3}, {1, 0, 11, "all_reduce", 3}}).value().peer(),
+            std::nullopt)
+      << "ranks that all wait";
+  EXPECT_EQ(stall({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
+                   {1, 0.5, 10.2, "all_reduce", 12},
+                   {2, 8, 10.3, "all_reduce", 12}},
+                  {"a", "b", "c"})
+                .value()
+                .peer(),
+            std::nullopt)
+      << "hosts that do not reach each other";
 }
 
 TEST(DescribeStall, NoAlarmWhileAnyRankMakesProgress) {
@@ -182,7 +208,7 @@ class Ranks {
       }
       for (size_t rank = 0; rank < members_.size(); ++rank) {
         if (!members_[rank].alive || !messages[rank].empty()) continue;
-        messages[rank] = members_[rank].detector.judge().value_or("");
+        messages[rank] = text_of(members_[rank].detector.judge());
       }
     }
     return messages;

@@ -184,10 +184,15 @@ def early_stop_is_reported_and_an_unknown_metric_is_named(folder):
     runner.train(folder, run__name="t", train__metric="mea").expect(78, "'mea' is none of this task's metrics: loss, mae")
 
 
-def a_diverged_run_names_samples(folder):
+def a_diverged_run_names_samples_and_records_its_failure(folder):
     runner.synth(folder / "d.h5", 60)
-    runner.train(folder, run__name="r", optimizer__lr=1e30, optimizer__name="sgd", schedule__name="constant", train__epochs=20,
-          data__val_share=0).expect(79, "is not finite: ", "d.h5#", "the weights have diverged")
+    options = {"optimizer__name": "sgd", "schedule__name": "constant", "data__val_share": 0}
+    result = runner.train(folder, run__name="r", optimizer__lr=1e30, train__epochs=20, checkpoint__every="1steps", **options)
+    result.expect(79, "is not finite: ", "d.h5#", "the weights have diverged")
+    end = runner.metrics(folder / "runs/r", "state")[-1]
+    assert (end["state"], end["exit_code"]) == ("failed", 79) and f"error: {end['reason']}\n" in result.output, end
+    assert [end["failure"][key] for key in ("rank", "culprit", "kind", "exit_code")] == [0, 0, "numerics", 79], end
+    runner.run(["report", "runs/r", "--text"], cwd=folder).expect(0, "run       r  failed", "is not finite: ")
 
 
 def evaluation_names_the_worst_samples_and_writes_json(folder):
@@ -217,4 +222,4 @@ if __name__ == "__main__":
                  frozen_layers_keep_their_values_and_nothing_to_train_is_an_error,
                  sequence_epochs_without_a_classifier_are_refused, padding_is_measured_over_all_ranks,
                  early_stop_is_reported_and_an_unknown_metric_is_named,
-                 a_diverged_run_names_samples, evaluation_names_the_worst_samples_and_writes_json])
+                 a_diverged_run_names_samples_and_records_its_failure, evaluation_names_the_worst_samples_and_writes_json])

@@ -111,6 +111,7 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
         os.kill(running.ranks()[0], signal.SIGKILL)
         result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
     assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
+    assert "dtrain-" not in result.output.replace("dtrain-e2e-", ""), "lines for machines were shown"
     assert "rank 1, the first that failed, had printed nothing\n" in result.output, "rank 0 speaks for all"
     assert re.search(r"the last lines of rank 0, the first that failed:\n(  \| .*\n)*  \| .*step \d+/", result.output), result.output
     assert re.search(r"error: the job ended with code \d+ \((crash|comm)\): .*rank 1", result.output), result.output
@@ -247,6 +248,9 @@ def errors_that_would_come_again_are_not_retried(folder):
     assert "restart 1" not in result.output, result.output
     end = events(folder, "r")[-1]
     assert (end["code"], end["restarts"]) == (65, {}), end
+    (job,) = events(folder, "r", "job_ended")
+    assert f"\n{job['text']}\n" in result.output and re.match(rf"\[rank {job['rank']}\] error: d.h5#\d+: the checksum", job["text"]), job
+    assert "dtrain-" not in result.output.replace("dtrain-e2e-", ""), "lines for machines were shown"
     assert (folder / "runs/targets/r.launch.json").exists(), "after a failure the target remains, so that up == 0"
     nothing_left(env)
     # Of the configuration, before anything is started.
@@ -367,6 +371,23 @@ def a_run_is_resumed_by_its_name_alone(folder):
     keys = {**runner.SMALL_ROWS, "task": "pointer", "data.file": "p.h5", "run.name": "r", "train.max_steps": 2, "train.epochs": 9}
     runner.run(["launch", "-np", 1, "--", "train", *runner.flags(keys)], cwd=folder).expect(0)
     runner.run(["launch", "-np", 1, "--", "train", "--name", "r", "--resume", "auto", "--train.max_steps", 4], cwd=folder).expect(0, "finished: all 4 steps")
+
+
+def what_decides_is_what_ranks_write_for_machines(folder):
+    """Words of dtrain mean nothing: neither its banner nor its errors."""
+    runner.synth(folder / "d.h5", 64)
+    for name in ("a", "b"):
+        runner.train(folder, run__name=name, train__max_steps=2).expect(0)
+    words = 'echo "[1,0]<stdout>:  run folder runs/a" ; echo "[1,1]<stderr>:[rank 1] error: rank 0 (process 7) has died" >&2'
+    fails = json.dumps({"rank": 1, "host": "vm", "culprit": 3, "kind": "comm", "exit_code": 76, "text": "other words"})
+    records = f"echo '[1,0]<stderr>:dtrain-run {{\"folder\":\"runs/b\"}}' >&2 ; echo '[1,1]<stderr>:dtrain-failure {fails}' >&2"
+    env = fake_mpirun(folder, f"{words} ; exit 76", "exit 73", f"{records} ; exit 76", "exit 73")
+    result = runner.run(launch("a", KEYS), cwd=folder, env=env).expect(73, "from the same command: no job has begun with the run yet", "has died")
+    assert "the first that failed" not in result.output, result.output
+    result = runner.run(launch("b", KEYS), cwd=folder, env=env).expect(73, "from the checkpoint of step 2", "code 76 (comm): other words")
+    assert "rank 3, the first that failed, had printed nothing" in result.output and "dtrain-failure" not in result.output, result.output
+    assert (folder / "words-4").read_text().endswith("\n--resume\nauto\n")
+    assert "--resume" not in (folder / "words-2").read_text()
 
 
 def a_question_for_the_verdict_ends_nothing(folder):
@@ -569,8 +590,8 @@ def flags_that_are_not_its_own_reach_mpirun(folder):
     assert words[:3] == ["--tag-output", "-np", "3"], words
     end = 3 + len(flags)
     assert words[3:end] == flags, words
-    assert words[end:end + 2] == ["-x", "DTRAIN_LAUNCH_CONFIG"], words
-    assert words[end + 2:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--task", "headpose", "--lr", "0.5", "--name", "r"], words
+    assert words[end:end + 4] == ["-x", "DTRAIN_SUPERVISED", "-x", "DTRAIN_LAUNCH_CONFIG"], words
+    assert words[end + 4:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--task", "headpose", "--lr", "0.5", "--name", "r"], words
 
 
 def mistakes_on_the_command_line_are_named(folder):
@@ -610,7 +631,7 @@ if __name__ == "__main__":
         the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
         a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
         what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
-        a_launch_learns_the_name_of_its_run, a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag,
+        a_launch_learns_the_name_of_its_run, a_run_is_resumed_by_its_name_alone, what_decides_is_what_ranks_write_for_machines, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag,
         a_restart_takes_no_run_that_the_first_job_had_not, a_host_that_has_just_begun_ends_no_launch,
         a_job_that_cannot_be_started_counts_as_one_that_failed, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[

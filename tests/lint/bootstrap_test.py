@@ -1,4 +1,5 @@
 """launch/bootstrap and the other scripts: options, exit codes, and that they are quick if there is nothing to do."""
+import json
 import os
 import pathlib
 import re
@@ -207,21 +208,25 @@ class Env(unittest.TestCase):
 class Summary(unittest.TestCase):
     """What the quick start prints last, read from the files of a run."""
 
-    def summary(self, lines, log):
+    def summary(self, lines, *addresses):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "metrics.jsonl").write_text(lines)
-            (pathlib.Path(folder) / "log.txt").write_text(log)
+            ranks = [{"node": "vm", "metrics": address} for address in addresses]
+            (pathlib.Path(folder) / "environment.json").write_text(json.dumps({"ranks": ranks}))
             return run("launch/quickstart_summary.py", folder), folder
 
     def test_it_names_folder_address_and_error(self):
-        result, folder = self.summary('{"step": 1}\n{"split": "test", "metrics": {"mae": 4.5, "mae_yaw": 1}}\n{"cut',
-                                      "metrics: http://127.0.0.1:9500/metrics\n")
+        records = '{"step": 1}\n{"split": "test", "metrics": {"mae": 4.5, "mae_yaw": 1}}\n{"cut'
+        result, folder = self.summary(records, "127.0.0.1:9500", "127.0.0.1:9501")
         self.assertEqual(result.returncode, 0, result.stderr)
-        for text in (os.path.realpath(folder), "http://127.0.0.1:9500/metrics", "4.50 degrees (yaw 1.00)"):
+        for text in (os.path.realpath(folder), "http://127.0.0.1:9500/metrics, http://127.0.0.1:9501/metrics",
+                     "4.50 degrees (yaw 1.00)"):
             self.assertIn(text, result.stdout)
+        result, _ = self.summary(records, "")
+        self.assertIn("there was no endpoint", result.stdout)
 
     def test_a_run_without_a_test_error_failed(self):
-        result, _ = self.summary('{"step": 1}\n', "")
+        result, _ = self.summary('{"step": 1}\n')
         self.assertEqual(result.returncode, 1)
         self.assertIn("no test MAE", result.stderr)
 

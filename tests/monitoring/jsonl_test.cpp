@@ -42,11 +42,16 @@ TEST(JsonLines, EveryKindOfRecord) {
     sink->record(s);
     sink->record(sample_eval());
     sink->checkpoint_saved(121, 0.5);
-    sink->state(RunState::kFinished);
+    sink->end({.exit_code = 75, .reason = "stopped on request"});
+    sink->end({.state = RunState::kFailed,
+               .exit_code = 65,
+               .reason = "d.h5 is \xff",
+               .failure = R"({"rank":0,"culprit":null})"});
   }
   const std::vector<json> all = records(folder / "m.jsonl");
-  ASSERT_EQ(all.size(), 5u);
+  ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(all[0]["kind"], "state");
+  EXPECT_FALSE(all[0].contains("reason"));
   EXPECT_EQ(all[0]["step"], 0);
   EXPECT_EQ(all[1]["kind"], "step");
   EXPECT_EQ(all[1]["step"], 120);
@@ -73,6 +78,13 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_EQ(all[4]["state"], "finished");
   EXPECT_EQ(all[4]["step"], 121);
   EXPECT_GT(all[4]["time"].get<double>(), 1.7e9);
+  EXPECT_EQ(all[4]["exit_code"], 75);
+  EXPECT_EQ(all[4]["reason"], "stopped on request");
+  EXPECT_FALSE(all[4].contains("failure"));
+  EXPECT_EQ(all[5]["state"], "failed");
+  EXPECT_EQ(all[5]["exit_code"], 65);
+  EXPECT_EQ(all[5]["reason"], "d.h5 is \uFFFD");
+  EXPECT_EQ(all[5]["failure"], json::parse(R"({"rank":0,"culprit":null})"));
 }
 
 TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {

@@ -113,9 +113,9 @@ int run(const Part& part, MpiSession& session) {
   const auto comm = make_host_communicator(world);
   if (part.mode == "killed in memfd") return wait_for_killed(part, *comm, true);
   if (part.mode == "killed in /dev/shm") return wait_for_killed(part, *comm, false);
-  Watchdog watchdog(world, part.timeout, [&](const std::string& message) {
-    log::error(message);
-    session.abort(CommError("").exit_code());
+  Watchdog watchdog(world, part.timeout, [&](const PeerError& stall) {
+    log::error(stall.what());
+    session.abort(stall.exit_code());
   });
   // One rank makes no progress for longer than the timeout while others do; then it is late for
   // the end.

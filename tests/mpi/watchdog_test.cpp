@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -30,18 +31,24 @@ constexpr auto kDeadline = 60s;   // of the real clock, for a loaded machine
 // The message of an alarm.
 class Alarm {
  public:
-  void raise(const std::string& message) {
+  void raise(const PeerError& error) {
     const std::lock_guard lock(mutex_);
-    message_ = message;
+    message_ = error.what();
+    peer_ = error.peer();
   }
   std::string message() const {
     const std::lock_guard lock(mutex_);
     return message_;
   }
+  std::optional<int> peer() const {
+    const std::lock_guard lock(mutex_);
+    return peer_;
+  }
 
  private:
   mutable std::mutex mutex_;
   std::string message_;
+  std::optional<int> peer_;
 };
 
 // Moves the clock in steps that the watchdog counts in full until `done`; false: not before
@@ -61,7 +68,7 @@ TEST(Watchdog, EndsQuietlyWhenAllRanksClose) {
   const FakeClock clock;
   Alarm alarm;
   Watchdog watchdog(
-      world_of_test(), kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
+      world_of_test(), kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   for (int step = 1; step <= 20; ++step) {
     watchdog.progress("data", step);
     clock.advance(1h);  // as if the process had been suspended
@@ -77,12 +84,13 @@ TEST(Watchdog, ReportsThePhaseInWhichARankIsStuckAndCloseThrows) {
   const FakeClock clock;
   Alarm alarm;
   Watchdog watchdog(
-      World{}, kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
+      World{}, kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   watchdog.progress("checkpoint", 7);
   EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
   EXPECT_EQ(
       alarm.message().find("rank 0 has made no progress for 0.4 s in phase checkpoint, step 7"), 0u)
       << alarm.message();
+  EXPECT_EQ(alarm.peer(), 0);
   EXPECT_THROW(watchdog.close(), CommError);
 }
 
@@ -92,10 +100,10 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
   std::atomic<int> asked = 0;
   std::atomic<bool> failed = false;
   Watchdog watchdog(
-      World{}, kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
+      World{}, kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   watchdog.ask([&] {
     ++asked;
-    if (failed) throw CommError("ncclAllReduce failed: unhandled system error");
+    if (failed) throw PeerError("ncclAllReduce failed: unhandled system error");
   });
   for (int step = 1; step <= 100; ++step) {
     watchdog.progress("forward", step);
@@ -112,6 +120,7 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
                 "in phase all_reduce, step 101: ncclAllReduce failed: unhandled system error"),
             std::string::npos)
       << alarm.message();
+  EXPECT_EQ(alarm.peer(), std::nullopt);
   EXPECT_THROW(watchdog.close(), CommError);
 }
 
@@ -119,7 +128,7 @@ TEST(Watchdog, ReportsNothingWhileTheClockStands) {
   const FakeClock clock;
   Alarm alarm;
   Watchdog watchdog(
-      World{}, kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
+      World{}, kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   watchdog.progress("data", 1);
   std::this_thread::sleep_for(50ms);
   clock.advance(1h);  // counts as one period, however long it was

@@ -59,10 +59,9 @@ class RunFolder {
       if (step % 100 == 0) evaluation(step, 10.0 - static_cast<double>(step) / 100);
     }
     evaluation(400, 6.5, "test");
-    record(R"({"kind":"state","time":1401,"step":400,"state":"finished"})");
-    write("log.txt",
-          "step line\nverdict: compute-bound 90 %\nfinished: all 400 steps are done | 400 steps in "
-          "40.0s\n");
+    record(R"({"kind":"verdict","time":1401,"step":400,"text":"verdict: compute-bound 90 %"})");
+    record(
+        R"({"kind":"state","time":1401,"step":400,"state":"finished","exit_code":0,"reason":"all 400 steps are done"})");
   }
 
  private:

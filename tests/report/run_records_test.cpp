@@ -36,8 +36,7 @@ TEST(RunRecords, OfAWholeRun) {
   EXPECT_EQ(records.steps.size(), 40U);
   EXPECT_EQ(records.steps[1].count, 10);
   EXPECT_EQ(records.last_step, 400);
-  EXPECT_EQ(records.verdict.text, "verdict: compute-bound 90 %")
-      << "from the log, as of a version without the record";
+  EXPECT_EQ(records.verdict.text, "verdict: compute-bound 90 %");
   EXPECT_EQ(records.best_metric, "mae");
   EXPECT_DOUBLE_EQ(records.best_value, 6);
   EXPECT_EQ(records.best_step, 400);
@@ -106,7 +105,7 @@ TEST(RunRecords, DamageIsLeftOutAndNamed) {
   const RunRecords records = read_run(run.path());
   EXPECT_EQ(records.steps.size(), 40U);
   EXPECT_THAT(records.gaps,
-              Contains(HasSubstr("2 lines are no record and left out (the first: line 48)")));
+              Contains(HasSubstr("2 lines are no record and left out (the first: line 49)")));
   EXPECT_THAT(records.gaps, Contains(HasSubstr("1 step records that go back in time")));
   EXPECT_THAT(records.gaps,
               Contains(HasSubstr("1 records of kinds that this version does not know")));
@@ -147,25 +146,29 @@ TEST(RunRecords, StatesOfRuns) {
   EXPECT_EQ(read_run(run.path()).state, RunState::kFailed);
 }
 
-// A resumed run appends to the log of the process before it.
+// A resumed run appends to the records of the process before it.
 TEST(RunRecords, TheReasonIsThatOfTheLastProcess) {
-  const std::string banner = "dtrain 0.1.0 (abc) | LibTorch 2\n  rank 0     vm\n";
-  const std::string stopped =
-      "finished: stopped on request at step 12 of 400; --resume auto continues | 12 steps\n";
   const RunFolder run;
   run.environment();
   run.step(12);
-  const auto reason_of = [&](const std::string& log) {
-    run.write("log.txt", log);
+  const auto reason_after = [&](const std::string& state) {
+    run.record(str(R"({"kind":"state","time":1100,"step":12,)", state, "}"));
     return read_run(run.path()).reason;
   };
-  EXPECT_EQ(reason_of(banner + stopped),
-            "stopped on request at step 12 of 400; --resume auto continues");
-  EXPECT_EQ(reason_of(banner + stopped + banner), "") << "the resumed process was killed";
-  EXPECT_EQ(reason_of(banner + stopped + banner + "finished: all 400 steps are done | 388 steps\n"),
-            "all 400 steps are done");
-  EXPECT_EQ(reason_of(banner + stopped + "a step of dtrain \n"),
-            "stopped on request at step 12 of 400; --resume auto continues");
+  EXPECT_EQ(reason_after(R"("state":"finished","exit_code":75,"reason":"stopped on request")"),
+            "stopped on request");
+  EXPECT_EQ(reason_after(R"("state":"training")"), "") << "the resumed process was killed";
+  EXPECT_EQ(reason_after(R"("state":"failed","exit_code":65,"reason":"d.h5 is damaged")"),
+            "d.h5 is damaged");
+  EXPECT_EQ(read_run(run.path()).state, RunState::kFailed);
+  EXPECT_EQ(reason_after(R"("state":"finished","exit_code":"x","reason":7)"), "")
+      << "of another program";
+}
+
+TEST(RunState, WithoutPlannedStepsTheExitCodeTellsAStopFromTheEnd) {
+  EXPECT_EQ(state_of(false, {"finished", 75, ""}, 12, 0), RunState::kStopped);
+  EXPECT_EQ(state_of(false, {"finished", 0, ""}, 12, 0), RunState::kFinished);
+  EXPECT_EQ(state_of(false, {"finished", 0, ""}, 12, 400), RunState::kStopped);
 }
 
 TEST(RunRecords, WhatIsNoRun) {
