@@ -8,11 +8,45 @@ namespace dtrain::catalog {
 namespace {
 
 // The networks of more than one task, and those beside them.
-constexpr Network kHeadposeCnn{.name = "headpose_cnn", .dropout = 0.3, .batch_norm = true};
-constexpr Network kSimpleCnn{.name = "simple_cnn", .dropout = 0.5};
-constexpr Network kMobilenetV2{.name = "mobilenet_v2", .dropout = 0.2, .batch_norm = true};
-constexpr Network kResnet18{.name = "resnet18", .batch_norm = true};
-constexpr Network kResnet50{.name = "resnet50", .batch_norm = true};
+constexpr Network kHeadposeCnn{
+    .name = "headpose_cnn",
+    .dropout = 0.3,
+    .batch_norm = true,
+    .layers = PictureLayers{.stages = {{32}, {64}, {128}, {256}, {512}}, .hidden = 256},
+    .memory = {26.0, 32.7, 21.0, 28.1}};
+constexpr Network kSimpleCnn{
+    .name = "simple_cnn",
+    .dropout = 0.5,
+    .layers = PictureLayers{.stages = {{32}, {64}, {128}}, .hidden = 256, .averages = false},
+    .memory = {393.5, 19.7, 12.9, 3.6}};
+constexpr Network kMobilenetV2{.name = "mobilenet_v2",
+                               .dropout = 0.2,
+                               .batch_norm = true,
+                               .layers = PictureLayers{.block = ConvBlockKind::kInvertedResidual,
+                                                       .stages = {{16, 1, 1, 1},
+                                                                  {24, 2, 2, 6},
+                                                                  {32, 3, 2, 6},
+                                                                  {64, 4, 2, 6},
+                                                                  {96, 3, 1, 6},
+                                                                  {160, 3, 2, 6},
+                                                                  {320, 1, 1, 6}},
+                                                       .stem = {3, 32, 3, 2},
+                                                       .features = 1280},
+                               .memory = {34.3, 75.7, 37.8, 23.0}};
+constexpr Network kResnet18{
+    .name = "resnet18",
+    .batch_norm = true,
+    .layers = PictureLayers{.block = ConvBlockKind::kResidual,
+                            .stages = {{64, 2}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}},
+                            .stem = {3, 64, 7, 2}},
+    .memory = {170.7, 21.2, 12.0, 4.6}};
+constexpr Network kResnet50{
+    .name = "resnet50",
+    .batch_norm = true,
+    .layers = PictureLayers{.block = ConvBlockKind::kBottleneck,
+                            .stages = {{64, 3}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}},
+                            .stem = {3, 64, 7, 2}},
+    .memory = {359.2, 81.5, 42.1, 24.0}};
 
 const std::vector<Task>& tasks() {
   static const std::vector<Task> all = {
@@ -41,11 +75,18 @@ const std::vector<Network>& networks() {
   return all;
 }
 
+template <typename Row, typename Takes>
+std::vector<std::string> names_where(const std::vector<Row>& rows, const Takes& takes) {
+  std::vector<std::string> names;
+  for (const Row& row : rows) {
+    if (takes(row)) names.emplace_back(row.name);
+  }
+  return names;
+}
+
 template <typename Row>
 std::vector<std::string> names_in(const std::vector<Row>& rows) {
-  std::vector<std::string> names;
-  for (const Row& row : rows) names.emplace_back(row.name);
-  return names;
+  return names_where(rows, [](const Row&) { return true; });
 }
 
 }  // namespace
@@ -58,6 +99,10 @@ const std::vector<std::string>& names_of(TaskId) {
 const std::vector<std::string>& names_of(NetworkId) {
   static const std::vector<std::string> names = names_in(networks());
   return names;
+}
+
+std::vector<std::string> task_names(bool (*wanted)(const Task&)) {
+  return names_where(tasks(), wanted);
 }
 
 const Task& row(TaskId task) { return tasks().at(static_cast<size_t>(task)); }
@@ -79,20 +124,37 @@ NetworkId network_named(std::string_view name) {
   return *found;
 }
 
+const Network* find_network(std::string_view name) {
+  const auto found = std::ranges::find(networks().begin() + 1, networks().end(), name,
+                                       &Network::name);  // the first is "auto"
+  return found == networks().end() ? nullptr : &*found;
+}
+
+bool is_from_file(std::string_view network) {
+  const Network* found = find_network(network);
+  return found != nullptr && found->from_file();
+}
+
 const std::vector<DataSet>& data_sets() {
   static const std::vector<DataSet> all = {
       {.name = "300wlp",
        .task = "headpose",
        .config = "headpose_300wlp",
        .size = 224,
-       .folder = "AFW, HELEN, ..."},
-      {.name = "aflw2000", .task = "headpose", .size = 224, .folder = "its .jpg and .mat files"},
+       .folder = "AFW, HELEN, ...",
+       .cropped = true},
+      {.name = "aflw2000",
+       .task = "headpose",
+       .size = 224,
+       .folder = "its .jpg and .mat files",
+       .cropped = true},
       {.name = "arrays", .task = "module"},
       {.name = "biwi",
        .task = "headpose",
        .config = "headpose_biwi",
        .size = 224,
-       .folder = "01 to 24"},
+       .folder = "01 to 24",
+       .cropped = true},
       {.name = "images",
        .task = "classify",
        .config = "classify",
@@ -115,11 +177,11 @@ const DataSet* data_set_named(std::string_view name) {
 std::vector<std::string> data_set_names() { return names_in(data_sets()); }
 
 std::vector<std::string> trainable_data_sets() {
-  std::vector<std::string> names;
-  for (const DataSet& set : data_sets()) {
-    if (!set.config.empty()) names.push_back(set.name);
-  }
-  return names;
+  return names_where(data_sets(), [](const DataSet& set) { return !set.config.empty(); });
+}
+
+std::vector<std::string> cropped_data_sets() {
+  return names_where(data_sets(), [](const DataSet& set) { return set.cropped; });
 }
 
 }  // namespace dtrain::catalog

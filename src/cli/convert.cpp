@@ -77,8 +77,10 @@ std::string form(const convert::ConvertSummary& s) {
   if (shape.size() == 1)
     return str("samples of ", shape[0], shape[0] == 1 ? " number" : " numbers");
   if (!input.variable()) return str("samples of ", shape[0], " rows of ", shape[1]);
-  return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1),
-             " rows of ", shape[1], " on average");
+  const bool sets =
+      catalog::row(catalog::task_named(s.schema.task)).sample == catalog::Sample::kSet;
+  return str(sets ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
+             " on average");
 }
 
 void tell_classes(const convert::ConvertSummary& s) {
@@ -162,8 +164,10 @@ int run_convert(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
-  app.add_option("--task", options.task, "arrays: module or classify (default: module)")
-      ->check(CLI::IsMember({"module", "classify"}));
+  const std::vector<std::string> tasks = convert::array_tasks();
+  app.add_option("--task", options.task,
+                 str("arrays: ", join(tasks, " or "), " (default: ", tasks.front(), ")"))
+      ->check(CLI::IsMember(tasks));
   app.add_option("--size", options.size,
                  "side of the stored pictures in pixels (default: images 256, head pose 224)")
       ->check(whole_number(1, 4096));

@@ -179,12 +179,13 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before,
 exporting::Graph int8_graph(data::ProbeProcess& prober, const exporting::Graph& graph,
                             const job::TrainedModel& model, const Options& options, int threads) {
   const Samples samples(prober, model, options, threads);
-  const auto scale = graph.metadata.find("angle_scale");
+  const std::string& key = catalog::row(model.config.task).output_scale;
+  const auto scale = graph.metadata.find(key);
   const std::optional<double> output_scale =
       scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
   if (!output_scale) {
     throw CheckpointError(
-        str("model.safetensors says angle_scale '", scale->second, "', not a number"));
+        str("model.safetensors says ", key, " '", scale->second, "', not a number"));
   }
   exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
   tell(int8, exporting::score(graph, samples.measured(), *output_scale),
@@ -205,7 +206,7 @@ std::string check(Options* options, const fs::path& checkpoint) {
   const exporting::Metadata metadata =
       checkpoint::read_header(checkpoint / "model.safetensors").metadata;
   const std::string& network = exporting::required(metadata, "network");
-  if (options->format == "torchscript" && network != "torchscript") {
+  if (options->format == "torchscript" && !catalog::is_from_file(network)) {
     throw UsageError(str(
         network,
         " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and "
@@ -232,7 +233,7 @@ void check_finite(const std::string& safetensors, const std::string& network,
                   const std::string& file) {
   for (const auto& [name, tensor] :
        checkpoint::from_safetensors(std::as_bytes(std::span(safetensors)), file).tensors) {
-    const bool judged = network != "torchscript" || at::isnan(tensor).any().item<bool>();
+    const bool judged = !catalog::is_from_file(network) || at::isnan(tensor).any().item<bool>();
     if (judged) checkpoint::check_finite(tensor, name, file);
   }
 }

@@ -68,13 +68,18 @@ IsEarlierOutput earlier_outputs(job::ProcessContext& process) {
 }
 
 // What raw files must be. The inputs of a TorchScript network are pictures or sequences.
-checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
-  checkpoint::Metadata metadata = model.metadata;
-  if (catalog::row(model.config.task).network_from_file &&
-      model.task->samples().kind == data::SampleSpec::Kind::kRows) {
-    metadata["task"] = "sequence";
-  }
-  return metadata;
+convert::RawSamples raw_samples(const job::TrainedModel& model) {
+  const catalog::Task& task = catalog::row(model.config.task);
+  const bool rows = model.task->samples().kind == data::SampleSpec::Kind::kRows;
+  return {.task = task,
+          .sample = task.network_from_file() && rows ? catalog::Sample::kSequence : task.sample};
+}
+
+// Whether the task has published sets whose annotations crop each picture.
+bool takes_crops(const job::TrainedModel& model) {
+  return std::ranges::any_of(catalog::data_sets(), [&](const catalog::DataSet& set) {
+    return set.cropped && set.task == name_of(model.config.task);
+  });
 }
 
 // The files that the inputs name on rank 0, on every rank. OutputError if the output would replace
@@ -85,7 +90,7 @@ std::vector<std::string> agreed_inputs(job::ProcessContext& process, const Optio
   dist::agree_on_rank0(process.host, [&] {
     formats::ToolFiles left_out;
     const std::vector<std::string> files = formats::list_files(
-        options.inputs, convert::raw_extensions(file_metadata(model)), left_out);
+        options.inputs, convert::raw_extensions(raw_samples(model).sample), left_out);
     formats::log_left_out(left_out);
     if (!is_standard_output(options.out))
       protect(options.out, inputs_of(options, files), earlier_outputs(process));
@@ -95,13 +100,15 @@ std::vector<std::string> agreed_inputs(job::ProcessContext& process, const Optio
 }
 
 void check_layout(const Options& options, const job::TrainedModel& model) {
-  if (options.layout.empty() || model.metadata.at("task") == "headpose") return;
-  throw UsageError(str("--layout is for task headpose; this network was trained for task ",
-                       model.metadata.at("task")));
+  if (options.layout.empty()) return;
+  const std::string& task = catalog::data_set_named(options.layout)->task;
+  if (task == name_of(model.config.task)) return;
+  throw UsageError(str("--layout is for task ", task, "; this network was trained for task ",
+                       model.config.task));
 }
 
 void tell_how_heads_are_found(const Options& options, const job::TrainedModel& model) {
-  if (!options.layout.empty() || model.metadata.at("task") != "headpose") return;
+  if (!options.layout.empty() || !takes_crops(model)) return;
   log::info(
       "each picture is taken as the crop of one head, and its middle square is used. The pictures "
       "of a published set "
@@ -134,7 +141,7 @@ Samples open_samples(data::ProbeProcess& prober, const Options& options,
     if (options.split != "all") samples.ids = data.ids(options.split);
     samples.store = std::move(data.store);
   } else {
-    samples.store = convert::open_files(file_metadata(model), files, options.layout);
+    samples.store = convert::open_files(raw_samples(model), model.metadata, files, options.layout);
     tell_how_heads_are_found(options, model);
   }
   if (options.split == "all") {
@@ -262,12 +269,13 @@ int run_predict(const Arguments& arguments) {
   app.add_option("--split", options.split, "of an HDF5 file: train, val, test or all")
       ->check(CLI::IsMember({"train", "val", "test", "all"}))
       ->capture_default_str();
-  app.add_option("--layout", options.layout,
-                 str("head-pose photos: the published set (", join(convert::head_layouts(), ", "),
-                     ") they are from; its annotations beside the pictures give the crop. Default: "
-                     "each picture is the "
-                     "crop of one head"))
-      ->check(CLI::IsMember(convert::head_layouts()));
+  app.add_option(
+         "--layout", options.layout,
+         str("head-pose photos: the published set (", join(catalog::cropped_data_sets(), ", "),
+             ") they are from; its annotations beside the pictures give the crop. Default: "
+             "each picture is the "
+             "crop of one head"))
+      ->check(CLI::IsMember(catalog::cropped_data_sets()));
   options.inference.add_verify(app);
   options.inference.add_to(app);
   app.add_option("--format", options.format, "csv or jsonl")

@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iomanip>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/interruptible.h"
@@ -17,26 +19,45 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr const char* kAbout =
-    R"(Generate data whose right answers are known, to try a machine or a set-up without a data set.
-
-TASK and its layouts (hdf5, the default, is one file, ready to train):
-  classify   hdf5 | images        forms and textures of ten classes on clutter
-  headpose   hdf5 | 300wlp | biwi shaded 3-D heads on clutter, yaw within 75, pitch within 50, roll within 40 degrees
-  pointer    hdf5 | npz           sets of 3 to --max-length elements of 7 features and is_visited: by feature 0, ties by
-                                  feature 1, ascending where the mean of feature 2 is below 0.5, else descending
-  sequence   hdf5 | npy           waves of six channels, 40 to 200 rows, of eight ways to move
-The other layouts are those of the real thing, for `dtrain convert` (images, 300wlp, biwi, pointer, sequence).
-Splits: a tenth for testing, and, but for headpose, a tenth for validation. Equal options give equal files.)";
-
-std::string default_out(const std::string& task, const std::string& layout) {
-  if (layout == "hdf5") return "data/synth_" + task + ".h5";
-  if (layout == "npz") return "data/synth_" + task + ".npz";
-  return task == "headpose" ? "data/synth_" + layout : "data/synth_" + task;
+// The lines of --help about the tasks, which the table of tasks holds.
+std::string lines_of_tasks(const std::vector<std::string>& tasks) {
+  constexpr int kNameWidth = 11, kLayoutsWidth = 21;
+  std::ostringstream out;
+  out << std::left;
+  for (const std::string& name : tasks) {
+    const catalog::Generated& made = synth::synth_task(name).generated;
+    out << "  " << std::setw(kNameWidth) << name << std::setw(kLayoutsWidth)
+        << join(made.layouts, " | ")
+        << join(split(made.text, '\n'), "\n" + std::string(2 + kNameWidth + kLayoutsWidth, ' '))
+        << "\n";
+  }
+  return out.str();
 }
 
-std::string converter_of(const std::string& layout) {
-  return layout == "npz" ? "pointer" : layout == "npy" ? "sequence" : layout;
+std::string about(const std::vector<std::string>& tasks) {
+  return str(
+      R"(Generate data whose right answers are known, to try a machine or a set-up without a data set.
+
+TASK and its layouts (hdf5, the default, is one file, ready to train):
+)",
+      lines_of_tasks(tasks),
+      R"(The other layouts are those of the real thing, for `dtrain convert` (images, 300wlp, biwi, pointer, sequence).
+Splits: a tenth for testing, and, but for headpose, a tenth for validation. Equal options give equal files.)");
+}
+
+// A task with several raw layouts has a folder for each.
+std::string default_out(const catalog::Task& task, const std::string& layout) {
+  if (layout == "hdf5") return "data/synth_" + task.name + ".h5";
+  if (layout == "npz") return "data/synth_" + task.name + ".npz";
+  return "data/synth_" + (task.generated.layouts.size() > 2 ? layout : task.name);
+}
+
+// The layout's own, or the one for the task.
+std::string converter_of(const catalog::Task& task, const std::string& layout) {
+  if (catalog::data_set_named(layout) != nullptr) return layout;
+  const std::vector<catalog::DataSet>& sets = catalog::data_sets();
+  const auto own = std::ranges::find(sets, task.name, &catalog::DataSet::task);
+  return own == sets.end() ? "arrays" : own->name;
 }
 
 }  // namespace
@@ -48,15 +69,19 @@ int run_synth(const Arguments& arguments) {
   std::vector<std::string> defaults;
   for (const std::string& one : tasks)
     defaults.push_back(str(one, " ", synth::synth_task(one).generated.samples));
-  CLI::App app(kAbout, "dtrain synth");
+  std::vector<std::string> with_pictures = tasks;
+  std::erase_if(with_pictures, [](const std::string& one) {
+    return synth::synth_task(one).sample != catalog::Sample::kPicture;
+  });
+  CLI::App app(about(tasks), "dtrain synth");
   app.add_option("TASK", task, join(tasks, ", "))->required();
   app.add_option("--layout", options.layout, "see above")->capture_default_str();
   app.add_option("--samples", options.samples,
                  str("how many (default: ", join(defaults, ", "), ")"))
       ->check(whole_number(1, int64_t{1} << 40));
   app.add_option("--size", options.size,
-                 "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), "
-                 "480 (biwi)")
+                 str(join(with_pictures, ", "),
+                     ": height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)"))
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")
@@ -80,7 +105,7 @@ int run_synth(const Arguments& arguments) {
     throw UsageError("--size is of pictures; TASK " + task + " has none");
   if (app.count("--out") > 0 && out.empty())
     throw UsageError("--out is empty: give it a name, or leave it out");
-  options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
+  options.out = link_target(out.empty() ? default_out(chosen, options.layout) : out);
   if (options.layout == "hdf5") {
     protect_data_file(options.out, {});
   } else {
@@ -102,7 +127,7 @@ int run_synth(const Arguments& arguments) {
   if (!parts.empty()) text += str(" (", join(parts, ", "), ")");
   text += str(", ", human_duration(summary.seconds));
   if (options.layout != "hdf5") {
-    text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ",
+    text += str(". Convert them: dtrain convert ", converter_of(chosen, options.layout), " ",
                 options.out.string());
   }
   log::plain(printable(text));

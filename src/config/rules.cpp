@@ -87,7 +87,7 @@ std::vector<Problem> broken_rules(const Config& c, const Places& places,
   rules.must(std::ranges::count(networks, name_of(network_of(c))) > 0, {"model.name", "task.name"},
              str("model.name: task ", task.name, " trains ", join(networks, ", "), ", not ",
                  c.model.name));
-  rules.must(!task.network_from_file || !c.model.file.empty(), {"task.name"},
+  rules.must(!task.network_from_file() || !c.model.file.empty(), {"task.name"},
              str("model.file: task ", task.name, " needs the TorchScript file of the network"));
   rules.must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
              str("model.dropout: ", c.model.dropout,

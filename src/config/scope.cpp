@@ -12,8 +12,8 @@ const catalog::Network& network(const Config& c) { return catalog::row(network_o
 
 // A `module` takes what task.inputs says, whatever the sample of its entry in the catalog.
 bool has_pictures(const Config& c) {
-  return task(c).network_from_file ? c.module.inputs == ModuleInputs::kImage
-                                   : task(c).sample == Sample::kPicture;
+  return task(c).network_from_file() ? c.module.inputs == ModuleInputs::kImage
+                                     : task(c).sample == Sample::kPicture;
 }
 
 bool learns_classes(const Config& c) {
@@ -22,38 +22,38 @@ bool learns_classes(const Config& c) {
          loss == LossName::kBceWithLogits;
 }
 
-bool is_task(const Config& c, const char* name) { return task(c).name == name; }
-
 }  // namespace
 
 const Scope kPictures = {"tasks with pictures", has_pictures};
 const Scope kMirrored = {
     "tasks with pictures (of task module: with a loss over classes)", [](const Config& c) {
-      return has_pictures(c) && (!task(c).network_from_file || learns_classes(c));
+      return has_pictures(c) && (!task(c).network_from_file() || learns_classes(c));
     }};
 const Scope kRows = {"tasks with sequences or sets",
                      [](const Config& c) { return !has_pictures(c); }};
 const Scope kFourDimensions = {"tasks with pictures, and task module", [](const Config& c) {
-                                 return has_pictures(c) || task(c).network_from_file;
+                                 return has_pictures(c) || task(c).network_from_file();
                                }};
-const Scope kTaskPointer = {"task pointer", [](const Config& c) { return is_task(c, "pointer"); }};
+const Scope kTaskPointer = {"task pointer",
+                            [](const Config& c) { return task(c).teacher_forcing; }};
 const Scope kTaskSequence = {"task sequence",
-                             [](const Config& c) { return is_task(c, "sequence"); }};
+                             [](const Config& c) { return task(c).encoder_phase; }};
 const Scope kTorchScript = {"task module",
-                            [](const Config& c) { return task(c).network_from_file; }};
+                            [](const Config& c) { return task(c).network_from_file(); }};
 const Scope kConvolutions = {"dtrain's own networks of pictures", [](const Config& c) {
-                               return has_pictures(c) && !task(c).network_from_file;
+                               return has_pictures(c) && !task(c).network_from_file();
                              }};
 const Scope kDropout = {"networks with dropout",
                         [](const Config& c) { return network(c).dropout > 0; }};
 const Scope kBatchNorm = {"networks with batch norm",
                           [](const Config& c) { return network(c).batch_norm; }};
 const Scope kHiddenUnits = {"pointer_network and cnn_lstm",
-                            [](const Config& c) { return network(c).hidden_units; }};
-const Scope kSmoothedLoss = {"losses over classes", [](const Config& c) {
-                               return task(c).classes && (!task(c).network_from_file ||
-                                                          c.module.loss == LossName::kCrossEntropy);
-                             }};
+                            [](const Config& c) { return network(c).recurrent(); }};
+const Scope kSmoothedLoss = {
+    "losses over classes", [](const Config& c) {
+      return task(c).may_have_classes() &&
+             (!task(c).network_from_file() || c.module.loss == LossName::kCrossEntropy);
+    }};
 const Scope kClassWeights = {"task classify",
                              [](const Config& c) { return task(c).class_weights; }};
 

@@ -1,5 +1,5 @@
-// Samples from the arrays of one .npz file, for the user's network (task `module`) and
-// for `classify`:
+// Samples from the arrays of one .npz file, for the user's network (task `module`) and for other
+// tasks with catalog::Task::from_arrays:
 //   inputs       images: uint8 [N, H, W, 3], or gray [N, H, W] or [N, H, W, 1], which are stored as
 //                RGB; or rows: [N, F] or [N, T, F] of any other type, stored as float32. [N] counts
 //                as [N, 1]
@@ -56,13 +56,20 @@ std::unique_ptr<const NpzArray> required(const fs::path& file, const std::string
 
 class ArraySet : public RawSet {
  public:
-  ArraySet(const fs::path& path, const std::string& task, const std::vector<std::string>& classes) {
-    schema_.task = task;
+  ArraySet(const catalog::Task& task, const fs::path& path, const std::vector<std::string>& classes)
+      : RawSet(task) {
+    schema_.task = task.name;
     read_inputs(path);
     read_targets(path);
-    if (task == "classify" && !images()) {
+    if (task.sample == catalog::Sample::kPicture && !task.network_from_file() && !images()) {
       refuse(*inputs_, "inputs",
-             "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
+             str("task ", task.name, " needs images, uint8 [N, H, W, 3]. For rows: --task module"));
+    }
+    if (task.target == catalog::Target::kNumbers && schema_.target != target_of(task)) {
+      const size_t numbers = task.numbers.names.size();
+      refuse(*targets_, "targets",
+             str("task ", task.name, " needs floats [N, ", numbers,
+                 "]: ", join(task.numbers.names, ", ")));
     }
     samples_ = SampleList::elements_of(path.filename().string(), static_cast<size_t>(count()));
     read_classes(path, classes);
@@ -152,7 +159,8 @@ class ArraySet : public RawSet {
   // `given`: all classes; those of the file are some of them, and are numbered like them.
   void read_classes(const fs::path& file, const std::vector<std::string>& given) {
     std::optional<std::vector<std::string>> names = formats::NpzFile(file).read_text("class_names");
-    if (!names && given.empty() && schema_.task != "classify") return divide_by_value();
+    if (!names && given.empty() && task_.target != catalog::Target::kClass)
+      return divide_by_value();
     if (schema_.target != data::Field{data::Element::kInt64, {}}) {
       refuse(*targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
     }
@@ -305,10 +313,10 @@ class ArraySet : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_arrays(const fs::path& file, const std::string& task,
+std::unique_ptr<RawSet> open_arrays(const catalog::Task& task, const fs::path& file,
                                     const std::vector<std::string>& classes) {
   try {
-    return std::make_unique<ArraySet>(file, task, classes);
+    return std::make_unique<ArraySet>(task, file, classes);
   } catch (const DataError& error) {
     throw DataError(str(file.string(), ": ", error.what()));
   }

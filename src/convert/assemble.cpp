@@ -169,7 +169,7 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
   index.attributes = set.attributes();
   index.attributes["source"] = name;
   index.attributes["samples_quarantined"] = summary.damaged;
-  if (schema.task == "headpose") index.attributes["samples_beyond_range"] = summary.beyond_range;
+  if (set.has_range()) index.attributes["samples_beyond_range"] = summary.beyond_range;
   if (!set.classes().empty()) index.attributes["class_names"] = join(set.classes(), "\n");
   const std::string protocol = protocol_of(set, options.split, stored, parts);
   if (!protocol.empty()) index.attributes["protocol"] = protocol;

@@ -52,8 +52,8 @@ formats::Image crop(const fs::path& picture, const BiwiPose& pose, int size) {
 
 class Biwi : public HeadPoseSet {
  public:
-  Biwi(fs::path folder, int size, const std::vector<std::string>& test)
-      : HeadPoseSet(size), folder_(std::move(folder)) {
+  Biwi(const catalog::Task& task, fs::path folder, int size, const std::vector<std::string>& test)
+      : HeadPoseSet(task, size), folder_(std::move(folder)) {
     formats::ToolFiles left_out;
     for (const fs::path& path : formats::folder_entries(folder_, left_out)) {
       const std::string sequence = path.filename().string();
@@ -139,10 +139,10 @@ formats::Image biwi_head(const fs::path& picture, int size) {
   return crop(picture, pose_beside(picture), size);
 }
 
-std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size,
+std::unique_ptr<RawSet> open_biwi(const catalog::Task& task, const fs::path& folder, int size,
                                   const std::vector<std::string>& test) {
   const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;
-  auto set = std::make_unique<Biwi>(inner, size, test);
+  auto set = std::make_unique<Biwi>(task, inner, size, test);
   if (set->samples().empty()) {
     throw DataError(str(
         "no samples in ", inner.string(),

@@ -40,9 +40,9 @@ ClassFolders list_class_folders(const std::filesystem::path& folder, const Sampl
 class ClassFolderSet : public RawSet {
  public:
   // Throws as list_class_folders().
-  ClassFolderSet(const std::filesystem::path& folder, const SampleFiles& kind,
-                 const FolderOptions& options)
-      : folder_(folder), listed_(list_class_folders(folder, kind, options)) {}
+  ClassFolderSet(const catalog::Task& task, const std::filesystem::path& folder,
+                 const SampleFiles& kind, const FolderOptions& options)
+      : RawSet(task), folder_(folder), listed_(list_class_folders(folder, kind, options)) {}
   const SampleList& samples() const override { return listed_.samples; }
   std::vector<std::string> classes() const override { return listed_.classes; }
   Record read(size_t sample) const override;

@@ -34,18 +34,19 @@ constexpr uint64_t kContentVersion =
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
                                      int size, const ReportProgress& report) {
-  const catalog::DataSet& kind = *catalog::data_set_named(name);
-  if (name == "arrays")
-    return open_arrays(options.source, options.task.empty() ? kind.task : options.task,
-                       options.classes);
-  if (name == "pointer") return open_pointer_sets(options.source);
+  const std::string& usual = catalog::data_set_named(name)->task;
+  const catalog::Task& task =
+      catalog::row(catalog::task_named(options.task.empty() ? usual : options.task));
+  if (name == "arrays") return open_arrays(task, options.source, options.classes);
+  if (name == "pointer") return open_pointer_sets(task, options.source);
   const FolderOptions folders{.splits = options.splits_from_folders, .classes = options.classes};
-  if (name == "images") return open_images(options.source, size, folders);
-  if (name == "sequence") return open_sequences(options.source, options.threads, folders, report);
-  if (name == "300wlp") return open_300wlp(options.source, size);
-  if (name == "aflw2000") return open_aflw2000(options.source, size);
+  if (name == "images") return open_images(task, options.source, size, folders);
+  if (name == "sequence")
+    return open_sequences(task, options.source, options.threads, folders, report);
+  if (name == "300wlp") return open_300wlp(task, options.source, size);
+  if (name == "aflw2000") return open_aflw2000(task, options.source, size);
   DTRAIN_CHECK(name == "biwi");
-  return open_biwi(options.source, size, options.test_sequences);
+  return open_biwi(task, options.source, size, options.test_sequences);
 }
 
 void check_source(const catalog::DataSet& kind, const fs::path& source) {
@@ -59,12 +60,21 @@ void check_source(const catalog::DataSet& kind, const fs::path& source) {
     if (!is_there) throw DataError(str("no such file: ", source.string()));
   } else if (!fs::is_directory(status)) {
     throw DataError(str(is_there ? "not a folder: " : "no such folder: ", source.string(),
-                        task.classes ? " (the folder with one subfolder for each class)"
-                                     : " (the folder of the published data set)"));
+                        task.may_have_classes() ? " (the folder with one subfolder for each class)"
+                                                : " (the folder of the published data set)"));
   }
 }
 
 }  // namespace
+
+std::vector<std::string> array_tasks() {
+  std::vector<std::string> tasks =
+      catalog::task_names([](const catalog::Task& task) { return task.from_arrays; });
+  std::ranges::stable_partition(tasks, [](const std::string& name) {
+    return name == catalog::data_set_named("arrays")->task;
+  });
+  return tasks;
+}
 
 void check_options(const std::string& name, const ConvertOptions& options) {
   if (catalog::data_set_named(name) == nullptr) {
@@ -84,8 +94,9 @@ void check_options(const std::string& name, const ConvertOptions& options) {
   }
   if (!options.task.empty()) {
     if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
-    if (options.task != "module" && options.task != "classify") {
-      throw UsageError(str("--task ", options.task, " is neither module nor classify"));
+    const std::vector<std::string> known = array_tasks();
+    if (std::ranges::count(known, options.task) == 0) {
+      throw UsageError(str("--task ", options.task, " is not one of ", join(known, ", ")));
     }
   }
   if (options.size < 0 || options.size > kLargestSize) {

@@ -39,7 +39,7 @@ struct ConvertOptions {
   std::vector<std::string>
       classes;  // images, sequence, arrays: all classes, by label; empty: those found
   std::vector<std::string> test_sequences;  // biwi; empty: kBiwiTestSequences
-  std::string task;                         // arrays: module or classify; empty: module
+  std::string task;                         // arrays: one of array_tasks(); empty: module
 };
 
 // What a conversion is about to do. Sizes are 0 if they are unknown.
@@ -76,6 +76,8 @@ struct ConvertSummary {
 // damaged samples.
 std::filesystem::path partial_folder(const std::filesystem::path& out);
 std::filesystem::path quarantine_file(const std::filesystem::path& out);
+
+std::vector<std::string> array_tasks();  // of `dtrain convert arrays --task`, the default first
 
 // What can be said of the options before anything is read: UsageError, and DataError if the source
 // is not there. convert() begins with it.

@@ -7,7 +7,6 @@
 #include <new>
 #include <optional>
 
-#include "catalog/catalog.h"
 #include "convert/head_pose_set.h"
 #include "convert/pointer_file.h"
 #include "convert/stored_sample.h"
@@ -78,10 +77,10 @@ class FilesStore : public data::Store {
   void read_target(int64_t id, std::span<std::byte> out) const override {
     DTRAIN_CHECK(static_cast<int64_t>(out.size()) == target_bytes(id));
     const int64_t unknown = -1;
-    const float no_angle = std::numeric_limits<float>::quiet_NaN();
-    const bool angle = schema_.target.element == data::Element::kFloat32;
+    const float no_number = std::numeric_limits<float>::quiet_NaN();
+    const bool number = schema_.target.element == data::Element::kFloat32;
     const auto one =
-        angle ? std::as_bytes(std::span(&no_angle, 1)) : std::as_bytes(std::span(&unknown, 1));
+        number ? std::as_bytes(std::span(&no_number, 1)) : std::as_bytes(std::span(&unknown, 1));
     for (size_t at = 0; at < out.size(); at += one.size())
       std::memcpy(out.data() + at, one.data(), one.size());
   }
@@ -184,20 +183,10 @@ std::vector<FileSample> sets(const std::vector<fs::path>& files) {
   return samples;
 }
 
-std::string task_of(const Metadata& metadata) {
-  const auto found = metadata.find("task");
-  return found == metadata.end() ? "" : found->second;
-}
-
-catalog::Sample sample_of(const Metadata& metadata) {
-  const std::optional<catalog::TaskId> task = value_named<catalog::TaskId>(task_of(metadata));
-  return task ? catalog::row(*task).sample : catalog::Sample::kPicture;
-}
-
 }  // namespace
 
-std::vector<std::string> raw_extensions(const Metadata& metadata) {
-  switch (sample_of(metadata)) {
+std::vector<std::string> raw_extensions(catalog::Sample sample) {
+  switch (sample) {
     case catalog::Sample::kSet:
       return {".npz"};
     case catalog::Sample::kSequence:
@@ -208,12 +197,7 @@ std::vector<std::string> raw_extensions(const Metadata& metadata) {
   return formats::kPictureExtensions;
 }
 
-const std::vector<std::string>& head_layouts() {
-  static const std::vector<std::string> layouts = {"300wlp", "aflw2000", "biwi"};
-  return layouts;
-}
-
-std::unique_ptr<data::Store> open_files(const Metadata& metadata,
+std::unique_ptr<data::Store> open_files(const RawSamples& kind, const Metadata& metadata,
                                         const std::vector<std::string>& names,
                                         const std::string& layout) {
   if (names.empty()) throw DataError("no files are given");
@@ -223,25 +207,22 @@ std::unique_ptr<data::Store> open_files(const Metadata& metadata,
       throw DataError("no such file or folder: " + name);
     if (!formats::is_hdf5(name)) continue;
     throw DataError(str(name, " is an HDF5 file, not a raw one ending in ",
-                        join(raw_extensions(metadata), ", "),
+                        join(raw_extensions(kind.sample), ", "),
                         ". Give a dtrain data file alone, without other files"));
   }
   const std::vector<fs::path> files(names.begin(), names.end());
-  const catalog::Sample sample = sample_of(metadata);
-  if (sample == catalog::Sample::kSet) {
-    return std::make_unique<FilesStore>(pointer_schema(), metadata, files.front(), sets(files));
-  }
-  if (sample == catalog::Sample::kSequence) {
+  const auto store = [&](int64_t width, std::vector<FileSample> samples) {
+    return std::make_unique<FilesStore>(schema_of(kind.task, kind.sample, width), metadata,
+                                        files.front(), std::move(samples));
+  };
+  if (kind.sample == catalog::Sample::kSet) return store(kPointerFeatures, sets(files));
+  if (kind.sample == catalog::Sample::kSequence) {
     const int64_t features = number_of(metadata, "features");
-    return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(),
-                                        sequences(files, features));
+    return store(features, sequences(files, features));
   }
-  const auto size = static_cast<int>(
-      number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
-  const data::Schema schema =
-      task_of(metadata) == "headpose" ? head_pose_schema(size) : image_schema(size);
-  return std::make_unique<FilesStore>(schema, metadata, files.front(),
-                                      pictures(files, size, reader_of(layout)));
+  const int64_t size =
+      number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size");
+  return store(size, pictures(files, static_cast<int>(size), reader_of(layout)));
 }
 
 }  // namespace dtrain::convert

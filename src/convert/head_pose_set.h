@@ -20,12 +20,11 @@ struct LabeledImage {
 
 class HeadPoseSet : public RawSet {
  public:
-  explicit HeadPoseSet(int size) : size_(size) {}
+  HeadPoseSet(const catalog::Task& task, int size) : RawSet(task), size_(size) {}
   const SampleList& samples() const override { return samples_; }
   data::Schema schema() const override;
   Record read(size_t sample) const override;
-  data::Attributes attributes() const override;
-  double usual_val_share() const override { return 0; }
+  bool has_range() const override { return true; }
 
  protected:
   // The result's pose may be out of range, but is finite.
@@ -36,10 +35,7 @@ class HeadPoseSet : public RawSet {
   int size_;
 };
 
-// Schema, file attributes and stored target of head-pose samples, both converted and generated.
-data::Schema head_pose_schema(int size);
-data::Attributes head_pose_attributes();
-std::vector<std::byte> to_target(const HeadPose&);
+std::vector<std::byte> to_target(const HeadPose&);  // as it is stored
 
 // The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as
 // their converters do it: by the annotation beside the picture, of which the angles are not

@@ -13,11 +13,12 @@ namespace fs = std::filesystem;
 
 class ImageSet : public ClassFolderSet {
  public:
-  ImageSet(const fs::path& folder, int size, const FolderOptions& options)
-      : ClassFolderSet(folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions},
+  ImageSet(const catalog::Task& task, const fs::path& folder, int size,
+           const FolderOptions& options)
+      : ClassFolderSet(task, folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions},
                        options),
         size_(size) {}
-  data::Schema schema() const override { return image_schema(size_); }
+  data::Schema schema() const override { return schema_of(task_, size_); }
 
  protected:
   std::vector<std::byte> input(const fs::path& file) const override {
@@ -30,9 +31,9 @@ class ImageSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_images(const fs::path& folder, int size,
+std::unique_ptr<RawSet> open_images(const catalog::Task& task, const fs::path& folder, int size,
                                     const FolderOptions& options) {
-  return std::make_unique<ImageSet>(folder, size, options);
+  return std::make_unique<ImageSet>(task, folder, size, options);
 }
 
 }  // namespace dtrain::convert

@@ -93,7 +93,8 @@ formats::Image crop(const fs::path& picture, const formats::Matrices& mat, int s
 
 class LandmarkSet : public HeadPoseSet {
  public:
-  LandmarkSet(fs::path folder, int size) : HeadPoseSet(size), folder_(std::move(folder)) {}
+  LandmarkSet(const catalog::Task& task, fs::path folder, int size)
+      : HeadPoseSet(task, size), folder_(std::move(folder)) {}
 
  protected:
   LabeledImage read_picture(const RawSample& sample, int size) const override {
@@ -140,7 +141,8 @@ std::string without_view(const std::string& stem) {
 
 class ThreeHundredWLp : public LandmarkSet {
  public:
-  ThreeHundredWLp(const fs::path& folder, int size) : LandmarkSet(folder, size) {
+  ThreeHundredWLp(const catalog::Task& task, const fs::path& folder, int size)
+      : LandmarkSet(task, folder, size) {
     for (const char* source : kSources) {
       for (const char* twin : {"", "_Flip"}) {
         for (const std::string& name : names_in(str(source, twin))) {
@@ -159,7 +161,8 @@ class ThreeHundredWLp : public LandmarkSet {
 
 class Aflw2000 : public LandmarkSet {
  public:
-  Aflw2000(const fs::path& folder, int size) : LandmarkSet(folder, size) {
+  Aflw2000(const catalog::Task& task, const fs::path& folder, int size)
+      : LandmarkSet(task, folder, size) {
     for (const std::string& name : names_in(""))
       samples_.push_back({name, fs::path(name).stem().string()});
     formats::log_left_out(left_out_);
@@ -176,8 +179,9 @@ fs::path descend(const fs::path& folder, const char* inner) {
 }
 
 template <typename Set>
-std::unique_ptr<RawSet> open(const fs::path& folder, int size, const char* layout) {
-  auto set = std::make_unique<Set>(folder, size);
+std::unique_ptr<RawSet> open(const catalog::Task& task, const fs::path& folder, int size,
+                             const char* layout) {
+  auto set = std::make_unique<Set>(task, folder, size);
   if (set->samples().empty())
     throw DataError(str("no samples in ", folder.string(), ". Expected: ", layout));
   return set;
@@ -216,14 +220,14 @@ formats::Image landmark_head(const fs::path& picture, int size) {
   return crop(picture, annotation_of(picture, {"pt2d", "pt3d_68"}), size);
 }
 
-std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {
+std::unique_ptr<RawSet> open_300wlp(const catalog::Task& task, const fs::path& folder, int size) {
   return open<ThreeHundredWLp>(
-      descend(folder, "300W_LP"), size,
+      task, descend(folder, "300W_LP"), size,
       "subfolders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg next to NAME.mat");
 }
 
-std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder, int size) {
-  return open<Aflw2000>(descend(folder, "AFLW2000"), size,
+std::unique_ptr<RawSet> open_aflw2000(const catalog::Task& task, const fs::path& folder, int size) {
+  return open<Aflw2000>(task, descend(folder, "AFLW2000"), size,
                         "one folder with NAME.jpg next to NAME.mat");
 }
 

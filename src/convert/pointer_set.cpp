@@ -21,7 +21,7 @@ PointerFile opened(const fs::path& file) {
 
 class PointerSets : public RawSet {
  public:
-  explicit PointerSets(const fs::path& file) : file_(opened(file)) {
+  PointerSets(const catalog::Task& task, const fs::path& file) : RawSet(task), file_(opened(file)) {
     samples_ = SampleList::elements_of(file.filename().string(), static_cast<size_t>(file_.sets()));
     samples_.set_splits(file_.take_splits());
     const int64_t bytes_of_row = schema().input.row_bytes() + schema().target.row_bytes();
@@ -30,7 +30,7 @@ class PointerSets : public RawSet {
 
   const SampleList& samples() const override { return samples_; }
   bool samples_are_files() const override { return false; }
-  data::Schema schema() const override { return pointer_schema(); }
+  data::Schema schema() const override { return schema_of(task_, kPointerFeatures); }
   int64_t expected_bytes() const override { return bytes_; }
   std::string content_key() const override { return std::to_string(file_.checksum()); }
 
@@ -47,8 +47,8 @@ class PointerSets : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_pointer_sets(const fs::path& file) {
-  return std::make_unique<PointerSets>(file);
+std::unique_ptr<RawSet> open_pointer_sets(const catalog::Task& task, const fs::path& file) {
+  return std::make_unique<PointerSets>(task, file);
 }
 
 }  // namespace dtrain::convert

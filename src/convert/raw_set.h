@@ -13,9 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "catalog/catalog.h"
 #include "convert/sample_list.h"
+#include "convert/stored_sample.h"
 #include "core/parallel.h"
-#include "data/attributes.h"
 #include "data/store.h"
 
 namespace dtrain::convert {
@@ -28,6 +29,7 @@ struct Record {
 
 class RawSet {
  public:
+  explicit RawSet(const catalog::Task& task) : task_(task) {}  // borrows the row
   virtual ~RawSet() = default;
   virtual const SampleList& samples() const = 0;  // sorted by name, or in the order of their file
   virtual data::Schema schema() const = 0;        // without samples and checksum, which are 0
@@ -36,17 +38,17 @@ class RawSet {
   virtual bool samples_are_files() const { return true; }
   // Throws DataError with the reason; callers add the sample's name.
   virtual Record read(size_t sample) const = 0;
-  virtual data::Attributes attributes() const { return {}; }       // root attributes of the file
-  virtual std::vector<std::string> classes() const { return {}; }  // names by label
+  data::Attributes attributes() const { return attributes_of(task_); }  // root ones of the file
+  virtual std::vector<std::string> classes() const { return {}; }       // names by label
   // The groups of the test split if the data set's protocol defines them, otherwise empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // whether the set is used for testing only
   // One line for evaluation reports: which samples are tested, and what is never in two splits.
   // Empty if there is nothing to report. `tested`: the stored samples of the test split.
   virtual std::string protocol(const std::vector<uint32_t>& /*tested*/) const { return ""; }
-  // Default share of the validation split. 0 if the trainer should take it from the training
-  // split instead.
-  virtual double usual_val_share() const { return 0.1; }
+  // Whether valid samples may be left out: Record::beyond_range.
+  virtual bool has_range() const { return false; }
+  double usual_val_share() const { return task_.val_share; }  // default of the validation split's
   // Size of all samples as stored, including those left out later. By default 0 (unknown) if their
   // size varies.
   virtual int64_t expected_bytes() const {
@@ -59,6 +61,9 @@ class RawSet {
   virtual std::string content_key() const {
     return "";
   }  // a key of the content, besides names and settings
+
+ protected:
+  const catalog::Task& task_;
 };
 
 // How folders whose names are classes are read (class_folders.h).
@@ -68,28 +73,32 @@ struct FolderOptions {
   std::vector<std::string> classes{};  // all classes, by label; empty: those of the folders, sorted
 };
 
-std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size,
-                                    const FolderOptions& = {});
+std::unique_ptr<RawSet> open_images(const catalog::Task& task, const std::filesystem::path& folder,
+                                    int size, const FolderOptions& = {});
 // Reads all headers and reports this as the stage "listing".
-std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads,
+std::unique_ptr<RawSet> open_sequences(const catalog::Task& task,
+                                       const std::filesystem::path& folder, int threads,
                                        const FolderOptions& = {},
                                        const ReportProgress& report = {});
-std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
-// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp). `classes`:
+std::unique_ptr<RawSet> open_pointer_sets(const catalog::Task& task,
+                                          const std::filesystem::path& file);
+// Inputs and targets from an .npz file, for a task with `from_arrays` (array_set.cpp). `classes`:
 // all classes, by label; empty: those of the file.
-std::unique_ptr<RawSet> open_arrays(const std::filesystem::path& file, const std::string& task,
+std::unique_ptr<RawSet> open_arrays(const catalog::Task& task, const std::filesystem::path& file,
                                     const std::vector<std::string>& classes = {});
 
 // 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg
 // next to NAME_K.mat, where K is the rendered view.
-std::unique_ptr<RawSet> open_300wlp(const std::filesystem::path& folder, int size);
+std::unique_ptr<RawSet> open_300wlp(const catalog::Task& task, const std::filesystem::path& folder,
+                                    int size);
 // AFLW2000-3D: one folder with NAME.jpg next to NAME.mat.
-std::unique_ptr<RawSet> open_aflw2000(const std::filesystem::path& folder, int size);
+std::unique_ptr<RawSet> open_aflw2000(const catalog::Task& task,
+                                      const std::filesystem::path& folder, int size);
 // BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test`
 // lists sequences, such as "03"; empty: kBiwiTestSequences. All sequences of the persons in them go
 // to the test split.
-std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, int size,
-                                  const std::vector<std::string>& test);
+std::unique_ptr<RawSet> open_biwi(const catalog::Task& task, const std::filesystem::path& folder,
+                                  int size, const std::vector<std::string>& test);
 
 // 8 of the 24 sequences, as in the usual 16:8 protocol, but chosen so that no person is in both
 // splits (four people were recorded twice) and both sexes are tested. They show seven persons.

@@ -16,12 +16,12 @@ namespace fs = std::filesystem;
 
 class SequenceSet : public ClassFolderSet {
  public:
-  SequenceSet(const fs::path& folder, int threads, const FolderOptions& options,
-              const ReportProgress& report)
-      : ClassFolderSet(folder, {".npy sequences", formats::kSequenceExtensions}, options) {
+  SequenceSet(const catalog::Task& task, const fs::path& folder, int threads,
+              const FolderOptions& options, const ReportProgress& report)
+      : ClassFolderSet(task, folder, {".npy sequences", formats::kSequenceExtensions}, options) {
     read_headers(threads, report);
   }
-  data::Schema schema() const override { return sequence_schema(features_); }
+  data::Schema schema() const override { return schema_of(task_, features_); }
   int64_t expected_bytes() const override { return bytes_; }
 
  protected:
@@ -63,9 +63,10 @@ class SequenceSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads,
-                                       const FolderOptions& options, const ReportProgress& report) {
-  return std::make_unique<SequenceSet>(folder, threads, options, report);
+std::unique_ptr<RawSet> open_sequences(const catalog::Task& task, const fs::path& folder,
+                                       int threads, const FolderOptions& options,
+                                       const ReportProgress& report) {
+  return std::make_unique<SequenceSet>(task, folder, threads, options, report);
 }
 
 }  // namespace dtrain::convert

@@ -3,34 +3,41 @@
 #include <algorithm>
 #include <cmath>
 
-#include "convert/pointer_file.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace dtrain::convert {
 
-data::Schema image_schema(int size) {
-  return {.task = "classify",
-          .input = {data::Element::kUint8, {size, size, 3}},
-          .target = {data::Element::kInt64, {}},
-          .samples = 0,
-          .checksum = 0};
+data::Field target_of(const catalog::Task& task) {
+  const auto numbers = static_cast<int64_t>(task.numbers.names.size());
+  switch (task.target) {
+    case catalog::Target::kNumbers:
+      return {data::Element::kFloat32,
+              numbers == 1 ? std::vector<int64_t>{} : std::vector{numbers}};
+    case catalog::Target::kOrder:
+      return {data::Element::kInt64, {data::kVariable}};
+    default:
+      return {data::Element::kInt64, {}};
+  }
 }
 
-data::Schema sequence_schema(int64_t features) {
-  return {.task = "sequence",
-          .input = {data::Element::kFloat32, {data::kVariable, features}},
-          .target = {data::Element::kInt64, {}},
-          .samples = 0,
-          .checksum = 0};
+data::Schema schema_of(const catalog::Task& task, catalog::Sample sample, int64_t width) {
+  const data::Field input = sample == catalog::Sample::kPicture
+                                ? data::Field{data::Element::kUint8, {width, width, 3}}
+                                : data::Field{data::Element::kFloat32, {data::kVariable, width}};
+  return {
+      .task = task.name, .input = input, .target = target_of(task), .samples = 0, .checksum = 0};
 }
 
-data::Schema pointer_schema() {
-  return {.task = "pointer",
-          .input = {data::Element::kFloat32, {data::kVariable, kPointerFeatures}},
-          .target = {data::Element::kInt64, {data::kVariable}},
-          .samples = 0,
-          .checksum = 0};
+data::Schema schema_of(const catalog::Task& task, int64_t width) {
+  return schema_of(task, task.sample, width);
+}
+
+data::Attributes attributes_of(const catalog::Task& task) {
+  data::Attributes attributes;
+  if (!task.numbers.names.empty()) attributes["target_names"] = join(task.numbers.names, ",");
+  if (!task.numbers.unit.empty()) attributes["target_unit"] = task.numbers.unit;
+  return attributes;
 }
 
 formats::Image stored_photo(std::span<const std::byte> bytes, int side) {

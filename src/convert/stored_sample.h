@@ -9,15 +9,23 @@
 #include <span>
 #include <vector>
 
+#include "catalog/catalog.h"
+#include "data/attributes.h"
 #include "data/schema.h"
 #include "formats/image.h"
 #include "formats/npy.h"
 
 namespace dtrain::convert {
 
-data::Schema image_schema(int size);             // uint8 [size, size, 3] -> int64 class
-data::Schema sequence_schema(int64_t features);  // float32 [rows, features] -> int64 class
-data::Schema pointer_schema();                   // float32 [n, 8] -> int64 [n], the order
+// One sample of a task as it is stored. Inputs: uint8 [width, width, 3] (pictures) or float32
+// [rows, width] (sequences and sets). Targets: float32, as many as the task's numbers; int64 class;
+// int64 [rows], the order. `sample`: another one for the network of a file, which takes any.
+data::Schema schema_of(const catalog::Task&, catalog::Sample, int64_t width);
+data::Schema schema_of(const catalog::Task&, int64_t width);  // of the task's own samples
+data::Field target_of(const catalog::Task&);
+
+// What the numbers of the targets are, as root attributes of a file; none where they have no names.
+data::Attributes attributes_of(const catalog::Task&);
 
 // Decodes a JPEG, PNG or WebP to side × side pixels: applies the Exif orientation, puts white
 // behind transparent pixels, scales the shorter side to `side` (antialiased) and keeps the

@@ -7,11 +7,11 @@
 namespace dtrain::exporting {
 
 std::string Layers::conv(const std::string& x, const std::string& name,
-                         const ConvOptions& options) {
-  Weight weight = weights_.at(name + ".weight");
+                         const catalog::Convolution& conv, const std::string& norm) {
+  Weight weight =
+      weights_.of_shape(name + ".weight", {conv.out, conv.in / conv.groups, conv.kernel});
   Weight bias = weights_.has(name + ".bias") ? weights_.at(name + ".bias", 1) : Weight{{}, {}};
-  if (!options.norm.empty()) {
-    const std::string& norm = options.norm;
+  if (!norm.empty()) {
     Folded folded = fold_batch_norm(weight, bias,
                                     {.gamma = weights_.at(norm + ".weight", 1),
                                      .beta = weights_.at(norm + ".bias", 1),
@@ -21,7 +21,7 @@ std::string Layers::conv(const std::string& x, const std::string& name,
     weight = std::move(folded.weight);
     bias = std::move(folded.bias);
   }
-  DTRAIN_CHECK(weight.shape.size() >= 3 && !bias.values.empty(), name);
+  DTRAIN_CHECK(!bias.values.empty(), name);
   const std::vector<int64_t> kernel(weight.shape.begin() + 2, weight.shape.end());
   const size_t dimensions = kernel.size();
   const std::vector<std::string> inputs = {
@@ -29,10 +29,10 @@ std::string Layers::conv(const std::string& x, const std::string& name,
       graph_.floats(name + ".bias", bias.shape, bias.values)};
   return graph_.add("Conv", inputs,
                     {{"kernel_shape", kernel},
-                     {"strides", std::vector<int64_t>(dimensions, options.stride)},
-                     {"pads", std::vector<int64_t>(2 * dimensions, options.padding)},
+                     {"strides", std::vector<int64_t>(dimensions, conv.stride)},
+                     {"pads", std::vector<int64_t>(2 * dimensions, conv.padding())},
                      {"dilations", std::vector<int64_t>(dimensions, 1)},
-                     {"group", options.groups}},
+                     {"group", conv.groups}},
                     name);
 }
 
@@ -53,12 +53,11 @@ std::string Layers::relu6(const std::string& x) {
                     "relu6");
 }
 
-std::string Layers::max_pool(const std::string& x, int64_t kernel, int64_t stride,
-                             int64_t padding) {
+std::string Layers::max_pool(const std::string& x, const catalog::MaxPooling& pool) {
   return graph_.add("MaxPool", {x},
-                    {{"kernel_shape", std::vector<int64_t>{kernel, kernel}},
-                     {"strides", std::vector<int64_t>{stride, stride}},
-                     {"pads", std::vector<int64_t>(4, padding)}});
+                    {{"kernel_shape", std::vector<int64_t>(2, pool.kernel)},
+                     {"strides", std::vector<int64_t>(2, pool.stride)},
+                     {"pads", std::vector<int64_t>(4, pool.padding)}});
 }
 
 std::string Layers::global_average(const std::string& x) {

@@ -5,26 +5,24 @@
 
 #include <string>
 
+#include "catalog/networks.h"
 #include "export/graph.h"
 #include "export/weights.h"
 
 namespace dtrain::exporting {
 
-struct ConvOptions {
-  int64_t stride = 1, padding = 0, groups = 1;
-  std::string norm = {};  // the batch norm that follows it, folded in; "": none
-};
-
 class Layers {
  public:
   Layers(Builder& graph, const Weights& weights) : graph_(graph), weights_(weights) {}
 
-  // One or two spatial dimensions, by the shape of the weight.
-  std::string conv(const std::string& x, const std::string& name, const ConvOptions&);
+  // One or two spatial dimensions, by the shape of the weight. `norm`: the batch norm that follows
+  // it, which is folded in; "": none.
+  std::string conv(const std::string& x, const std::string& name, const catalog::Convolution&,
+                   const std::string& norm = "");
   std::string linear(const std::string& x, const std::string& name);  // [batch, in] -> [batch, out]
   std::string relu(const std::string& x) { return graph_.add("Relu", {x}); }
   std::string relu6(const std::string& x);
-  std::string max_pool(const std::string& x, int64_t kernel, int64_t stride, int64_t padding);
+  std::string max_pool(const std::string& x, const catalog::MaxPooling&);
   std::string global_average(const std::string& x);  // [batch, C, H, W] -> [batch, C]
   // One layer of torch's LSTM: weight_ih_l<n> and so on of module `name`. Torch orders the gates i,
   // f, g, o, ONNX orders them i, o, f, g. x is [time, batch, in]; lengths int32 [batch] or "";

@@ -24,8 +24,8 @@ int64_t required_integer(const Metadata& metadata, const std::string& key) {
 }
 
 Graph build_graph(const Weights& weights, const Metadata& metadata) {
-  const std::string& network = required(metadata, "network");
-  if (network == "torchscript") {
+  const std::string& name = required(metadata, "network");
+  if (catalog::is_from_file(name)) {
     throw UsageError(
         "a network given as TorchScript cannot be exported to ONNX, because its operators are not "
         "dtrain's. `dtrain "
@@ -33,19 +33,27 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
         "converts the code that it "
         "was made from");
   }
-  if (network == "cnn_lstm") return cnn_lstm_graph(weights, metadata);
-  if (network == "pointer_network") return pointer_graph(weights, metadata);
-  return image_graph(weights, metadata);
+  if (const catalog::Network* network = catalog::find_network(name)) {
+    if (const auto* net = std::get_if<catalog::PictureLayers>(&network->layers))
+      return image_graph(*network, *net, weights, metadata);
+    if (const auto* net = std::get_if<catalog::SequenceLayers>(&network->layers))
+      return sequence_graph(*net, weights, metadata);
+    if (const auto* net = std::get_if<catalog::SetLayers>(&network->layers))
+      return set_graph(*net, weights, metadata);
+  }
+  throw UsageError(
+      str("network '", name, "' cannot be exported to ONNX: use --format safetensors"));
 }
 
 std::string why_not_int8(const std::string& network) {
-  if (network == "cnn_lstm" || network == "pointer_network") {
+  const catalog::Network* found = catalog::find_network(network);
+  if (found != nullptr && found->recurrent()) {
     return str(network,
                " is recurrent: rounding errors are fed back at every step, and ONNX has no "
                "quantized LSTM. "
                "--format onnx writes it in float32");
   }
-  if (network == "torchscript") {
+  if (catalog::is_from_file(network)) {
     return "a network given as TorchScript cannot be exported to ONNX. --format torchscript writes "
            "the trained module";
   }

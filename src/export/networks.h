@@ -4,8 +4,8 @@
 // (not traced).
 // Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
-//   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> angles |
-//                    logits [batch, outputs]
+//   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> the
+//                    task's catalog::Task::output [batch, outputs]
 //   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 ->
 //                    logits [batch, classes]
 //   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L]
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "catalog/catalog.h"
 #include "export/graph.h"
 #include "export/weights.h"
 
@@ -35,9 +36,10 @@ Graph build_graph(const Weights&, const Metadata&);
 // Why the network has no INT8 form, as a message for users; "" if it has one.
 std::string why_not_int8(const std::string& network);
 
-// One per kind of network; build_graph() selects it by the metadata's "network".
-Graph image_graph(const Weights&, const Metadata&);
-Graph cnn_lstm_graph(const Weights&, const Metadata&);
-Graph pointer_graph(const Weights&, const Metadata&);
+// One per kind of network.
+Graph image_graph(const catalog::Network&, const catalog::PictureLayers&, const Weights&,
+                  const Metadata&);
+Graph sequence_graph(const catalog::SequenceLayers&, const Weights&, const Metadata&);
+Graph set_graph(const catalog::SetLayers&, const Weights&, const Metadata&);
 
 }  // namespace dtrain::exporting

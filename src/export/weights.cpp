@@ -57,6 +57,20 @@ const Weight& Weights::at(const std::string& name, size_t dimensions) const {
   return weight;
 }
 
+const Weight& Weights::of_shape(const std::string& name, const std::vector<int64_t>& sizes) const {
+  const Weight& weight = at(name);
+  const auto fits = [](int64_t expected, int64_t size) {
+    return expected == 0 || expected == size;
+  };
+  if (weight.shape.size() < sizes.size() ||
+      !std::equal(sizes.begin(), sizes.end(), weight.shape.begin(), fits)) {
+    throw CheckpointError(str(file_, ": tensor '", name, "' has the shape ",
+                              shape_text(weight.shape), ", but that of the network begins with ",
+                              shape_text(sizes)));
+  }
+  return weight;
+}
+
 void Weights::check_all_used(const std::vector<std::string>& spare) const {
   for (const auto& [name, weight] : tensors_) {
     const auto begins = [&, &tensor = name](const std::string& prefix) {

@@ -24,6 +24,8 @@ class Weights {
   const Weight& at(const std::string& name) const;  // also marks it as used
   // The same, and checks its number of dimensions.
   const Weight& at(const std::string& name, size_t dimensions) const;
+  // The same, and checks the sizes of its first dimensions; 0: any size.
+  const Weight& of_shape(const std::string& name, const std::vector<int64_t>& sizes) const;
   bool has(const std::string& name) const { return tensors_.contains(name); }
   // CheckpointError if a tensor was never used: then the file is of another network. Tensors whose
   // names begin with one of `spare` are not needed for inference.

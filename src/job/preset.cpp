@@ -24,23 +24,6 @@ constexpr double kUsed = 0.8;  // of the rest: libraries' buffers, fragments, th
 constexpr int64_t kMostPictures = 256, kMostRows = 512;  // a GPU gains little from more
 constexpr int64_t kTooFew = 8;                           // samples; then activations are recomputed
 
-// In MiB, with float32 weights and AdamW: memory_bytes of `dtrain bench step --task TASK
-// --model.name NETWORK --model.image_size 224 --batch-sizes 1,2 --json -` on a CPU, with --amp
-// fp32, --amp bf16 and --model.checkpointing true; a sample is the difference of both batches.
-// Pictures have 224 pixels there, sets and rows the lengths of the quick starts
-// (--batch-sizes 32,64).
-struct Measured {
-  const char* network;
-  double fixed, sample, half_sample,
-      checkpointed_sample;  // checkpointed: with 32 bits; 0: it has none
-};
-constexpr std::array<Measured, 7> kMeasured = {{{"headpose_cnn", 26.0, 32.7, 21.0, 28.1},
-                                                {"mobilenet_v2", 34.3, 75.7, 37.8, 23.0},
-                                                {"resnet18", 170.7, 21.2, 12.0, 4.6},
-                                                {"resnet50", 359.2, 81.5, 42.1, 24.0},
-                                                {"simple_cnn", 393.5, 19.7, 12.9, 3.6},
-                                                {"pointer_network", 18.3, 0.18, 0.13, 0},
-                                                {"cnn_lstm", 14.8, 0.79, 0.55, 0}}};
 constexpr double kReferencePixels = 224;
 
 bool is_picture(const config::Config& config) {
@@ -99,19 +82,17 @@ RankCard card_of(at::Device device) {
 
 std::optional<BatchMemory> batch_memory(const config::Config& config, bool half,
                                         bool checkpointing) {
-  const std::string_view network = name_of(config::network_of(config));
-  const auto found =
-      std::ranges::find_if(kMeasured, [&](const Measured& one) { return one.network == network; });
-  if (found == kMeasured.end()) return std::nullopt;
-  double sample = half ? found->half_sample : found->sample;
-  if (checkpointing && found->checkpointed_sample > 0)
-    sample *= found->checkpointed_sample / found->sample;
+  const catalog::TrainingMemory& measured = catalog::row(config::network_of(config)).memory;
+  if (measured.fixed == 0) return std::nullopt;
+  double sample = half ? measured.half_sample : measured.sample;
+  if (checkpointing && measured.checkpointed_sample > 0)
+    sample *= measured.checkpointed_sample / measured.sample;
   if (is_picture(config)) {
     sample *= std::pow(static_cast<double>(config.model.image_size) / kReferencePixels, 2);
   } else {
     sample *= static_cast<double>(config.model.hidden) / 256;
   }
-  return BatchMemory{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
+  return BatchMemory{.fixed = measured.fixed * kMiB, .sample = sample * kMiB};
 }
 
 int64_t measured_batch_of(const Card& card, const config::Config& config, bool half,

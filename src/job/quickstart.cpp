@@ -18,7 +18,7 @@ std::filesystem::path quickstart_file(const config::Config& config) {
 }
 
 void make_quickstart_data(const config::Config& config, int threads) {
-  if (catalog::row(config.task).generated.samples == 0) {
+  if (catalog::row(config.task).generated.generator == catalog::Generator::kNone) {
     throw ConfigError(str("task ", config.task,
                           " has no generated data: give a data file with --dataset FILE "
                           "(dtrain convert and dtrain synth make some)"));

@@ -95,7 +95,7 @@ void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot,
   loaded.data_checksum = train::from_json(snapshot.state_json).data_checksum;
   check_module_option(changes.module_file, loaded.metadata);
   if (!changes.looks_for_code && changes.module_file.empty() &&
-      catalog::row(loaded.config.task).network_from_file) {
+      catalog::row(loaded.config.task).network_from_file()) {
     throw CheckpointError(
         "the network is a TorchScript file, which is code: name the file with --module to run it");
   }
@@ -117,7 +117,8 @@ void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot,
 
 void check_module_option(const std::string& module_file, const checkpoint::Metadata& metadata) {
   const auto network = metadata.find("network");
-  if (module_file.empty() || network == metadata.end() || network->second == "torchscript") return;
+  if (module_file.empty() || network == metadata.end() || catalog::is_from_file(network->second))
+    return;
   throw UsageError(
       str("--module names the TorchScript file of task module; ", network->second, " is dtrain's"));
 }

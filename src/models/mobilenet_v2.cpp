@@ -18,21 +18,13 @@ namespace {
 
 namespace nn = torch::nn;
 
-nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel)
-                        .stride(stride)
-                        .padding(kernel / 2)
-                        .groups(groups)
-                        .bias(false));
-}
-
 // torchvision's Conv2dNormActivation.
 class ConvNormRelu6 : public nn::Module {
  public:
-  ConvNormRelu6(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1)
-      : stride_(stride), depthwise_(groups == out) {
-    conv_ = register_module("0", conv(in, out, kernel, stride, groups));
-    norm_ = register_module("1", layers::BatchNorm(out));
+  explicit ConvNormRelu6(const catalog::Convolution& conv)
+      : stride_(conv.stride), depthwise_(conv.groups == conv.out) {
+    conv_ = register_module("0", convolution(conv));
+    norm_ = register_module("1", layers::BatchNorm(conv.out));
   }
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_)
@@ -50,18 +42,18 @@ class ConvNormRelu6 : public nn::Module {
   layers::BatchNorm norm_{nullptr};
 };
 
-// 1×1 to `expansion` times the channels, depthwise 3×3, 1×1 to `out` channels without activation.
+// 1×1 to more channels, depthwise 3×3, 1×1 to `out` channels without activation.
 class InvertedResidual : public nn::Module {
  public:
-  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion)
-      : residual_(stride == 1 && in == out), stride_(stride) {
-    const int64_t hidden = in * expansion;
-    if (expansion != 1) expanding_.push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
-    expanding_.push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
+  explicit InvertedResidual(const catalog::ConvBlock& block)
+      : residual_(block.keeps_shape()), stride_(block.stride) {
     nn::Sequential all;
-    for (const auto& layer : expanding_) all->push_back(layer);
-    all->push_back(project_ = conv(hidden, out, 1));
-    all->push_back(norm_ = layers::BatchNorm(out));
+    for (size_t i = 0; i + 1 < block.convolutions.size(); ++i) {
+      expanding_.push_back(std::make_shared<ConvNormRelu6>(block.convolutions[i]));
+      all->push_back(expanding_.back());
+    }
+    all->push_back(project_ = convolution(block.convolutions.back()));
+    all->push_back(norm_ = layers::BatchNorm(block.out()));
     register_module("conv", all);
   }
   at::Tensor forward(const at::Tensor& input) {
@@ -94,28 +86,20 @@ class InvertedResidual : public nn::Module {
   layers::BatchNorm norm_{nullptr};
 };
 
-struct Stage {
-  int64_t expansion, channels, blocks, stride;
-};
-constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
-                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-
 class MobileNetV2 : public Network {
  public:
-  explicit MobileNetV2(const NetworkOptions& options) : checkpointing_(options.checkpointing) {
-    stem_ = add(std::make_shared<ConvNormRelu6>(3, 32, 3, 2));
-    int64_t in = 32;
-    for (const Stage& stage : kStages) {
-      for (int64_t i = 0; i < stage.blocks; ++i) {
-        blocks_.push_back(add(std::make_shared<InvertedResidual>(
-            in, stage.channels, i == 0 ? stage.stride : 1, stage.expansion)));
-        in = stage.channels;
-      }
+  MobileNetV2(const catalog::PictureLayers& net, const NetworkOptions& options)
+      : checkpointing_(options.checkpointing) {
+    stem_ = add(std::make_shared<ConvNormRelu6>(net.stem));
+    catalog::Convolution last{.out = net.features};
+    for (const catalog::ConvBlock& block : catalog::blocks_of(net)) {
+      blocks_.push_back(add(std::make_shared<InvertedResidual>(block)));
+      last.in = block.out();
     }
-    last_ = add(std::make_shared<ConvNormRelu6>(in, kFeatures, 1));
+    last_ = add(std::make_shared<ConvNormRelu6>(last));
     register_module("features", features_);
     classifier_->push_back(layers::KeyedDropout(options.dropout, kDropoutLayer));
-    classifier_->push_back(nn::Linear(kFeatures, options.outputs));
+    classifier_->push_back(nn::Linear(net.features, options.outputs));
     register_module("classifier", classifier_);
   }
 
@@ -129,7 +113,7 @@ class MobileNetV2 : public Network {
   std::string head_prefix() const override { return "classifier.1."; }
 
  private:
-  static constexpr int64_t kFeatures = 1280, kDropoutLayer = 0;
+  static constexpr int64_t kDropoutLayer = 0;
 
   template <typename Block>
   std::shared_ptr<Block> add(std::shared_ptr<Block> block) {
@@ -145,8 +129,9 @@ class MobileNetV2 : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_mobilenet_v2(const NetworkOptions& options) {
-  return std::make_shared<MobileNetV2>(options);
+std::shared_ptr<Network> make_mobilenet_v2(const catalog::PictureLayers& net,
+                                           const NetworkOptions& options) {
+  return std::make_shared<MobileNetV2>(net, options);
 }
 
 }  // namespace dtrain::models

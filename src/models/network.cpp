@@ -1,7 +1,5 @@
 #include "models/network.h"
 
-#include <array>
-
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/image_networks.h"
@@ -10,26 +8,39 @@
 namespace dtrain::models {
 namespace {
 
-struct Entry {
-  const char* name;
-  std::shared_ptr<Network> (*make)(const NetworkOptions&);
-  LinearValues linear = LinearValues::kUniform;
-};
+const catalog::PictureLayers* picture_layers(const catalog::Network* network) {
+  return network == nullptr ? nullptr : std::get_if<catalog::PictureLayers>(&network->layers);
+}
 
-constexpr std::array<Entry, 5> kNetworks = {
-    {{"headpose_cnn", make_headpose_cnn},
-     {"simple_cnn", make_simple_cnn},
-     {"mobilenet_v2", make_mobilenet_v2, LinearValues::kNormal},
-     {"resnet18", make_resnet18},
-     {"resnet50", make_resnet50}}};
+std::shared_ptr<Network> make(const catalog::Network& network, const catalog::PictureLayers& net,
+                              const NetworkOptions& options) {
+  switch (net.block) {
+    case catalog::ConvBlockKind::kPlain:
+      return make_plain_cnn(network, net, options);
+    case catalog::ConvBlockKind::kInvertedResidual:
+      return make_mobilenet_v2(net, options);
+    default:
+      return make_resnet(net, options);
+  }
+}
 
 }  // namespace
 
+torch::nn::Conv2d convolution(const catalog::Convolution& conv, bool bias) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(conv.in, conv.out, conv.kernel)
+                               .stride(conv.stride)
+                               .padding(conv.padding())
+                               .groups(conv.groups)
+                               .bias(bias));
+}
+
 std::shared_ptr<Network> make_network(const std::string& name, const NetworkOptions& options) {
-  for (const Entry& entry : kNetworks) {
-    if (name != entry.name) continue;
-    std::shared_ptr<Network> network = entry.make(options);
-    initialize(*network, options.seed, entry.linear);
+  const catalog::Network* described = catalog::find_network(name);
+  if (const catalog::PictureLayers* net = picture_layers(described)) {
+    std::shared_ptr<Network> network = make(*described, *net, options);
+    const bool is_mobilenet = net->block == catalog::ConvBlockKind::kInvertedResidual;
+    initialize(*network, options.seed,
+               is_mobilenet ? LinearValues::kNormal : LinearValues::kUniform);
     return network;
   }
   const std::vector<std::string> names = network_names();
@@ -39,8 +50,10 @@ std::shared_ptr<Network> make_network(const std::string& name, const NetworkOpti
 }
 
 std::vector<std::string> network_names() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kNetworks) names.emplace_back(entry.name);
+  std::vector<std::string> names = names_of(catalog::NetworkId{});
+  std::erase_if(names, [](const std::string& name) {
+    return picture_layers(catalog::find_network(name)) == nullptr;
+  });
   return names;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "catalog/networks.h"
 #include "core/check.h"
 #include "layers/additive_attention.h"
 #include "layers/lengths.h"
@@ -29,8 +30,9 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module("encoder",
-                             std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  encoder_ = register_module(
+      "encoder", std::make_shared<layers::LstmParameters>(options.features, hidden,
+                                                          catalog::kPointerNetwork.encoder_layers));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
   decoder_ = register_module("decoder",
                              std::make_shared<layers::LstmParameters>(options.features, hidden, 1));

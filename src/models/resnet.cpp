@@ -16,29 +16,18 @@ namespace {
 
 namespace nn = torch::nn;
 
-nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  return nn::Conv2d(
-      nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
-}
-
 class Block : public nn::Module {
  public:
-  static int64_t expansion(bool bottleneck) { return bottleneck ? 4 : 1; }
-
-  Block(int64_t in, int64_t width, int64_t stride, bool bottleneck) {
-    const int64_t out = width * expansion(bottleneck);
-    if (bottleneck) {
-      add(conv(in, width, 1, 1), width);
-      add(conv(width, width, 3, stride), width);
-      add(conv(width, out, 1, 1), out);
-    } else {
-      add(conv(in, width, 3, stride), width);
-      add(conv(width, out, 3, 1), out);
+  explicit Block(const catalog::ConvBlock& block) {
+    for (const catalog::Convolution& conv : block.convolutions) {
+      const std::string number = std::to_string(convs_.size() + 1);
+      convs_.push_back(register_module("conv" + number, convolution(conv)));
+      norms_.push_back(register_module("bn" + number, layers::BatchNorm(conv.out)));
     }
-    if (stride != 1 || in != out) {
-      downsample_ = register_module(
-          "downsample", nn::Sequential(conv(in, out, 1, stride), layers::BatchNorm(out)));
-    }
+    if (block.keeps_shape()) return;
+    const catalog::Convolution conv{.in = block.in(), .out = block.out(), .stride = block.stride};
+    downsample_ = register_module("downsample",
+                                  nn::Sequential(convolution(conv), layers::BatchNorm(conv.out)));
   }
 
   at::Tensor forward(const at::Tensor& input) {
@@ -53,12 +42,6 @@ class Block : public nn::Module {
   }
 
  private:
-  void add(const nn::Conv2d& conv, int64_t channels) {
-    const std::string number = std::to_string(convs_.size() + 1);
-    convs_.push_back(register_module("conv" + number, conv));
-    norms_.push_back(register_module("bn" + number, layers::BatchNorm(channels)));
-  }
-
   std::vector<nn::Conv2d> convs_;
   std::vector<layers::BatchNorm> norms_;
   nn::Sequential downsample_{nullptr};
@@ -66,23 +49,20 @@ class Block : public nn::Module {
 
 class ResNet : public Network {
  public:
-  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, const NetworkOptions& options)
+  ResNet(const catalog::PictureLayers& net, const NetworkOptions& options)
       : checkpointing_(options.checkpointing) {
-    conv1_ = register_module("conv1", conv(3, 64, 7, 2));
-    bn1_ = register_module("bn1", layers::BatchNorm(64));
-    int64_t in = 64;
-    for (size_t stage = 0; stage < depths.size(); ++stage) {
-      const int64_t width = int64_t{64} << stage;
-      nn::Sequential layer;
-      for (int64_t i = 0; i < depths[stage]; ++i) {
-        blocks_.push_back(
-            std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
-        layer->push_back(blocks_.back());
-        in = width * Block::expansion(bottleneck);
-      }
-      register_module("layer" + std::to_string(stage + 1), layer);
+    conv1_ = register_module("conv1", convolution(net.stem));
+    bn1_ = register_module("bn1", layers::BatchNorm(net.stem.out));
+    nn::Sequential layer;
+    int64_t channels = 0;
+    for (const catalog::ConvBlock& block : catalog::blocks_of(net)) {
+      if (block.number == 0)
+        layer = register_module("layer" + std::to_string(block.stage + 1), nn::Sequential());
+      blocks_.push_back(std::make_shared<Block>(block));
+      layer->push_back(blocks_.back());
+      channels = block.out();
     }
-    fc_ = register_module("fc", nn::Linear(in, options.outputs));
+    fc_ = register_module("fc", nn::Linear(channels, options.outputs));
   }
 
   at::Tensor forward(at::Tensor x) override {
@@ -90,7 +70,8 @@ class ResNet : public Network {
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
       const at::Tensor x = bn1->forward_with(layers::convolve(*conv1, images),
                                              {.activation = layers::Activation::kReLU});
-      return at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+      constexpr catalog::MaxPooling pool = catalog::kStemPooling;
+      return at::max_pool2d(x, pool.kernel, pool.stride, pool.padding);
     };
     const bool kept = !checkpointing_ || !is_training();
     x = kept ? stem(x) : layers::checkpointed({conv1_->weight, bn1_->weight, bn1_->bias}, stem, x);
@@ -110,12 +91,9 @@ class ResNet : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_resnet18(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options);
-}
-
-std::shared_ptr<Network> make_resnet50(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options);
+std::shared_ptr<Network> make_resnet(const catalog::PictureLayers& net,
+                                     const NetworkOptions& options) {
+  return std::make_shared<ResNet>(net, options);
 }
 
 }  // namespace dtrain::models

@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "catalog/catalog.h"
 #include "config/differences.h"
 #include "core/error.h"
 #include "core/file_lock.h"
@@ -194,8 +195,12 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
   if (name == "loss") return kind;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (name.starts_with("mae")) {
-    const bool angle = run.setting("task.name") == "headpose" || run.environment.task == "headpose";
-    kind.unit = angle ? "degrees" : "absolute error";
+    kind.unit = "absolute error";
+    for (const std::string& name : {run.setting("task.name"), run.environment.task}) {
+      const auto task = value_named<catalog::TaskId>(name);
+      if (task && !catalog::row(*task).numbers.error_unit.empty())
+        kind.unit = catalog::row(*task).numbers.error_unit;
+    }
   } else if (has("mse") || has("reconstruction")) {
     kind.unit = "squared error";
   } else if (has("accuracy") || has("top1") || has("top5") || has("f1") || has("precision") ||

@@ -6,6 +6,7 @@
 
 #include "convert/assign_splits.h"
 #include "convert/head_pose_set.h"
+#include "convert/pointer_file.h"
 #include "convert/stored_sample.h"
 #include "core/strings.h"
 #include "synth/class_scene.h"
@@ -21,16 +22,12 @@ namespace {
 class GeneratedSet : public convert::RawSet {
  public:
   using Draw = std::function<convert::Record(int64_t index, int64_t label)>;
-  GeneratedSet(data::Schema schema, uint64_t seed, Draw draw)
-      : schema_(std::move(schema)), seed_(seed), draw_(std::move(draw)) {}
+  GeneratedSet(const catalog::Task& task, int64_t width, uint64_t seed, Draw draw)
+      : RawSet(task), width_(width), seed_(seed), draw_(std::move(draw)) {}
 
   const convert::SampleList& samples() const override { return samples_; }
-  data::Schema schema() const override { return schema_; }
+  data::Schema schema() const override { return convert::schema_of(task_, width_); }
   std::vector<std::string> classes() const override { return classes_; }
-  data::Attributes attributes() const override {
-    return schema_.task == "headpose" ? convert::head_pose_attributes() : data::Attributes{};
-  }
-  double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
   convert::Record read(size_t sample) const override {
     return draw_(index_[sample], samples_.label(sample));
   }
@@ -77,7 +74,7 @@ class GeneratedSet : public convert::RawSet {
     return convert::assign_splits(*this, options);
   }
 
-  data::Schema schema_;
+  int64_t width_;
   uint64_t seed_;
   Draw draw_;
   std::vector<std::string> classes_;
@@ -87,13 +84,13 @@ class GeneratedSet : public convert::RawSet {
 
 }  // namespace
 
-std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples, int size) {
-  auto set = std::make_unique<GeneratedSet>(
-      convert::head_pose_schema(size), seed, [=](int64_t index, int64_t) {
-        const SynthSample head = synth_sample(seed, index, size);
-        return convert::Record{.input = convert::bytes_of(head.image.rgb),
-                               .target = to_target(head.pose)};
-      });
+std::unique_ptr<convert::RawSet> generated_heads(const catalog::Task& task, uint64_t seed,
+                                                 int64_t samples, int size) {
+  auto set = std::make_unique<GeneratedSet>(task, size, seed, [=](int64_t index, int64_t) {
+    const SynthSample head = synth_sample(seed, index, size);
+    return convert::Record{.input = convert::bytes_of(head.image.rgb),
+                           .target = to_target(head.pose)};
+  });
   set->fill(samples, [](int64_t i) {
     const int64_t photo = i / kPicturesPerPhoto;
     return convert::RawSample{.name = str("photo_", photo, "_", i % kPicturesPerPhoto),
@@ -102,20 +99,21 @@ std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples,
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_scenes(uint64_t seed, int64_t samples, int size) {
-  auto set = std::make_unique<GeneratedSet>(
-      convert::image_schema(size), seed, [=](int64_t index, int64_t label) {
-        return convert::Record{
-            .input = convert::bytes_of(draw_class_scene(seed, index, label, size).rgb),
-            .target = convert::class_target(label)};
-      });
+std::unique_ptr<convert::RawSet> generated_scenes(const catalog::Task& task, uint64_t seed,
+                                                  int64_t samples, int size) {
+  auto set = std::make_unique<GeneratedSet>(task, size, seed, [=](int64_t index, int64_t label) {
+    return convert::Record{
+        .input = convert::bytes_of(draw_class_scene(seed, index, label, size).rgb),
+        .target = convert::class_target(label)};
+  });
   set->fill_class_folders(samples, scene_classes(), ".png");
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samples) {
+std::unique_ptr<convert::RawSet> generated_sequences(const catalog::Task& task, uint64_t seed,
+                                                     int64_t samples) {
   auto set = std::make_unique<GeneratedSet>(
-      convert::sequence_schema(kDynamicsChannels), seed, [=](int64_t index, int64_t label) {
+      task, kDynamicsChannels, seed, [=](int64_t index, int64_t label) {
         return convert::Record{.input = convert::bytes_of(draw_dynamics(seed, index, label)),
                                .target = convert::class_target(label)};
       });
@@ -123,11 +121,11 @@ std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samp
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples,
-                                                        int64_t max_length,
-                                                        const std::string& file) {
-  auto set =
-      std::make_unique<GeneratedSet>(convert::pointer_schema(), seed, [=](int64_t index, int64_t) {
+std::unique_ptr<convert::RawSet> generated_sets(const catalog::Task& task, uint64_t seed,
+                                                int64_t samples, int64_t max_length,
+                                                const std::string& file) {
+  auto set = std::make_unique<GeneratedSet>(
+      task, convert::kPointerFeatures, seed, [=](int64_t index, int64_t) {
         const PointerSet drawn = draw_pointer_set(seed, index, max_length);
         return convert::Record{.input = convert::bytes_of(drawn.features),
                                .target = convert::bytes_of(drawn.order)};

@@ -16,15 +16,18 @@ namespace dtrain::synth {
 
 inline constexpr Progress kDrawing{.stage = "drawing"};
 
-// The generated sets of the four tasks, with names, groups, classes and splits as in the raw
-// layout. Samples are drawn when they are read.
-std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples, int size);
-std::unique_ptr<convert::RawSet> generated_scenes(uint64_t seed, int64_t samples, int size);
-std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samples);
+// Generated sets, with names, groups, classes and splits as in the raw layout, for a task whose
+// samples and targets are of that kind. Samples are drawn when they are read.
+std::unique_ptr<convert::RawSet> generated_heads(const catalog::Task&, uint64_t seed,
+                                                 int64_t samples, int size);
+std::unique_ptr<convert::RawSet> generated_scenes(const catalog::Task&, uint64_t seed,
+                                                  int64_t samples, int size);
+std::unique_ptr<convert::RawSet> generated_sequences(const catalog::Task&, uint64_t seed,
+                                                     int64_t samples);
 // `file` is the beginning of the sample names, FILE.npz#i.
-std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples,
-                                                        int64_t max_length,
-                                                        const std::string& file);
+std::unique_ptr<convert::RawSet> generated_sets(const catalog::Task&, uint64_t seed,
+                                                int64_t samples, int64_t max_length,
+                                                const std::string& file);
 
 // Picture `index` of a 300W-LP folder. Odd pictures are the mirrored versions (in *_Flip) of the
 // even pictures before them; a photo has eight pictures.

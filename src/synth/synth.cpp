@@ -65,14 +65,20 @@ void check(const catalog::Task& task, const SynthOptions& options, int64_t sampl
   }
 }
 
-std::unique_ptr<convert::RawSet> generated(const std::string& task, const SynthOptions& options,
+std::unique_ptr<convert::RawSet> generated(const catalog::Task& task, const SynthOptions& options,
                                            int64_t samples, int size) {
-  if (task == "headpose") return generated_heads(options.seed, samples, size);
-  if (task == "classify") return generated_scenes(options.seed, samples, size);
-  if (task == "sequence") return generated_sequences(options.seed, samples);
-  DTRAIN_CHECK(task == "pointer");
-  return generated_pointer_sets(options.seed, samples, options.max_length,
-                                options.out.stem().string() + ".npz");
+  switch (task.generated.generator) {
+    case catalog::Generator::kHeads:
+      return generated_heads(task, options.seed, samples, size);
+    case catalog::Generator::kScenes:
+      return generated_scenes(task, options.seed, samples, size);
+    case catalog::Generator::kSequences:
+      return generated_sequences(task, options.seed, samples);
+    default:
+      DTRAIN_CHECK(task.generated.generator == catalog::Generator::kSets, task.name);
+      return generated_sets(task, options.seed, samples, options.max_length,
+                            options.out.stem().string() + ".npz");
+  }
 }
 
 // Empties the output folder again unless complete() is called: an incomplete folder would look like
@@ -175,10 +181,9 @@ int64_t write_published_heads(const SynthOptions& options, int64_t samples, int 
 }  // namespace
 
 std::vector<std::string> synth_tasks() {
-  std::vector<std::string> tasks;
-  for (const std::string& name : names_of(catalog::TaskId{})) {
-    if (catalog::row(catalog::task_named(name)).generated.samples > 0) tasks.push_back(name);
-  }
+  std::vector<std::string> tasks = catalog::task_names([](const catalog::Task& task) {
+    return task.generated.generator != catalog::Generator::kNone;
+  });
   std::sort(tasks.begin(), tasks.end());
   return tasks;
 }
@@ -217,7 +222,7 @@ SynthSummary synth(const std::string& name, const SynthOptions& options,
   if (options.layout == "300wlp" || options.layout == "biwi") {
     summary.groups = write_published_heads(options, summary.samples, summary.size, progress);
   } else {
-    const auto set = generated(name, options, summary.samples, summary.size);
+    const auto set = generated(task, options, summary.samples, summary.size);
     for (size_t i = 0; i < set->samples().size(); ++i) ++summary.splits[set->samples()[i].split];
     if (options.layout == "hdf5")
       write_hdf5(*set, options, progress, summary);

@@ -1,11 +1,11 @@
 #pragma once
 
 // Generates data with exactly known answers for each task, as a dtrain HDF5 file (ready for
-// training) or in the raw layout of real data (to test the converters):
-//   headpose   hdf5 | 300wlp | biwi    shaded heads on clutter (scene.h)
-//   classify   hdf5 | images           shapes and textures on clutter (class_scene.h)
-//   pointer    hdf5 | npz              sets with an order (pointer_rule.h)
-//   sequence   hdf5 | npy              waves with different dynamics (dynamics.h)
+// training) or in a raw layout of real data (to test the converters), as catalog::Generated says:
+//   kHeads      hdf5 | 300wlp | biwi    shaded heads on clutter (scene.h)
+//   kScenes     hdf5 | images           shapes and textures on clutter (class_scene.h)
+//   kSets       hdf5 | npz              sets with an order (pointer_rule.h)
+//   kSequences  hdf5 | npy              waves with different dynamics (dynamics.h)
 // The result is a function of all options except `threads`. Converting the layouts images (at its
 // own size), npz and npy gives the same samples as the layout hdf5. Errors: UsageError (an option
 // out of range), OutputError (not writable, disk full, `out` exists and `force` is false).

@@ -138,7 +138,7 @@ config::Config config_of(const Metadata& metadata) {
   config.augment.mask_share = number(metadata, "mask_share", config.augment.mask_share);
   config.augment.mask_span =
       std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
-  if (catalog::row(config.task).network_from_file) {
+  if (catalog::row(config.task).network_from_file()) {
     config.model.file = required(metadata, "module_file");
     config::set(config, "task.loss", required(metadata, "loss"));
     config::set(config, "task.inputs", required(metadata, "inputs"));

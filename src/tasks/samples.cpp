@@ -53,9 +53,9 @@ void check_task(const data::Store& store, std::string_view task) {
   throw DataError(str(store.path().string(), " holds samples of task '", found, "', not ", task));
 }
 
-void check_targets(const data::Store& store, const std::string& names, const std::string& unit) {
-  for (const auto& [attribute, expected] :
-       {std::pair("target_names", names), std::pair("target_unit", unit)}) {
+void check_targets(const data::Store& store, const catalog::Numbers& numbers) {
+  for (const auto& [attribute, expected] : {std::pair("target_names", join(numbers.names, ",")),
+                                            std::pair("target_unit", numbers.unit)}) {
     const std::string found = store.attribute(attribute);
     if (found.empty() || found == expected) continue;
     throw DataError(str(store.path().string(), " says in `", attribute, "` that its targets are ",

@@ -30,7 +30,7 @@ layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 
 // DataError if the file says that its targets have other names or another unit. A file need not
 // say it.
-void check_targets(const data::Store&, const std::string& names, const std::string& unit);
+void check_targets(const data::Store&, const catalog::Numbers&);
 // DataError if the file holds samples of another task.
 void check_task(const data::Store&, std::string_view task);
 // SampleSpec::class_numbers for a file whose classes are some of those that the network knows,

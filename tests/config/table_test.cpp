@@ -69,7 +69,7 @@ std::vector<std::string> run_with(const Option& option) {
     if (!option.scope.holds(config)) continue;
     std::vector<std::string> flags = {"--task", task};
     const bool needs_file =
-        catalog::row(config.task).network_from_file && option.path != "model.file";
+        catalog::row(config.task).network_from_file() && option.path != "model.file";
     if (needs_file) flags.insert(flags.end(), {"--model.file", "m.pt"});
     return flags;
   }

@@ -22,12 +22,18 @@ namespace fs = std::filesystem;
 using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
 
+RawSamples samples_of(const std::string& name) {
+  const catalog::Task& task = catalog::row(catalog::task_named(name));
+  return {.task = task, .sample = task.sample};
+}
+
 std::unique_ptr<data::Store> opened(const Metadata& metadata,
                                     const std::vector<std::string>& inputs,
                                     const std::string& layout = "") {
   formats::ToolFiles left_out;
-  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata), left_out),
-                    layout);
+  const RawSamples kind = samples_of(metadata.at("task"));
+  return open_files(kind, metadata,
+                    formats::list_files(inputs, raw_extensions(kind.sample), left_out), layout);
 }
 
 class FilesStore : public ::testing::Test {
@@ -171,12 +177,12 @@ TEST_F(FilesStore, ABadFileIsABadSample) {
 TEST_F(FilesStore, NamesWhatIsMissing) {
   expect_error<DataError>(
       [&] {
-        open_files({{"task", "classify"}, {"image_size", "8"}}, {});
+        open_files(samples_of("classify"), {{"image_size", "8"}}, {});
       },
       {"no files"});
   expect_error<DataError>(
       [&] {
-        open_files({{"task", "pointer"}}, {path("gone.npz")});
+        open_files(samples_of("pointer"), {}, {path("gone.npz")});
       },
       {"no such file", "gone.npz"});
   std::ofstream(files / "x") << "x";

@@ -20,7 +20,8 @@ namespace {
 
 class Fixed : public HeadPoseSet {
  public:
-  explicit Fixed(const std::vector<RawSample>& samples) : HeadPoseSet(8) {
+  explicit Fixed(const std::vector<RawSample>& samples)
+      : HeadPoseSet(catalog::row(catalog::task_named("headpose")), 8) {
     for (const RawSample& sample : samples) samples_.push_back(sample);
   }
   LabeledImage read_picture(const RawSample&, int) const override {

@@ -58,6 +58,11 @@ TEST(Weights, NameMissingMisshapenAndUnusedTensors) {
   expect_error<CheckpointError>([&] { weights.at("fc.weight", 4); },
                                 {"'fc.weight'", "2 dimensions", "has 4"});
   weights.at("fc.weight", 2);
+  EXPECT_EQ(weights.of_shape("fc.weight", {1, 0}).values.size(), 1u);
+  for (const std::vector<int64_t>& other : {std::vector<int64_t>{2}, {1, 3}, {1, 1, 3}}) {
+    expect_error<CheckpointError>([&] { weights.of_shape("fc.weight", other); },
+                                  {"a.safetensors", "'fc.weight'", "shape [1, 1]", "begins with"});
+  }
   expect_error<CheckpointError>([&] { weights.check_all_used(); },
                                 {"a.safetensors", "'other.bias'"});
   weights.check_all_used({"other."});

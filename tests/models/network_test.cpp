@@ -48,7 +48,7 @@ TEST(Networks, AreAllowedByTheConfiguration) {
 TEST(Networks, ExistForEveryPictureTaskOfTheTable) {
   for (const std::string& name : names_of(catalog::TaskId{})) {
     const catalog::Task& task = catalog::row(catalog::task_named(name));
-    if (task.sample != catalog::Sample::kPicture || task.network_from_file) continue;
+    if (task.sample != catalog::Sample::kPicture || task.network_from_file()) continue;
     for (const catalog::Network& network : task.networks) {
       EXPECT_THAT(network_names(), Contains(std::string(network.name))) << name;
     }

@@ -36,7 +36,7 @@ config::Config small(const std::string& task) {
   config.model.image_size = 32;
   config.model.hidden = 16;
   config.model.dropout = 0;
-  if (catalog::row(config.task).network_from_file) config.model.file = module_file().string();
+  if (catalog::row(config.task).network_from_file()) config.model.file = module_file().string();
   config.train.epochs = 2;
   config.augment.noise = 0.123456789;
   config.augment.mask_share = 0.6;

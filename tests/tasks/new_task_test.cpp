@@ -42,7 +42,7 @@ TEST(NewTask, TrainsItsOwnNetworksOnly) {
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "c.yaml:2:15: model.name: task toy trains toy_network, not resnet18");
+                 "c.yaml:2:15: model.name: task toy trains toy_network, headpose_cnn, not resnet18");
   }
   EXPECT_THROW(config::from_yaml("task: toy\ntrain: {label_smoothing: 0.1}", "c.yaml"),
                ConfigError);

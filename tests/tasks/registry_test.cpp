@@ -33,6 +33,8 @@ TEST(Registry, EachTaskHasNetworksAndADefaultConfigWhereItHasGeneratedData) {
     const catalog::Task& task = catalog::row(catalog::task_named(name));
     ASSERT_FALSE(task.networks.empty()) << name;
     EXPECT_NE(task.networks.front().name, "auto") << name;
+    EXPECT_EQ(task.quickstart.empty(), task.generated.generator == catalog::Generator::kNone)
+        << name;
     EXPECT_EQ(task.quickstart.empty(), task.generated.samples == 0) << name;
     if (task.quickstart.empty()) continue;
     EXPECT_EQ(

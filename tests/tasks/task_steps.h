@@ -76,7 +76,7 @@ inline train::TrainResult train_measured(
     config::Config config, at::Device device, train::Precision precision,
     const std::function<void(bool)>& measured,
     const std::function<void(const Error&)>& device_failed = {}) {
-  if (catalog::row(config.task).network_from_file) config.model.file = module_file().string();
+  if (catalog::row(config.task).network_from_file()) config.model.file = module_file().string();
   const Example example = example_for(config);
   const std::unique_ptr<Task> task = make_task(config, example.facts);
   task->check(*example.store);

@@ -16,7 +16,6 @@ namespace {
 constexpr double kAngleScale =
     30;  // degrees per unit of the network's output: targets are of the order of one
 constexpr float kLargestAngle = 180;  // degrees
-constexpr const char* kAngles[] = {"yaw", "pitch", "roll"};
 constexpr std::array<double, 8> kEdges = {
     1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
 constexpr size_t kBins = kEdges.size() + 1;
@@ -25,6 +24,7 @@ class HeadposeTask : public Task {
  public:
   HeadposeTask(const config::Config& config, const DataFacts& facts)
       : config_(config),
+        angles_(catalog::row(config.task).numbers),
         facts_(facts),
         network_(models::make_network(str(config::network_of(config)),
                                       {.outputs = 3,
@@ -34,7 +34,7 @@ class HeadposeTask : public Task {
                                        .checkpointing = config.model.checkpointing})) {
     spec_ = image_samples(config);
     spec_.target_limit = kLargestAngle;
-    spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
+    spec_.target_names = angles_.names;
     spec_.target_flip_sign = {-1, 1, -1};  // a mirror image reverses yaw and roll
   }
 
@@ -50,7 +50,7 @@ class HeadposeTask : public Task {
           str(store.path().string(),
               ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
-    check_targets(store, "yaw,pitch,roll", "degree");
+    check_targets(store, angles_);
   }
 
   Loss loss(const data::Batch& batch) override {
@@ -89,8 +89,9 @@ class HeadposeTask : public Task {
                                    : str(bin == 0 ? 0 : kEdges[bin - 1], "-", kEdges[bin]));
     }
     for (int64_t angle = 0; angle < 3; ++angle) {
-      summary.metrics.emplace_back(str("mae_", kAngles[angle]), mae[angle].item<double>());
-      table.rows.emplace_back(kAngles[angle]);
+      const std::string& name = angles_.names[static_cast<size_t>(angle)];
+      summary.metrics.emplace_back("mae_" + name, mae[angle].item<double>());
+      table.rows.push_back(name);
       const at::Tensor share = (histogram[angle] * (100 / samples)).contiguous();
       const double* cells = share.const_data_ptr<double>();
       table.cells.emplace_back(cells, cells + kBins);
@@ -100,15 +101,14 @@ class HeadposeTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    std::vector<MetricSpec> specs = {{"loss"}};
-    for (const char* name : {"mae", "mae_yaw", "mae_pitch", "mae_roll"}) {
-      specs.push_back(
-          {.name = name, .unit = "degrees", .primary = std::string_view(name) == "mae"});
-    }
+    std::vector<MetricSpec> specs = {{"loss"},
+                                     primary({.name = "mae", .unit = angles_.error_unit})};
+    for (const std::string& name : angles_.names)
+      specs.push_back({.name = "mae_" + name, .unit = angles_.error_unit});
     return specs;
   }
 
-  std::vector<std::string> columns() const override { return {"yaw", "pitch", "roll"}; }
+  std::vector<std::string> columns() const override { return angles_.names; }
 
   std::vector<Row> predict(const data::Batch& batch) override {
     const at::Tensor degrees =
@@ -126,8 +126,8 @@ class HeadposeTask : public Task {
         facts_));  // stored_size: raw photos are scaled twice, as those of a data file are
     metadata.insert({{"task", "headpose"},
                      {"network", str(config::network_of(config_))},
-                     {"outputs", "yaw,pitch,roll"},
-                     {"angle_scale", fixed(kAngleScale, 1)}});
+                     {"outputs", join(angles_.names, ",")},
+                     {catalog::row(config_.task).output_scale, fixed(kAngleScale, 1)}});
     return metadata;
   }
 
@@ -152,6 +152,7 @@ class HeadposeTask : public Task {
   }
 
   config::Config config_;
+  const catalog::Numbers& angles_;
   DataFacts facts_;
   std::shared_ptr<models::Network> network_;
   data::SampleSpec spec_;
