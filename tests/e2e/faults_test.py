@@ -88,7 +88,7 @@ def a_rank_that_throws_ends_the_job(folder):
         ended_in_time(begin)
         runner.expect_gone(ranks, ENDED)
     assert "[rank" in result.output and "has left" not in result.output, result.output
-    assert "dtrain-failure" not in result.output, "nobody asked for the line for machines"
+    assert "dtrain-failure" not in result.output, "no supervisor reads lines for machines"
 
 
 def no_false_alarm(folder):
