@@ -117,10 +117,10 @@ void tell_how_heads_are_found(const Options& options, const job::TrainedModel& m
       "square around the head first");
 }
 
-Samples open_samples(data::ProbeProcess& prober, const Options& options,
-                     const job::TrainedModel& model, const std::vector<std::string>& files) {
+PredictInputs open_samples(data::ProbeProcess& prober, const Options& options,
+                           const job::TrainedModel& model, const std::vector<std::string>& files) {
   check_layout(options, model);
-  Samples samples;
+  PredictInputs samples;
   const auto hdf5 = std::find_if(files.begin(), files.end(),
                                  [](const std::string& f) { return formats::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
@@ -233,7 +233,7 @@ int predict(job::ProcessContext& process, const Options& options) {
                                                  .inputs = inputs_of(options, {}),
                                                  .is_earlier_output = earlier_outputs(process)});
   const std::vector<std::string> files = agreed_inputs(process, options, model);
-  Samples samples;
+  PredictInputs samples;
   dist::agree(host, [&] { samples = open_samples(process.prober, options, model, files); });
   const train::Precision precision = place_on_device(process, model, how.amp);
 

@@ -56,7 +56,8 @@ std::vector<int64_t> Turns::own(const std::vector<int64_t>& ids) const {
 }
 
 Predictor::Predictor(job::ProcessContext& process, const InferenceOptions& how, tasks::Task& task,
-                     train::Precision precision, const Samples& samples, const RowWriter& writer)
+                     train::Precision precision, const PredictInputs& samples,
+                     const RowWriter& writer)
     : task_(task),
       precision_(precision),
       device_(process.device),

@@ -35,7 +35,7 @@ struct Turns {
 };
 
 // What is predicted, in the order of the rows.
-struct Samples {
+struct PredictInputs {
   std::unique_ptr<data::Store> store;
   std::vector<int64_t> ids;
   bool converted = false;  // an HDF5 file
@@ -52,7 +52,7 @@ class Predictor {
  public:
   // The network of the task is on its device. Starts to read. DataError.
   Predictor(job::ProcessContext&, const InferenceOptions&, tasks::Task&, train::Precision,
-            const Samples&, const RowWriter&);
+            const PredictInputs&, const RowWriter&);
 
   const Turns& turns() const { return turns_; }
   // To be called with each step, in order. DataError.
@@ -62,7 +62,7 @@ class Predictor {
   tasks::Task& task_;
   const train::Precision precision_;
   const at::Device device_;
-  const Samples& samples_;
+  const PredictInputs& samples_;
   const Turns turns_;
   const RowWriter& writer_;
   std::optional<data::Loader> loader_;  // none on a rank without samples

@@ -21,6 +21,7 @@
 #include "tune/memory_trial.h"
 #include "tune/patch.h"
 #include "tune/tune_report.h"
+#include "tune/tuner.h"
 
 namespace dtrain::cli {
 namespace {

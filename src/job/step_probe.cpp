@@ -16,7 +16,7 @@
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "dist/side_stream.h"
-#include "job/trial.h"
+#include "job/step_trial.h"
 
 namespace dtrain::job {
 namespace {
@@ -29,7 +29,7 @@ constexpr int kHeldTrials = 3;
 // Runs `work` on all ranks, which may find its memory full but not wait for another rank after
 // that. Returns what the first such rank says, with advice; "" if there is none. Collective.
 template <typename Work>
-std::string out_of_memory(dist::Communicator& host, const Trial& trial, const Work& work) {
+std::string out_of_memory(dist::Communicator& host, const StepTrial& trial, const Work& work) {
   std::optional<dist::MissingMemory> missing;
   try {
     work();
@@ -205,11 +205,10 @@ StepProbe probe_step(const ConnectedRun& run, const StepProbeOptions& options) {
   StepProbe probe;
   probe.batch_size = options.batch_size > 0 ? options.batch_size : run.batches.batch_size;
   probe.accumulate = options.accumulate > 0 ? options.accumulate : run.batches.accumulate;
-  Trial trial(run, {.batch_size = probe.batch_size,
-                    .accumulate = probe.accumulate,
-                    .prefetch = options.prefetch,
-                    .loader_threads = options.loader_threads,
-                    .whole_steps = true});
+  StepTrial trial(run, {.batch_size = probe.batch_size,
+                        .accumulate = probe.accumulate,
+                        .change = options.change,
+                        .whole_steps = true});
   train::StepMemory mine;
   const std::vector<train::RunPhase> phases = run.phases();
   for (const train::RunPhase& phase : phases) {

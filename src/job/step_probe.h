@@ -11,6 +11,7 @@
 // training. Thread-safety: the training thread.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -25,9 +26,8 @@ namespace dtrain::job {
 struct StepProbeOptions {
   int64_t batch_size = 0;  // samples per rank and micro-step; 0: that of the run
   int64_t accumulate = 0;  // micro-steps per optimizer step; 0: as many as the run has
-  int64_t prefetch = 0;    // micro-batches read ahead; 0: as many as the run has
-  int loader_threads = 0;  // per rank; 0: as many as the run has
-  int64_t warm_steps = 3;  // not timed; at least 1
+  std::function<void(config::Config&)> change = {};  // as of StepTrialOptions
+  int64_t warm_steps = 3;                            // not timed; at least 1
   // Timed steps; fewer where they would take longer than `seconds`, but two or more in each phase
   // of the task. 0: only the memory is measured, and one step of each phase is made, for what a
   // process allocates in it.

@@ -19,7 +19,7 @@
 #include "dist/agree.h"
 #include "dist/clock_offsets.h"
 #include "dist/object_collectives.h"
-#include "job/trial.h"
+#include "job/step_trial.h"
 #include "job/version.h"
 #include "monitoring/step_stats.h"
 #include "trace/chrome_trace.h"
@@ -344,7 +344,7 @@ class TraceRun {
   const ConnectedRun& run_;
   const TraceOptions& options_;
   trace::Recorder recorder_;  // first: what follows records with it
-  Trial trial_;
+  StepTrial trial_;
   std::optional<OperatorObserver> operators_;
   std::unique_ptr<AllocationLog> allocations_;
   std::vector<std::unique_ptr<Recorded>> communicators_;

@@ -16,9 +16,9 @@
 //   .train()             trains, evaluates and saves                                 FinishedRun
 //   .conclude()          the verdict, the last line and the report                   the exit code
 //
-// A command that needs a run only up to a point stops there; it measures with Trial (job/trial.h).
-// A stage is also each stage before it, so that a function takes the earliest one that suffices.
-// The verb that has been taken is deleted.
+// A command that needs a run only up to a point stops there; it measures with StepTrial
+// (job/step_trial.h). A stage is also each stage before it, so that a function takes the earliest
+// one that suffices. The verb that has been taken is deleted.
 //
 // All ranks take every verb. In open_data, make_task, check_training, claim_name, announce and
 // plan_training they agree on errors: all ranks end with one message and one exit code. In the

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/load.h"
-#include "tune/tuner.h"
+#include "tune/tune_result.h"
 
 namespace dtrain::tune {
 

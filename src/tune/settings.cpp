@@ -1,29 +1,94 @@
 #include "tune/settings.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <type_traits>
 
 #include "config/table.h"
-#include "core/error.h"
+#include "core/check.h"
 #include "core/strings.h"
-#include "train/precision.h"
 
 namespace dtrain::tune {
-
-using config::AmpMode;
-
 namespace {
 
-constexpr std::array<std::pair<const char*, bool Freedom::*>, 7> kFreeKeys = {{
-    {"train.batch_size", &Freedom::batch_size},
-    {"train.amp", &Freedom::amp},
-    {"model.channels_last", &Freedom::channels_last},
-    {"model.checkpointing", &Freedom::checkpointing},
-    {"dist.wire", &Freedom::wire},
-    {"data.workers", &Freedom::workers},
-    {"data.prefetch", &Freedom::prefetch},
-}};
+using config::AmpMode;
+using config::Wire;
+
+// The settings with each of the values in place of the member's.
+template <typename T>
+std::vector<Settings> with_each(const Settings& from, T Settings::*member,
+                                const std::vector<T>& values) {
+  std::vector<Settings> all;
+  for (const T& value : values) {
+    all.push_back(from);
+    all.back().*member = value;
+  }
+  return all;
+}
+
+std::vector<Settings> vary_batch_size(const Settings& from, const Space& space) {
+  return with_each(
+      from, &Settings::batch_size,
+      batch_candidates(space.share_of_global_batch, space.largest_batch, from.batch_size));
+}
+
+std::vector<Settings> vary_amp(const Settings& from, const Space& space) {
+  return with_each(from, &Settings::amp, space.amps);
+}
+
+std::vector<Settings> vary_channels_last(const Settings& from, const Space&) {
+  return with_each(from, &Settings::channels_last, {true, false});
+}
+
+// Recomputing costs time: it is for a network whose batch memory limits, and pays off by the batch
+// that it makes possible.
+std::vector<Settings> vary_checkpointing(const Settings& from, const Space& space) {
+  std::vector<Settings> all = with_each(from, &Settings::checkpointing, {false});
+  if (from.checkpointing) all.push_back(from);
+  if (!from.checkpointing && space.memory_is_short) {
+    all.push_back(from);
+    all.back().checkpointing = true;
+    all.back().batch_size = space.checkpointed_batch;
+  }
+  return all;
+}
+
+std::vector<Settings> vary_wire(const Settings& from, const Space&) {
+  const Wire other = from.wire == Wire::kFp32 ? Wire::kBf16 : Wire::kFp32;
+  return with_each(from, &Settings::wire, {from.wire, other});
+}
+
+std::vector<Settings> vary_workers(const Settings& from, const Space& space) {
+  return with_each(from, &Settings::workers,
+                   worker_candidates(space.speeds, space.needed, from.workers));
+}
+
+std::vector<Settings> vary_prefetch(const Settings& from, const Space& space) {
+  std::vector<int64_t> ahead = {from.prefetch};
+  for (const int64_t one : {2, 4, 8}) {
+    if (one != from.prefetch && static_cast<double>(one) <= space.most_ahead) ahead.push_back(one);
+  }
+  return with_each(from, &Settings::prefetch, ahead);
+}
+
+template <typename T>
+void read(const config::Option& option, T& value) {
+  if constexpr (NamedEnum<T>) {
+    value = *value_named<T>(config::value_text(option));
+  } else {
+    value = *std::get<T*>(option.target);
+  }
+}
+
+// Calls `use` with each row and the key's place in the configuration.
+template <typename Use>
+void for_each_key(config::Config& config, const Use& use) {
+  const std::vector<config::Option> table = config::describe(config);
+  for (const TunedKey& key : tuned_keys()) {
+    const auto option = std::ranges::find(table, key.path, &config::Option::path);
+    DTRAIN_CHECK(option != table.end(), key.path);
+    use(key, *option);
+  }
+}
 
 // The flag that sets a key; "": none does.
 std::string flag_of(const config::Loaded& loaded, const char* path) {
@@ -31,150 +96,133 @@ std::string flag_of(const config::Loaded& loaded, const char* path) {
   return place != loaded.places.end() && place->second.starts_with("--") ? place->second : "";
 }
 
-}  // namespace
-
-void apply(const Settings& settings, config::Config& config) {
-  config.train.batch_size = settings.batch_size;
-  config.train.amp = settings.amp;
-  config.model.channels_last = settings.channels_last;
-  config.model.checkpointing = settings.checkpointing;
-  config.dist.wire = settings.wire;
-  config.data.workers = settings.workers;
-  config.data.prefetch = settings.prefetch;
+double number(const Settings& settings, const TunedKey::Member& member) {
+  return std::visit([&](auto m) { return static_cast<double>(settings.*m); }, member);
 }
 
-std::string text_of(const Settings& s) {
-  return str("batch ", s.batch_size, ", ", s.amp, s.channels_last ? ", channels_last" : "",
-             s.checkpointing ? ", checkpointing" : "",
-             s.wire == config::Wire::kFp32 ? "" : str(", ", s.wire, " between ranks"), ", ",
-             s.workers, s.workers == 1 ? " reader, " : " readers, ", s.prefetch, " ahead");
+}  // namespace
+
+const std::vector<TunedKey>& tuned_keys() {
+  using S = Settings;
+  static const std::vector<TunedKey> keys = {
+      // path, heading, member, group, automatic value, cost, text, candidates
+      {"train.batch_size", "batch", &S::batch_size, KeyGroup::kBatch, "", 1,
+       [](const S& s) { return str("batch ", s.batch_size); }, vary_batch_size},
+      {"train.amp", "amp", &S::amp, KeyGroup::kNetwork, "auto", 1,
+       [](const S& s) { return str(s.amp); }, vary_amp},
+      {"model.channels_last", "ch.last", &S::channels_last, KeyGroup::kNetwork, "", 1,
+       [](const S& s) { return str(s.channels_last ? "channels_last" : ""); }, vary_channels_last},
+      {"model.checkpointing", "ckpt", &S::checkpointing, KeyGroup::kNetwork, "", 1,
+       [](const S& s) { return str(s.checkpointing ? "checkpointing" : ""); }, vary_checkpointing},
+      {"dist.wire", "wire", &S::wire, KeyGroup::kWire, "", 1,
+       [](const S& s) { return s.wire == Wire::kFp32 ? "" : str(s.wire, " between ranks"); },
+       vary_wire},
+      // A thread is more than a batch in memory.
+      {"data.workers", "readers", &S::workers, KeyGroup::kLoader, "0", 1000,
+       [](const S& s) { return str(s.workers, s.workers == 1 ? " reader" : " readers"); },
+       vary_workers},
+      {"data.prefetch", "ahead", &S::prefetch, KeyGroup::kLoader, "", 1,
+       [](const S& s) { return str(s.prefetch, " ahead"); }, vary_prefetch},
+  };
+  return keys;
+}
+
+std::string TunedKey::value(const Settings& settings) const {
+  if (const auto* flag = std::get_if<bool Settings::*>(&member))
+    return settings.**flag ? "true" : "false";
+  return std::visit([&](auto m) { return str(settings.*m); }, member);
+}
+
+size_t row_of(TunedKey::Member member) {
+  return static_cast<size_t>(std::ranges::find(tuned_keys(), member, &TunedKey::member) -
+                             tuned_keys().begin());
+}
+
+Settings settings_of(const config::Config& config) {
+  config::Config copy = config;
+  Settings settings;
+  for_each_key(copy, [&](const TunedKey& key, const config::Option& option) {
+    std::visit([&](auto m) { read(option, settings.*m); }, key.member);
+  });
+  return settings;
+}
+
+void apply(const Settings& settings, config::Config& config) {
+  for_each_key(config, [&](const TunedKey& key, const config::Option& option) {
+    config::assign(option, key.value(settings));
+  });
+}
+
+std::string text_of(const Settings& settings) {
+  std::vector<std::string> parts;
+  for (const TunedKey& key : tuned_keys()) {
+    if (std::string text = key.text(settings); !text.empty()) parts.push_back(std::move(text));
+  }
+  return join(parts, ", ");
 }
 
 Freedom freedom_of(const config::Loaded& loaded) {
   Freedom freedom;
   config::Config config = loaded.config;
-  const std::vector<config::Option> table = config::describe(config);
-  for (const auto& [path, is_free] : kFreeKeys) {
-    const auto option = std::ranges::find(table, path, &config::Option::path);
-    freedom.*is_free = flag_of(loaded, path).empty() && option != table.end() &&
-                       option->scope.holds(loaded.config);
-  }
-  freedom.amp = freedom.amp && config.train.amp != AmpMode::kFp64;
+  for_each_key(config, [&](const TunedKey& key, const config::Option& option) {
+    freedom[row_of(key.member)] =
+        flag_of(loaded, key.path).empty() && option.scope.holds(loaded.config);
+  });
+  if (config.train.amp == AmpMode::kFp64) freedom.reset(row_of(&Settings::amp));
   return freedom;
 }
 
 std::vector<std::string> kept_by_flags(const config::Loaded& loaded) {
   std::vector<std::string> kept;
-  for (const auto& [path, is_free] : kFreeKeys) {
-    if (const std::string flag = flag_of(loaded, path); !flag.empty())
-      kept.push_back(str(path, " (", flag, ")"));
+  for (const TunedKey& key : tuned_keys()) {
+    if (const std::string flag = flag_of(loaded, key.path); !flag.empty())
+      kept.push_back(str(key.path, " (", flag, ")"));
   }
   return kept;
 }
 
-std::vector<AmpMode> precisions(AmpMode given, at::DeviceType device, int capability) {
-  const auto works = [&](AmpMode mode) {
-    try {
-      train::choose_precision(mode, device, capability);
-      return true;
-    } catch (const ConfigError&) {
-      return false;
+std::vector<Settings> candidates_of(KeyGroup group, const Settings& found, const Freedom& freedom,
+                                    const Space& space) {
+  std::vector<Settings> all = {found};
+  for (const TunedKey& key : tuned_keys()) {
+    if (key.group != group || !freedom[row_of(key.member)]) continue;
+    std::vector<Settings> more;
+    for (const Settings& one : all) {
+      const std::vector<Settings> varied = key.candidates(one, space);
+      more.insert(more.end(), varied.begin(), varied.end());
     }
-  };
-  std::vector<AmpMode> found;
-  for (const AmpMode mode : {AmpMode::kBf16, AmpMode::kFp16, AmpMode::kTf32, AmpMode::kFp32}) {
-    const bool beside_bf16 = mode == AmpMode::kFp16 && works(AmpMode::kBf16);
-    if (mode == given || (works(mode) && !beside_bf16)) found.push_back(mode);
+    all = std::move(more);
   }
-  return found;
+  std::ranges::stable_partition(all, [&](const Settings& one) { return one == found; });
+  return all;
 }
 
-std::vector<Settings> network_candidates(const Settings& given, const Freedom& freedom,
-                                         const std::vector<AmpMode>& amps, bool memory_is_short,
-                                         int64_t checkpointed_batch) {
-  std::vector<Settings> candidates = {given};
-  for (const AmpMode amp : freedom.amp ? amps : std::vector{given.amp}) {
-    for (const bool channels_last : {true, false}) {
-      for (const bool checkpointing : {false, true}) {
-        Settings one = given;
-        one.amp = amp;
-        one.channels_last = channels_last;
-        one.checkpointing = checkpointing;
-        if (one == given || (!freedom.channels_last && channels_last != given.channels_last))
-          continue;
-        const bool other = checkpointing != given.checkpointing;
-        if (other && (!freedom.checkpointing || (checkpointing && !memory_is_short))) continue;
-        if (other && checkpointing) one.batch_size = checkpointed_batch;
-        candidates.push_back(one);
-      }
-    }
+double cost_of(KeyGroup group, const Settings& settings, const Settings& given) {
+  double cost = 0;
+  for (const TunedKey& key : tuned_keys()) {
+    if (key.group != group) continue;
+    const double amount = key.changes_network() ? static_cast<double>(key.differs(settings, given))
+                                                : number(settings, key.member);
+    cost += key.cost * amount;
   }
-  return candidates;
+  return cost;
+}
+
+bool same_network(const Settings& a, const Settings& b) {
+  return std::ranges::none_of(tuned_keys(), [&](const TunedKey& key) {
+    return key.changes_network() && key.differs(a, b);
+  });
 }
 
 bool takes_less(const Settings& a, const Settings& b) {
-  const bool no_more =
-      a.batch_size <= b.batch_size && a.workers <= b.workers && a.prefetch <= b.prefetch;
-  return no_more &&
-         (a.batch_size < b.batch_size || a.workers < b.workers || a.prefetch < b.prefetch);
-}
-
-int differences(const Settings& a, const Settings& b) {
-  return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} +
-         int{a.checkpointing != b.checkpointing} + int{a.wire != b.wire};
-}
-
-std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given) {
-  constexpr size_t kMost = 8;
-  std::vector<int64_t> batches;
-  const auto add = [&](int64_t batch) {
-    if (batch >= 1 && batch <= most && std::ranges::find(batches, batch) == batches.end())
-      batches.push_back(batch);
-  };
-  if (share > 0) {
-    for (int64_t parts = (share + most - 1) / most; parts <= share && batches.size() < kMost;
-         parts *= 2) {
-      add((share + parts - 1) / parts);
-    }
-    // The run cuts its share into equal parts: this one is what is given, by another number.
-    const int64_t given_parts = (share + given - 1) / given;
-    if (given <= most) std::erase(batches, (share + given_parts - 1) / given_parts);
-  } else {
-    add(most);
-    int64_t power = 1;
-    while (power <= most / 2) power *= 2;
-    for (; power >= 1 && batches.size() < kMost; power /= 2) add(power);
+  bool less = false;
+  for (const TunedKey& key : tuned_keys()) {
+    if (key.changes_network()) continue;
+    const double one = number(a, key.member), other = number(b, key.member);
+    if (one > other) return false;
+    less = less || one < other;
   }
-  add(given);
-  std::sort(batches.rbegin(), batches.rend());
-  return batches;
-}
-
-std::vector<int> worker_candidates(std::vector<LoadingSpeed> speeds, double needed, int given) {
-  constexpr double kKeepsUp =
-      0.9;  // alone; beside a network it may be slower, which the trials of steps show
-  constexpr size_t kMost = 3, kFastest = 2;
-  std::sort(speeds.begin(), speeds.end(),
-            [](const auto& a, const auto& b) { return a.threads < b.threads; });
-  std::vector<int> workers;
-  for (const LoadingSpeed& speed : speeds) {
-    if (speed.samples_per_second >= kKeepsUp * needed && workers.size() < kMost)
-      workers.push_back(speed.threads);
-  }
-  if (workers.empty()) {
-    std::stable_sort(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) {
-      return a.samples_per_second > b.samples_per_second;
-    });
-    for (size_t i = 0; i < std::min(kFastest, speeds.size()); ++i)
-      workers.push_back(speeds[i].threads);
-  }
-  if (std::ranges::find(workers, given) == workers.end()) workers.push_back(given);
-  std::sort(workers.begin(), workers.end());
-  return workers;
-}
-
-double step_seconds_with(int64_t accumulate, double step_seconds, double micro_seconds) {
-  return step_seconds + static_cast<double>(accumulate - 1) * std::min(micro_seconds, step_seconds);
+  return less;
 }
 
 }  // namespace dtrain::tune

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tune/tuner.h"
+#include "tune/tune_result.h"
 
 namespace dtrain::tune {
 

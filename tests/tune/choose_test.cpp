@@ -8,7 +8,7 @@
 #include <random>
 
 #include "tune/choose.h"
-#include "tune/session.h"
+#include "tune/trials.h"
 
 namespace dtrain::tune {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tune/settings.h"
+#include "tune/step_batches.h"
 
 namespace dtrain::tune {
 namespace {
@@ -17,29 +18,38 @@ config::Loaded loaded(const std::vector<std::string>& arguments) {
   return config::load(arguments, "/nonexistent", {.other_flags = {}, .check_dataset = false});
 }
 
+// The keys that may be changed.
+std::vector<std::string> free_keys(const Freedom& freedom) {
+  std::vector<std::string> free;
+  for (const TunedKey& key : tuned_keys()) {
+    if (freedom[row_of(key.member)]) free.emplace_back(key.path);
+  }
+  return free;
+}
+
 TEST(Freedom, EndsAtTheFlagsOfThisCommand) {
   const config::Loaded without = loaded({"--data.file", "d.h5"});
-  const Freedom all = freedom_of(without);
-  EXPECT_TRUE(all.batch_size && all.amp && all.channels_last && all.checkpointing && all.wire &&
-              all.workers && all.prefetch);
+  EXPECT_EQ(free_keys(freedom_of(without)).size(), tuned_keys().size());
   EXPECT_THAT(kept_by_flags(without), IsEmpty());
   const config::Loaded with =
       loaded({"--data.file", "d.h5", "--amp", "bf16", "--data.workers", "3"});
-  const Freedom some = freedom_of(with);
-  EXPECT_TRUE(some.batch_size && some.channels_last && some.prefetch);
-  EXPECT_FALSE(some.amp || some.workers);
+  EXPECT_THAT(free_keys(freedom_of(with)),
+              ElementsAre("train.batch_size", "model.channels_last", "model.checkpointing",
+                          "dist.wire", "data.prefetch"));
   EXPECT_THAT(kept_by_flags(with),
               ElementsAre("train.amp (--amp)", "data.workers (--data.workers)"));
-  EXPECT_FALSE(freedom_of(loaded({"--data.file", "d.h5", "--dist.wire", "fp32"})).wire);
+  const Freedom wire = freedom_of(loaded({"--data.file", "d.h5", "--dist.wire", "fp32"}));
+  EXPECT_FALSE(wire[row_of(&Settings::wire)]);
 }
 
 TEST(Freedom, LeavesOutWhatDoesNothingForTheNetwork) {
   const config::Loaded pointer = loaded({"--data.file", "d.h5", "--task", "pointer"});
   const Freedom sets = freedom_of(pointer);
-  EXPECT_FALSE(sets.channels_last || sets.checkpointing);
-  EXPECT_TRUE(sets.amp);
+  EXPECT_FALSE(sets[row_of(&Settings::channels_last)] || sets[row_of(&Settings::checkpointing)]);
+  EXPECT_TRUE(sets[row_of(&Settings::amp)]);
   EXPECT_THAT(kept_by_flags(pointer), IsEmpty()) << "no flag keeps them";
-  EXPECT_FALSE(freedom_of(loaded({"--data.file", "d.h5", "--train.amp", "fp64"})).amp);
+  const Freedom fp64 = freedom_of(loaded({"--data.file", "d.h5", "--train.amp", "fp64"}));
+  EXPECT_FALSE(fp64[row_of(&Settings::amp)]);
 }
 
 TEST(Precisions, AreThoseOfTheDevice) {
@@ -53,37 +63,66 @@ TEST(Precisions, AreThoseOfTheDevice) {
       << "what is given is compared";
 }
 
-TEST(NetworkCandidates, BeginWithWhatIsGiven) {
+TEST(Candidates, OfTheNetworkAreAllCombinations) {
+  const Freedom free = freedom_of(loaded({"--data.file", "d.h5"}));
   const Settings given{.batch_size = 8, .amp = AmpMode::kFp32, .channels_last = true};
-  const std::vector<AmpMode> amps = {AmpMode::kBf16, AmpMode::kFp32};
-  const std::vector<Settings> all =
-      network_candidates(given, {}, amps, /*memory_is_short=*/true, 8);
+  const auto networks = [&](const Settings& from, const Freedom& freedom, bool memory_is_short,
+                            int64_t checkpointed_batch) {
+    return candidates_of(KeyGroup::kNetwork, from, freedom,
+                         {.amps = {AmpMode::kBf16, AmpMode::kFp32},
+                          .memory_is_short = memory_is_short,
+                          .checkpointed_batch = checkpointed_batch});
+  };
+  const std::vector<Settings> all = networks(given, free, true, 8);
   EXPECT_EQ(all.size(), 8u);
-  EXPECT_EQ(all.front(), given);
+  EXPECT_EQ(all.front(), given) << "what is found so far is known to work";
   for (const Settings& one : all) {
     EXPECT_EQ(one.batch_size, 8);
     EXPECT_EQ(std::ranges::count(all, one), 1);
   }
-  const std::vector<Settings> roomy = network_candidates(given, {}, amps, false, 8);
-  EXPECT_EQ(roomy.size(), 4u) << "recomputing costs time, and saves memory that is there";
+  EXPECT_EQ(networks(given, free, false, 8).size(), 4u)
+      << "recomputing costs time, and saves memory that is there";
   Settings recomputing = given;
   recomputing.checkpointing = true;
-  EXPECT_EQ(network_candidates(recomputing, {}, amps, false, 8).size(), 8u)
-      << "but leaving it out is tried";
-  EXPECT_THAT(
-      network_candidates(given, {.amp = false, .channels_last = false, .checkpointing = false},
-                         amps, true, 8),
-      ElementsAre(given));
-  for (const Settings& one : network_candidates(given, {}, amps, true, /*checkpointed_batch=*/32)) {
+  EXPECT_EQ(networks(recomputing, free, false, 8).size(), 8u) << "but leaving it out is tried";
+  EXPECT_THAT(networks(given, Freedom(), true, 8), ElementsAre(given));
+  for (const Settings& one : networks(given, free, true, /*checkpointed_batch=*/32)) {
     EXPECT_EQ(one.batch_size, one.checkpointing ? 32 : 8)
         << "recomputing pays off by the batch that it makes possible";
   }
-  EXPECT_EQ(differences(given, recomputing), 1);
-  Settings narrow = given;
-  narrow.wire = config::Wire::kBf16;
-  EXPECT_EQ(differences(given, narrow), 1);
-  EXPECT_FALSE(given.same_network(narrow)) << "its gradients have other buckets";
-  EXPECT_EQ(differences(given, given), 0);
+}
+
+TEST(Candidates, OfTheLoaderAreReadersAndBatchesAheadThatFit) {
+  const Freedom free = freedom_of(loaded({"--data.file", "d.h5"}));
+  const Settings given{.workers = 2, .prefetch = 3};
+  const std::vector<Settings> all =
+      candidates_of(KeyGroup::kLoader, given, free,
+                    {.speeds = {{1, 500}, {2, 900}}, .needed = 400, .most_ahead = 4.5});
+  std::vector<std::pair<int64_t, int64_t>> tried;
+  for (const Settings& one : all) tried.emplace_back(one.workers, one.prefetch);
+  using P = std::pair<int64_t, int64_t>;
+  EXPECT_THAT(tried, ElementsAre(P(2, 3), P(1, 3), P(1, 2), P(1, 4), P(2, 2), P(2, 4)));
+}
+
+TEST(Costs, AreChangesOfTheNetworkAndResourcesOfTheLoader) {
+  const Settings given{.batch_size = 8, .workers = 2, .prefetch = 4};
+  Settings other = given;
+  EXPECT_EQ(cost_of(KeyGroup::kNetwork, other, given), 0);
+  other.checkpointing = true;
+  other.amp = AmpMode::kBf16;
+  EXPECT_EQ(cost_of(KeyGroup::kNetwork, other, given), 2);
+  EXPECT_EQ(cost_of(KeyGroup::kBatch, other, given), 8);
+  EXPECT_EQ(cost_of(KeyGroup::kLoader, other, given), 2004) << "a thread is more than a batch";
+}
+
+TEST(SameNetwork, IsOneOfEqualArithmeticAndBuckets) {
+  const Settings given{.batch_size = 8};
+  Settings other = given;
+  other.batch_size = 16;
+  other.workers = 3;
+  EXPECT_TRUE(same_network(given, other));
+  other.wire = config::Wire::kBf16;
+  EXPECT_FALSE(same_network(given, other)) << "its gradients have other buckets";
 }
 
 TEST(TakesLess, IsLessOfOneThingAndMoreOfNone) {
@@ -132,16 +171,16 @@ TEST(StepSecondsWith, AddMicroStepsAlone) {
       << "a micro-step is no longer than the step";
 }
 
-TEST(Apply, SetsEveryKey) {
+TEST(TunedKeys, AreReadFromAConfigurationAndPutIntoOne) {
   config::Config config;
-  apply({.batch_size = 3,
-         .amp = AmpMode::kBf16,
-         .channels_last = false,
-         .checkpointing = true,
-         .wire = config::Wire::kBf16,
-         .workers = 5,
-         .prefetch = 6},
-        config);
+  const Settings settings{.batch_size = 3,
+                          .amp = AmpMode::kBf16,
+                          .channels_last = false,
+                          .checkpointing = true,
+                          .wire = config::Wire::kBf16,
+                          .workers = 5,
+                          .prefetch = 6};
+  apply(settings, config);
   EXPECT_EQ(config.train.batch_size, 3);
   EXPECT_EQ(config.train.amp, AmpMode::kBf16);
   EXPECT_FALSE(config.model.channels_last);
@@ -149,6 +188,21 @@ TEST(Apply, SetsEveryKey) {
   EXPECT_EQ(config.dist.wire, config::Wire::kBf16);
   EXPECT_EQ(config.data.workers, 5);
   EXPECT_EQ(config.data.prefetch, 6);
+  EXPECT_EQ(settings_of(config), settings);
+  for (const TunedKey& key : tuned_keys()) {
+    EXPECT_TRUE(key.differs(settings, {})) << key.path << ": a new key is set above, too";
+  }
+}
+
+TEST(TunedKeys, AreTextForPeople) {
+  EXPECT_EQ(text_of({.batch_size = 64, .workers = 2, .prefetch = 4}),
+            "batch 64, fp32, channels_last, 2 readers, 4 ahead");
+  EXPECT_EQ(text_of({.batch_size = 8,
+                     .amp = AmpMode::kBf16,
+                     .channels_last = false,
+                     .checkpointing = true,
+                     .wire = config::Wire::kBf16}),
+            "batch 8, bf16, checkpointing, bf16 between ranks, 1 reader, 4 ahead");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tune/session.h"
+#include "tune/trials.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace dtrain::tune {
 namespace {
 
 using job::StepProbe;
-using measure::Phase;
+using monitoring::Phase;
 
 constexpr int64_t kMostSteps = 1000;
 constexpr double kOfTuning = 0.75;  // of the minutes, if the range test has the rest
@@ -38,12 +38,6 @@ RoundLimits round_limits(double overhead, double longest) {
   return {.overhead = overhead, .shortest = std::min(shortest, longest), .longest = longest};
 }
 
-TuneOptions options_of_all(dist::Communicator& host, const TuneOptions& own) {
-  TuneOptions options = dist::broadcast_object(host, own);
-  options.memory_budget = own.memory_budget;  // of this rank
-  return options;
-}
-
 }  // namespace
 
 std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) {
@@ -55,61 +49,54 @@ std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) 
   return halving.stopped ? str(stage, ": longer measurements of the best candidates", kNoTime) : "";
 }
 
-Session::Session(job::ProcessContext& process, const config::Loaded& loaded,
-                 const TuneOptions& options, const std::atomic<bool>& stop,
-                 const ReportProgress& report)
-    : process_(process),
-      loaded_(loaded),
-      options_(options_of_all(process.host, options)),
-      stop_(stop),
-      report_(report) {}
+Trials::Trials(job::ProcessContext& process, const TunedRun& run, Time began,
+               const std::atomic<bool>& stop, const ReportProgress& report)
+    : process_(process), tuned_(run), began_(began), stop_(stop), report_(report) {}
 
-Session::~Session() = default;
-
-double Session::left_in_all() {
+double Trials::left_in_all() {
   return dist::broadcast_object(process_.host, minutes_in_seconds() - seconds_since(began_));
 }
 
-double Session::left() {
-  return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0);
+double Trials::left() {
+  return left_in_all() - (tuned_.options.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0);
 }
 
-bool Session::stopped() {
-  if (result.interrupted) return true;
+bool Trials::stopped() {
+  if (stopped_) return true;
   const std::vector<int> asked = dist::all_gather_object(process_.host, int{stop_.load()});
-  result.interrupted = std::ranges::find(asked, 1) != asked.end();
-  return result.interrupted;
+  stopped_ = std::ranges::find(asked, 1) != asked.end();
+  return stopped_;
 }
 
-void Session::begin_trial(Stage stage) {
+void Trials::begin_trial(Stage stage) {
   ++trials_begun_;
   shown_ = stage;
   in_trial_ = true;
   show_again();
 }
 
-void Session::show(Stage stage) {
+void Trials::show(Stage stage) {
   shown_ = stage;
   in_trial_ = false;
   show_again();
 }
 
 // The last trial may take longer than the minutes: the work has not ended then.
-void Session::show_again() {
+void Trials::show_again() {
   const auto limit = static_cast<int64_t>(1000 * minutes_in_seconds());
   const int64_t passed = milliseconds();
   report(name_of(shown_).data(), passed, std::max(limit, passed + 1));
 }
 
-void Session::show_end() {
+void Trials::show_end() {
   in_trial_ = false;
   const int64_t passed = milliseconds();
   report("tune", passed, passed);
 }
 
-int64_t Session::milliseconds() const { return static_cast<int64_t>(1000 * seconds_since(began_)); }
+int64_t Trials::milliseconds() const { return static_cast<int64_t>(1000 * seconds_since(began_)); }
 
-void Session::report(const char* stage, int64_t passed, int64_t total) {
+void Trials::report(const char* stage, int64_t passed, int64_t total) {
   if (process_.world.rank != 0) return;
   report_({.stage = stage,
            .done = passed,
@@ -118,11 +105,11 @@ void Session::report(const char* stage, int64_t passed, int64_t total) {
            .trials = trials_begun_ - (in_trial_ ? 1 : 0)});
 }
 
-job::ConnectedRun& Session::run_for(const Settings& settings) {
-  if (run_ && run_settings_.same_network(settings)) return *run_;
+const job::ConnectedRun& Trials::run_for(const Settings& settings) {
+  if (run_ && same_network(run_settings_, settings)) return *run_;
   leave_run();
   const log::Quiet quiet;  // it says the same each time
-  config::Loaded loaded = loaded_;
+  config::Loaded loaded = tuned_.loaded;
   apply(settings, loaded.config);
   run_.emplace(job::plan_training(process_, loaded, /*dry_run=*/true)
                    .open_data()
@@ -133,36 +120,36 @@ job::ConnectedRun& Session::run_for(const Settings& settings) {
   return *run_;
 }
 
-void Session::leave_run() {
+void Trials::leave_run() {
   if (!run_) return;
   run_->end_watch();
   run_.reset();
   device::give_back_memory(process_.device);
 }
 
-StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps,
-                         double seconds) {
+StepProbe Trials::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps,
+                        double seconds) {
   return job::probe_step(run_for(settings),
-                         {.batch_size = result.micro_batch_of(settings.batch_size),
+                         {.batch_size = tuned_.batches.micro_batch_of(settings.batch_size),
                           .accumulate = accumulate,
-                          .prefetch = settings.prefetch,
-                          .loader_threads = static_cast<int>(settings.workers),
+                          .change = [&](config::Config& config) { apply(settings, config); },
                           .warm_steps = warm_steps,
                           .steps = kMostSteps,
                           .seconds = seconds,
                           .details = false});
 }
 
-double Session::rate_with(const StepProbe& probe, const Settings& settings) const {
-  const int64_t more = result.accumulate_of(settings.batch_size) - probe.accumulate;
+double Trials::rate_with(const StepProbe& probe, const Settings& settings) const {
+  const StepBatches& batches = tuned_.batches;
+  const int64_t more = batches.accumulate_of(settings.batch_size) - probe.accumulate;
   const double step = step_seconds_with(more + 1, probe.step_seconds(), micro_seconds(probe));
-  return probe.length_ratio() * static_cast<double>(result.step_samples_of(settings.batch_size)) /
+  return probe.length_ratio() * static_cast<double>(batches.step_samples_of(settings.batch_size)) /
          step;
 }
 
-std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {
-  if (stopped() || (left() <= 0 && rate > 0))
-    return std::nullopt;  // one rate is needed in any case
+std::optional<double> Trials::rate_of(Stage stage, const Settings& settings, double seconds) {
+  // One rate is needed in any case.
+  if (stopped() || (left() <= 0 && has_rate_)) return std::nullopt;
   begin_trial(stage);
   const auto began = std::chrono::steady_clock::now();
   const StepProbe measured = probe(settings, /*accumulate=*/1, /*warm_steps=*/2, seconds);
@@ -172,56 +159,65 @@ std::optional<double> Session::rate_of(Stage stage, const Settings& settings, do
   }
   const double timed = measured.step_seconds() * static_cast<double>(measured.ranks.front().steps);
   overhead_ = dist::broadcast_object(process_.host, std::max(0.0, seconds_since(began) - timed));
-  overhead_batch_ = result.micro_batch_of(settings.batch_size);
+  overhead_batch_ = tuned_.batches.micro_batch_of(settings.batch_size);
+  has_rate_ = true;
   const double samples_per_second = rate_with(measured, settings);
   log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
   return samples_per_second;
 }
 
-std::optional<double> Session::final_rate(const Settings& settings, bool whole) {
+std::optional<double> Trials::final_rate(const Settings& settings, bool whole) {
   begin_trial(Stage::kResult);
-  const int64_t accumulate = whole ? result.accumulate_of(settings.batch_size) : 1;
-  const StepProbe measured = probe(settings, accumulate, /*warm_steps=*/1, options_.seconds / 2);
+  const int64_t accumulate = whole ? tuned_.batches.accumulate_of(settings.batch_size) : 1;
+  const StepProbe measured =
+      probe(settings, accumulate, /*warm_steps=*/1, tuned_.options.seconds / 2);
   if (!measured.measured()) return std::nullopt;
   return rate_with(measured, settings);
 }
 
-double Session::first_look_seconds() const {
-  return round_limits(overhead_, options_.seconds).shortest;
+double Trials::first_look_seconds() const {
+  return round_limits(overhead_, tuned_.options.seconds).shortest;
 }
 
 // Most of what a trial takes beside its measurement are steps, which take longer with more samples.
-double Session::expected_overhead(const std::vector<Settings>& candidates) const {
+double Trials::expected_overhead(const std::vector<Settings>& candidates) const {
   constexpr double kWithoutSteps = 0.2;
   if (overhead_batch_ == 0) return overhead_;
   double samples = 0;
   for (const Settings& one : candidates)
-    samples += static_cast<double>(result.micro_batch_of(one.batch_size));
+    samples += static_cast<double>(tuned_.batches.micro_batch_of(one.batch_size));
   const double batch = samples / static_cast<double>(candidates.size());
   return overhead_ * std::max(kWithoutSteps, batch / static_cast<double>(overhead_batch_));
 }
 
-std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
-                                        const std::vector<double>& costs, double tolerance,
-                                        double seconds) {
-  const std::vector<Round> rounds = plan_rounds(
-      candidates.size(), seconds, round_limits(expected_overhead(candidates), options_.seconds));
+Chosen Trials::choose(Stage stage, KeyGroup group, const std::vector<Settings>& candidates,
+                      double tolerance, double seconds) {
+  std::vector<double> costs;
+  for (Settings one : candidates) {
+    one.batch_size = tuned_.batches.micro_batch_of(one.batch_size);  // which the run makes of it
+    costs.push_back(cost_of(group, one, tuned_.given));
+  }
+  const std::vector<Round> rounds =
+      plan_rounds(candidates.size(), seconds,
+                  round_limits(expected_overhead(candidates), tuned_.options.seconds));
   const Halving halving = halve(costs, rounds, tolerance, [&](size_t index, double timed) {
     return rate_of(stage, candidates[index], timed);
   });
+  Chosen chosen;
   for (const Candidate& one : halving.candidates) {
-    result.rows.push_back({.stage = stage,
+    const bool wins = one.index == halving.winner;
+    chosen.rows.push_back({.stage = stage,
                            .settings = candidates[one.index],
                            .samples_per_second = one.rate,
                            .seconds = one.seconds,
-                           .chosen = one.index == halving.winner,
+                           .chosen = wins,
                            .note = std::isnan(one.rate) ? "out of memory" : ""});
-    if (one.index == halving.winner) rate = one.rate;
+    if (!wins) continue;
+    chosen.settings = candidates[one.index];
+    chosen.rate = one.rate;
   }
-  const std::string left_out = left_out_of(stage, candidates.size(), halving);
-  if (!left_out.empty() && !stopped()) result.left_out.push_back(left_out);
-  if (!halving.winner) return std::nullopt;
-  return candidates[*halving.winner];
+  if (!stopped()) chosen.left_out = left_out_of(stage, candidates.size(), halving);
+  return chosen;
 }
 
 }  // namespace dtrain::tune

@@ -7,6 +7,7 @@
 // Thread-safety: the training thread. Ownership: borrows the run, which must not be moved.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,19 +20,20 @@
 
 namespace dtrain::job {
 
-struct TrialOptions {
+struct StepTrialOptions {
   int64_t batch_size = 0, accumulate = 1;
-  int64_t prefetch = 0;                 // 0: as many as the run has
-  int loader_threads = 0;               // 0: as many as the run has
+  // Changes the trial's copy of the configuration: keys of the loader and of the step. The network
+  // is the run's.
+  std::function<void(config::Config&)> change = {};
   trace::Recorder* recorder = nullptr;  // records what the threads do
   // All steps have as many samples, so that their mean is the time of each: what is left of an
   // epoch is left out. (An epoch of less than one step is one step.)
   bool whole_steps = false;
 };
 
-class Trial {
+class StepTrial {
  public:
-  Trial(const ConnectedRun&, const TrialOptions&);
+  StepTrial(const ConnectedRun&, const StepTrialOptions&);
 
   // The first call makes it, which may find the memory full: an error of LibTorch, for which the
   // functions below have words. Collective then.
@@ -47,7 +49,7 @@ class Trial {
 
  private:
   const ConnectedRun& run_;
-  const TrialOptions options_;
+  const StepTrialOptions options_;
   const config::Config config_;
   const data::Splits splits_;  // training samples alone
   const train::BatchArithmetic batches_;

@@ -1,0 +1,79 @@
+#pragma once
+
+// What `dtrain tune` has tried and found: the value that a stage gets from the stage before, and
+// returns with what it found itself.
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/named_enum.h"
+#include "core/spread.h"
+#include "tune/largest_batch.h"
+#include "tune/rate_range.h"
+#include "tune/settings.h"
+#include "tune/tuned_run.h"
+
+namespace dtrain::tune {
+
+enum class Stage { kMemory, kNetwork, kBatch, kLoader, kResult, kRate };
+constexpr auto names_of(Stage) {
+  return names("memory", "network", "batch", "loader", "result", "rate");
+}
+
+// One line of what was tried. NaN: not measured.
+struct Row {
+  Stage stage = Stage::kMemory;
+  Settings settings = {};
+  // All ranks together, accumulated as in the run.
+  double samples_per_second = std::numeric_limits<double>::quiet_NaN();
+  double seconds = 0;  // timed
+  // The rank that needs most.
+  double memory_bytes = std::numeric_limits<double>::quiet_NaN();
+  bool chosen = false;  // in its stage
+  std::string note = {};
+};
+
+struct RangeTest {
+  std::vector<double> rates = {}, losses = {};
+  std::optional<RateSuggestion> suggestion = {};
+  double given = 0;  // optimizer.lr
+};
+
+// What the process of a trial needed at the largest batch that fits.
+struct TrialMemory {
+  double process_bytes = 0;
+  double batch_bytes = 0;  // a batch that is read ahead
+};
+
+struct TuneState {
+  Settings settings = {};     // so far
+  double rate = 0;            // samples/s, by the last choice; 0: none was measured
+  LargestBatch largest = {};  // with the found precision, format and checkpointing
+  LargestBatch largest_as_given = {};
+  TrialMemory memory = {};
+  bool given_fits = true;
+  // Where the search for the largest batch began, on a GPU: "starts from an estimate for h100: ..."
+  std::string start = {};
+  std::string card = {};       // a name of catalog/gpus.h, if a rank may use all of its memory
+  std::vector<Row> rows = {};  // in their order
+  std::vector<std::string> left_out = {};                  // what was not tried, and why
+  std::optional<Spread> given_rate = {}, found_rate = {};  // samples/s, at the end
+  std::optional<RangeTest> range_test = {};
+
+  void add(const std::vector<Row>& more) { rows.insert(rows.end(), more.begin(), more.end()); }
+};
+
+struct TuneResult {
+  TunedRun run = {};
+  TuneState found = {};
+  bool interrupted = false;
+  double seconds = 0;
+
+  int64_t found_global_batch() const {
+    return run.batches.global_batch_of(found.settings.batch_size);
+  }
+};
+
+}  // namespace dtrain::tune
