@@ -1,8 +1,7 @@
 #pragma once
 
 // Searches of the largest batch that fits with some settings. A process on each device of the job
-// tries a batch size (memory_trial.h), and all ranks go on with the worst answer. All functions are
-// collective.
+// tries a batch size (memory_trial.h), and all ranks go on with the worst answer. Collective.
 
 #include <cstdint>
 #include <vector>
