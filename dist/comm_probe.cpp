@@ -49,10 +49,6 @@ class Cases {
         in_ = at::empty({values}, options);
         out_ = at::empty({values * ranks_}, options);
         break;
-      case Collective::kReduceScatter:
-        in_ = at::empty({values * ranks_}, options);
-        out_ = at::empty({values}, options);
-        break;
       case Collective::kBarrier:
       case Collective::kCount:
         break;
@@ -69,7 +65,7 @@ class Cases {
     };
     return {operation_, values,
             first(out_, operation_ == Collective::kAllGather ? values * ranks_ : values),
-            first(in_, operation_ == Collective::kReduceScatter ? values * ranks_ : values)};
+            first(in_, values)};
   }
 
   int64_t bytes_of(int64_t elements) const {
@@ -77,9 +73,7 @@ class Cases {
   }
 
  private:
-  bool is_shared() const {
-    return operation_ == Collective::kAllGather || operation_ == Collective::kReduceScatter;
-  }
+  bool is_shared() const { return operation_ == Collective::kAllGather; }
   int64_t elements_of(int64_t bytes) const {
     if (operation_ == Collective::kBarrier) return 0;
     return std::max<int64_t>(1, bytes / item_bytes_ / (is_shared() ? ranks_ : 1));
@@ -93,13 +87,14 @@ class Cases {
 void run(Communicator& comm, const Case& one) {
   switch (one.operation) {
     case Collective::kAllReduce:
-      return comm.all_reduce(one.out, ReduceOp::kSum).wait();
-    case Collective::kReduceScatter:
-      return comm.reduce_scatter(one.out, one.in).wait();
+      comm.all_reduce(one.out, ReduceOp::kSum).wait();
+      return;
     case Collective::kAllGather:
-      return comm.all_gather(one.out, one.in).wait();
+      comm.all_gather(one.out, one.in).wait();
+      return;
     case Collective::kBroadcast:
-      return comm.broadcast(one.out, 0).wait();
+      comm.broadcast(one.out, 0).wait();
+      return;
     case Collective::kBarrier:
       return comm.barrier();
     case Collective::kCount:
@@ -310,8 +305,7 @@ double bus_bandwidth(const ProbedSize& one, int ranks) {
   const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
   double factor = 1;  // broadcast: all of it leaves the root
   if (one.operation == Collective::kAllReduce) factor = 2 * others;
-  if (one.operation == Collective::kAllGather || one.operation == Collective::kReduceScatter)
-    factor = others;
+  if (one.operation == Collective::kAllGather) factor = others;
   return factor * algorithm_bandwidth(one);
 }
 

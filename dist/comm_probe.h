@@ -5,7 +5,7 @@
 // compared with.
 //
 // Sizes and bandwidths are those of nccl-tests (doc/PERFORMANCE.md there), so that its figures can
-// be compared with these: the size of all_gather and reduce_scatter is that of all ranks together.
+// be compared with these: the size of all_gather is that of all ranks together.
 // A time is that of the slowest rank. Sizes are measured alternately, not one after the other, so
 // that a change in the load of the machine does not look like an effect of the size; the first
 // operation of each size is not counted.
@@ -23,6 +23,7 @@
 #include "core/spread.h"
 #include "dist/communicator.h"
 #include "dist/cost_fit.h"
+#include "dist/traffic.h"
 
 namespace dtrain::dist {
 

@@ -17,6 +17,7 @@ class CommThread::Queue {
   struct Item {
     std::function<void()> task;
     std::exception_ptr error;
+    TimeSpan ran;
     bool done = false;
   };
 
@@ -98,7 +99,9 @@ class CommThread::Queue {
     lock.unlock();
     try {
       throw_if_failed();
+      item->ran.began = trace::now();
       item->task();
+      item->ran.ended = trace::now();
     } catch (const std::exception& error) {
       fail(error.what(), peer_of(error));
       item->error = std::current_exception();
@@ -141,7 +144,10 @@ CommThread::~CommThread() {
 }
 
 Work CommThread::submit(std::function<void()> task) {
-  return Work([queue = queue_, item = queue_->add(std::move(task))] { queue->finish(*item); });
+  return Work([queue = queue_, item = queue_->add(std::move(task))] {
+    queue->finish(*item);
+    return std::optional(item->ran);
+  });
 }
 
 void CommThread::fail(std::string_view reason, std::optional<int> peer) noexcept {

@@ -25,7 +25,7 @@ T combine(T a, T b) {
       if (a != a) return a;
       if (b != b) return b;
     }
-    return (op == ReduceOp::kMax ? a < b : b < a) ? b : a;
+    return a < b ? b : a;
   }
 }
 
@@ -95,8 +95,6 @@ void reduce(ReduceOp op, std::span<const void* const> by_rank, void* out, int64_
       return reduce<ReduceOp::kSum, Element, Accumulator>(by_rank, out, elements);
     case ReduceOp::kMax:
       return reduce<ReduceOp::kMax, Element, Accumulator>(by_rank, out, elements);
-    case ReduceOp::kMin:
-      return reduce<ReduceOp::kMin, Element, Accumulator>(by_rank, out, elements);
   }
 }
 

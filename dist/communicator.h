@@ -10,29 +10,37 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#include "dist/traffic.h"
+#include "trace/recorder.h"
 
 namespace dtrain::dist {
 
-enum class ReduceOp : uint8_t { kSum, kMax, kMin };
+enum class ReduceOp : uint8_t { kSum, kMax };
 
-// Move-only handle of one operation. wait() is idempotent and throws what the operation threw.
+struct TimeSpan {
+  trace::Time began = 0, ended = 0;
+};
+
+// Move-only handle of one operation.
 class [[nodiscard]] Work {
  public:
+  using Wait = std::function<std::optional<TimeSpan>()>;
+
   Work() = default;  // done already
-  explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
+  explicit Work(Wait wait) : wait_(std::move(wait)) {}
   Work(Work&&) = default;
   Work& operator=(Work&&) = default;
-  void wait() {
-    if (wait_) std::exchange(wait_, nullptr)();
-  }
+  // Idempotent; throws what the operation threw. The first call returns when the operation ran,
+  // the wait for ranks that began it later included; none: nothing was carried, or it may still run
+  // on the device.
+  std::optional<TimeSpan> wait() { return wait_ ? std::exchange(wait_, nullptr)() : std::nullopt; }
 
  private:
-  std::function<void()> wait_;
+  Wait wait_;
 };
 
 // Order: every rank issues the same operations in the same order. They run in that order on the
@@ -47,8 +55,8 @@ class [[nodiscard]] Work {
 // the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations and waits for them. Any thread may call abort(),
-// check() and traffic().
+// Thread-safety: one thread issues operations and waits for them. Any thread may call abort() and
+// check().
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -69,8 +77,6 @@ class Communicator {
   }
 
   virtual Work all_reduce(at::Tensor inout, ReduceOp op) = 0;
-  virtual Work reduce_scatter(at::Tensor out,
-                              at::Tensor in) = 0;  // in.numel() == size * out.numel(); sum
   virtual Work all_gather(at::Tensor out, at::Tensor in) = 0;  // out.numel() == size * in.numel()
   virtual Work broadcast(at::Tensor inout, int root) = 0;
   virtual void barrier() = 0;
@@ -81,13 +87,6 @@ class Communicator {
   // Throws CommError if the communicator is known to have failed, and does not wait. For a host
   // that waits for the device: an operation that a network error has stopped never ends there.
   virtual void check() {}
-  virtual Traffic traffic() { return meter_.totals(); }  // of the operations that have ended
-  // Each operation that ends from now on is an event of the track. Nothing may be in flight.
-  // nullptr: no longer, which neither waits nor throws.
-  virtual void record(trace::Track* track) { meter_.record(track); }
-
- protected:
-  TrafficMeter meter_;
 
  private:
   int rank_, size_;
@@ -97,7 +96,7 @@ class Communicator {
 // order, so
 // that the result depends on the inputs alone. float16 and bfloat16 are reduced in float32 and
 // rounded once,
-// int64 wraps around, and a NaN wins kMax and kMin. `out` may be one of the inputs. Throws Error
+// int64 wraps around, and a NaN wins kMax. `out` may be one of the inputs. Throws Error
 // for a dtype that cannot be reduced. Pure.
 void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank,
                           void* out, int64_t elements);

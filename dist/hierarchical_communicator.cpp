@@ -77,28 +77,13 @@ class HierarchicalCommunicator final : public Communicator {
           }
         })
         .wait();
-    const TrafficMeter::Pause not_counted(meter_);
     agree_on_devices(*this, failure);  // what fails on one host is an error on all
     return tensor;
   }
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     check_reducible(inout);
-    return run(Collective::kAllReduce, bytes_of(inout),
-               [=, this] { reduce(inout.view({-1}), op); });
-  }
-
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    check_reducible(in);
-    check_tensor(out);
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
-                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
-                 " ranks");
-    return run(Collective::kReduceScatter, bytes_of(in), [=, this] {
-      const at::Tensor sum = in.clone().view({size(), out.numel()});
-      reduce(sum.view({-1}), ReduceOp::kSum);
-      out.view({-1}).copy_(sum[rank()]);
-    });
+    return run([=, this] { reduce(inout.view({-1}), op); });
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
@@ -107,20 +92,17 @@ class HierarchicalCommunicator final : public Communicator {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(),
                  "all_gather: ", in.numel(), " to ", out.numel(), " elements on ", size(),
                  " ranks");
-    return run(Collective::kAllGather, bytes_of(in), [=, this] {
-      gather(out.view({size(), in.numel()}), in.view({-1}));
-    });
+    return run([=, this] { gather(out.view({size(), in.numel()}), in.view({-1})); });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
     check_tensor(inout);
     DTRAIN_CHECK(root >= 0 && root < size(), "broadcast from rank ", root, " of ", size());
-    return run(Collective::kBroadcast, bytes_of(inout),
-               [=, this] { send_to_all(inout, places_[static_cast<size_t>(root)]); });
+    return run([=, this] { send_to_all(inout, places_[static_cast<size_t>(root)]); });
   }
 
   void barrier() override {
-    run(Collective::kBarrier, 0, [this] {
+    run([this] {
       within_->barrier();
       if (mine_.local == 0) between_->barrier();
       within_->barrier();
@@ -142,10 +124,9 @@ class HierarchicalCommunicator final : public Communicator {
   std::string_view name() const override { return "hierarchical"; }
 
  private:
-  Work run(Collective kind, int64_t bytes, std::function<void()> operation) {
-    return thread_.submit([=, this, counted = meter_.counts(), operation = std::move(operation)] {
+  Work run(std::function<void()> operation) {
+    return thread_.submit([this, operation = std::move(operation)] {
       const at::NoGradGuard no_grad;
-      const trace::Time began = trace::now();
       try {
         operation();
       } catch (const std::exception& error) {
@@ -153,7 +134,6 @@ class HierarchicalCommunicator final : public Communicator {
         abort(error.what());
         throw;
       }
-      if (counted) meter_.add(kind, bytes, began, trace::now());
     });
   }
 

@@ -9,17 +9,22 @@
 namespace dtrain::dist {
 namespace {
 
-class LoneCommunicator final : public Communicator {
+class LoneCommunicator final : public MeteredCommunicator {
  public:
-  LoneCommunicator() : Communicator(0, 1) {}
+  LoneCommunicator() : MeteredCommunicator(0, 1) {}
 
   Work all_reduce(at::Tensor inout, ReduceOp) override {
     DTRAIN_CHECK(at::isFloatingType(inout.scalar_type()) || inout.scalar_type() == at::kLong,
                  "tensors of ", c10::toString(inout.scalar_type()), " cannot be reduced");
     return done();
   }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return copied(out, in); }
-  Work all_gather(at::Tensor out, at::Tensor in) override { return copied(out, in); }
+  Work all_gather(at::Tensor out, at::Tensor in) override {
+    DTRAIN_CHECK(in.numel() == out.numel() && in.dtype() == out.dtype(), in.numel(), " to ",
+                 out.numel(), " elements");
+    const at::NoGradGuard no_grad;
+    out.view({-1}).copy_(in.view({-1}));
+    return done();
+  }
   Work broadcast(at::Tensor, int root) override {
     DTRAIN_CHECK(root == 0, "broadcast from rank ", root, " of 1");
     return done();
@@ -37,19 +42,16 @@ class LoneCommunicator final : public Communicator {
   }
 
   std::string_view name() const override { return "none"; }
+  Traffic traffic() override { return {}; }
+  void record(trace::Track*) override {}
 
  private:
   // As with the other communicators, wait() throws, not this.
   Work done() {
-    return Work([this] { check(); });
-  }
-
-  Work copied(const at::Tensor& out, const at::Tensor& in) {
-    DTRAIN_CHECK(in.numel() == out.numel() && in.dtype() == out.dtype(), in.numel(), " to ",
-                 out.numel(), " elements");
-    const at::NoGradGuard no_grad;
-    out.view({-1}).copy_(in.view({-1}));
-    return done();
+    return Work([this] {
+      check();
+      return std::nullopt;
+    });
   }
 
   mutable std::mutex mutex_;
@@ -58,7 +60,7 @@ class LoneCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_lone_communicator() {
+std::unique_ptr<MeteredCommunicator> make_lone_communicator() {
   return std::make_unique<LoneCommunicator>();
 }
 

@@ -5,11 +5,11 @@
 
 #include <memory>
 
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 
 namespace dtrain::dist {
 
 // For tensors of any device.
-std::unique_ptr<Communicator> make_lone_communicator();
+std::unique_ptr<MeteredCommunicator> make_lone_communicator();
 
 }  // namespace dtrain::dist

@@ -164,10 +164,10 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
   return {Backend::kNccl, ""};
 }
 
-std::unique_ptr<Communicator> make_host_communicator(const World& world) {
+std::unique_ptr<MeteredCommunicator> make_host_communicator(const World& world) {
   std::unique_ptr<Communicator> host = make_mpi_communicator();
   DTRAIN_CHECK(host->rank() == world.rank && host->size() == world.size);
-  return host;
+  return make_metered_communicator(std::move(host));
 }
 
 namespace {
@@ -215,16 +215,17 @@ std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Commun
   }
   if (kind == config::Backend::kHierarchical)
     return make_hierarchical(host, world, places_of_ranks(by_rank));
-  return make_host_communicator(world);
+  return make_mpi_communicator();
 }
 
 }  // namespace
 
 void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
-std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host,
-                                                         const config::Dist& dist,
-                                                         const World& world, at::Device device) {
+std::unique_ptr<MeteredCommunicator> make_gradient_communicator(Communicator& host,
+                                                                const config::Dist& dist,
+                                                                const World& world,
+                                                                at::Device device) {
   DTRAIN_CHECK(device.is_cpu() || device.has_index(), "a GPU needs an index");
   using config::Backend;
   const std::vector<RankDevice> by_rank = devices_by_rank(host, world, device);
@@ -242,10 +243,10 @@ std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host,
     if (dist.backend == kind) throw;
     if (world.rank == 0)
       log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
-    carrier = make_host_communicator(world);
+    carrier = make_mpi_communicator();
   }
-  if (staged) return make_staged_communicator(std::move(carrier), device);
-  return carrier;
+  std::unique_ptr<MeteredCommunicator> metered = make_metered_communicator(std::move(carrier));
+  return staged ? make_staged_communicator(std::move(metered), device) : std::move(metered);
 }
 
 }  // namespace dtrain::dist

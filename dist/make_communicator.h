@@ -8,14 +8,14 @@
 #include <string>
 
 #include "config/config.h"
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 #include "dist/world.h"
 
 namespace dtrain::dist {
 
 // A communicator for host tensors, to gather states and to agree on decisions. It has a duplicate
 // of MPI_COMM_WORLD and a thread of its own, so that several can be used side by side. Collective.
-std::unique_ptr<Communicator> make_host_communicator(const World&);
+std::unique_ptr<MeteredCommunicator> make_host_communicator(const World&);
 
 // A communicator for gradients on `device`: none where there is one rank; for CPU ranks what
 // choose_host_backend() says; nccl if every rank has a GPU of its own; staged (through the host,
@@ -23,8 +23,9 @@ std::unique_ptr<Communicator> make_host_communicator(const World&);
 // of a host cannot share memory, with a one-line warning from rank 0. `dist.backend` overrides
 // this; DeviceError or ConfigError if what it asks for is impossible. The ranks describe their
 // devices over `host`, so that the new communicator has carried nothing yet. Collective.
-std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist&,
-                                                         const World&, at::Device device);
+std::unique_ptr<MeteredCommunicator> make_gradient_communicator(Communicator& host,
+                                                                const config::Dist&, const World&,
+                                                                at::Device device);
 
 // Call it before the first NCCL communicator of the process if operations of several will be in
 // flight on one GPU (the buckets and the statistics of batch norm): NCCL then runs them in the

@@ -222,7 +222,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
-    return run(Collective::kAllReduce, size_of(inout), {inout}, [=, this] {
+    return run({inout}, [=, this] {
       if (size() == 1) return;
       if (size_of(inout) <= options_.direct_bytes) {
         reduce_directly(inout, op);
@@ -232,38 +232,24 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
-                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
-                 " ranks");
-    return run(Collective::kReduceScatter, size_of(in), {out, in}, [=, this] {
-      reduce_slice(
-          in, ReduceOp::kSum,
-          [&](int peer) {
-            return Slice{out.numel() * peer, out.numel()};
-          },
-          out.data_ptr());
-    });
-  }
-
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(),
                  "all_gather: ", in.numel(), " to ", out.numel(), " elements on ", size(),
                  " ranks");
-    return run(Collective::kAllGather, size_of(in), {out, in}, [=, this] {
+    return run({out, in}, [=, this] {
       exchange([&](Exchange& e) { e.all_gather(out.data_ptr(), in.data_ptr(), size_of(in)); });
     });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
     DTRAIN_CHECK(root >= 0 && root < size(), "broadcast from rank ", root, " of ", size());
-    return run(Collective::kBroadcast, size_of(inout), {inout}, [=, this] {
+    return run({inout}, [=, this] {
       exchange([&](Exchange& e) { e.broadcast(inout.data_ptr(), size_of(inout), root); });
     });
   }
 
   void barrier() override {
-    run(Collective::kBarrier, 0, {}, [this] { exchange([](Exchange& e) { e.barrier(); }); }).wait();
+    run({}, [this] { exchange([](Exchange& e) { e.barrier(); }); }).wait();
   }
   void abort(std::string_view reason) noexcept override { thread_->fail(reason); }
   std::string_view name() const override { return "mpi"; }
@@ -272,15 +258,12 @@ class MpiCommunicator final : public Communicator {
  private:
   // Tensors of an operation that failed are never freed: its messages may still read or write them,
   // and MPI cannot cancel a message that was sent. The process is about to end.
-  Work run(Collective kind, int64_t bytes, std::vector<at::Tensor> tensors,
-           std::function<void()> operation) {
+  Work run(std::vector<at::Tensor> tensors, std::function<void()> operation) {
     for (const at::Tensor& tensor : tensors) check_tensor(tensor);
     return thread_->submit(
         [=, this, tensors = std::move(tensors), operation = std::move(operation)] {
-          const trace::Time began = trace::now();
           try {
             operation();
-            meter_.add(kind, bytes, began, trace::now());
           } catch (...) {
             broken_ = true;
             static_cast<void>(new std::vector<at::Tensor>(tensors));

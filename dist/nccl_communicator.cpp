@@ -57,14 +57,12 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
   }
 }
 
-ncclRedOp_t nccl_op(ReduceOp op) {
-  return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin;
-}
+ncclRedOp_t nccl_op(ReduceOp op) { return op == ReduceOp::kSum ? ncclSum : ncclMax; }
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public MeteredCommunicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host, at::Device device)
-      : Communicator(host->rank(), host->size()),
+      : MeteredCommunicator(host->rank(), host->size()),
         host_(std::move(host)),
         device_(device),
         side_(device) {
@@ -100,14 +98,6 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype());
-    return run(Collective::kReduceScatter, in.nbytes(), {out, in}, "ncclReduceScatter", [&] {
-      return ncclReduceScatter(in.data_ptr(), out.data_ptr(), count(out),
-                               nccl_type(in.scalar_type()), ncclSum, comm_, stream());
-    });
-  }
-
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype());
     return run(Collective::kAllGather, in.nbytes(), {out, in}, "ncclAllGather", [&] {
@@ -127,7 +117,9 @@ class NcclCommunicator final : public Communicator {
     Backoff backoff;
     for (const Mark all = side_.run({}, [] {}); !all.passed(); backoff.wait()) throw_if_failed();
     throw_if_failed();
+    const trace::Time began = trace::now();
     host_->barrier();
+    meter_.add(Collective::kBarrier, 0, {began, trace::now()});
   }
 
   void abort(std::string_view reason) noexcept override {
@@ -145,13 +137,10 @@ class NcclCommunicator final : public Communicator {
 
   void check() override { throw_if_failed(); }
 
-  // What the device has finished, and the barriers, which travel between hosts.
+  // What the device has finished.
   Traffic traffic() override {
     drain();
-    Traffic totals = meter_.totals();
-    totals[static_cast<size_t>(Collective::kBarrier)] =
-        host_->traffic()[static_cast<size_t>(Collective::kBarrier)];
-    return totals;
+    return meter_.totals();
   }
 
   // Times of the device are placed on the host's clock by a point that it passes now.
@@ -204,9 +193,10 @@ class NcclCommunicator final : public Communicator {
       const std::lock_guard lock(in_flight_mutex_);
       in_flight_.push_back({kind, static_cast<int64_t>(bytes), begun, done});
     }
-    return Work([this, done] {
+    return Work([this, done]() -> std::optional<TimeSpan> {
       throw_if_failed();
       done.order_before_current(device_);
+      return std::nullopt;
     });
   }
 
@@ -217,8 +207,8 @@ class NcclCommunicator final : public Communicator {
       const InFlight& ended = in_flight_.front();
       const trace::Time began =
           record_origin_ + nanoseconds(record_began_.seconds_until(ended.begun));
-      meter_.add(ended.kind, ended.bytes, began,
-                 began + nanoseconds(ended.begun.seconds_until(ended.done)));
+      meter_.add(ended.kind, ended.bytes,
+                 {began, began + nanoseconds(ended.begun.seconds_until(ended.done))});
     }
   }
 
@@ -288,6 +278,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> host_;
   at::Device device_;
   SideStream side_;
+  TrafficMeter meter_;
   std::mutex in_flight_mutex_;
   std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
   Mark record_began_;  // passed by the device when the host's clock was at record_origin_
@@ -308,8 +299,8 @@ std::string nccl_versions() {
 
 bool nccl_available() { return true; }
 
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
-                                                     at::Device device) {
+std::unique_ptr<MeteredCommunicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
+                                                            at::Device device) {
   return std::make_unique<NcclCommunicator>(std::move(host), device);
 }
 

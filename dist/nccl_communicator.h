@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 
 namespace dtrain::dist {
 
@@ -23,7 +23,7 @@ std::string nccl_versions();
 // Owns `host`, which carries NCCL's unique id and the barriers. DeviceError if the NCCL at run time
 // is not the version that dtrain was built with; CommError if NCCL cannot connect the
 // ranks. Collective.
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
-                                                     at::Device device);
+std::unique_ptr<MeteredCommunicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
+                                                            at::Device device);
 
 }  // namespace dtrain::dist

@@ -17,7 +17,8 @@ namespace {
 
 std::string nccl_versions() { return "none"; }
 bool nccl_available() { return false; }
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, at::Device) {
+std::unique_ptr<MeteredCommunicator> make_nccl_communicator(std::unique_ptr<Communicator>,
+                                                            at::Device) {
   refuse();
 }
 

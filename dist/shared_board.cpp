@@ -18,7 +18,7 @@ constexpr size_t kLine =
 enum Presence : uint32_t { kNotYet, kPresent, kLeft };
 
 std::string describe(const SharedOperation& operation) {
-  static constexpr const char* kOps[] = {"sum", "max", "min"};
+  static constexpr const char* kOps[] = {"sum", "max"};
   std::string text = kCollectiveNames[static_cast<size_t>(operation.kind)];
   if (operation.kind == Collective::kBarrier) return text;
   text += str(" of ", operation.bytes, " bytes of ", c10::toString(operation.dtype));

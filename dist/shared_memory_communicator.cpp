@@ -44,10 +44,9 @@ struct Operation {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   SharedParts parts;      // of a tensor of the arena
-  int64_t elements = 0;   // of `in`; of reduce_scatter: of `out`
+  int64_t elements = 0;   // of `in`
   int64_t per_piece = 1;  // elements
   int64_t width = 1;      // bytes of an element
-  bool counted = true;    // in the traffic
   int64_t pieces() const {
     return elements <= per_piece ? 1 : (elements + per_piece - 1) / per_piece;
   }
@@ -59,6 +58,7 @@ struct Operation {
 
 struct HandedOver {
   Operation operation;
+  TimeSpan ran;
   std::atomic<bool> done = false;
 };
 
@@ -84,7 +84,6 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override {
-    const TrafficMeter::Pause not_counted(meter_);
     return arena_.allocate(*this, sizes, options);
   }
 
@@ -93,17 +92,6 @@ class SharedMemoryCommunicator final : public Communicator {
     Operation operation = describe(Collective::kAllReduce, std::move(inout));
     operation.what.op = op;
     find_in_arena(operation);
-    return issue(std::move(operation));
-  }
-
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype(),
-                 "reduce_scatter: ", in.numel(), " to ", out.numel(), " elements on ", size(),
-                 " ranks");
-    check_reducible(in);
-    Operation operation = describe(Collective::kReduceScatter, std::move(out), std::move(in));
-    operation.elements /= size();
-    operation.per_piece /= size();  // a piece holds this many elements for each rank
     return issue(std::move(operation));
   }
 
@@ -177,7 +165,6 @@ class SharedMemoryCommunicator final : public Communicator {
 
   // What is short is posted at once, if nothing is before it.
   Work issue(Operation operation) {
-    operation.counted = meter_.counts();
     const bool is_short = operation.pieces() == 1 && operation.what.bytes <= kCallersBytes;
     if (!is_short || handed_over_.load(std::memory_order_acquire) > 0)
       return hand_over(std::move(operation));
@@ -187,12 +174,17 @@ class SharedMemoryCommunicator final : public Communicator {
       post_piece(operation, 0, caller_);
     } catch (const CommError& error) {
       fail(error);
-      return Work([error = std::current_exception()] { std::rethrow_exception(error); });
+      return Work([error = std::current_exception()]() -> std::optional<TimeSpan> {
+        std::rethrow_exception(error);
+      });
     }
     const uint64_t number = posted_.load(std::memory_order_relaxed) + 1;
     begun_[number % SharedBoard::kSlots] = std::move(operation);
     posted_.store(number, std::memory_order_release);
-    return Work([this, number] { finish_through(number); });
+    return Work([this, number] {
+      finish_through(number);
+      return std::optional(ran_[number % kRemembered]);
+    });
   }
 
   // Whether posting has to wait for short operations: for room, or because they change what the
@@ -237,7 +229,10 @@ class SharedMemoryCommunicator final : public Communicator {
       queue_.push_back(item);
     }
     static_cast<void>(thread_.submit([this, item] { run_through(*item, of_thread_); }));
-    return Work([this, item] { run_through(*item, caller_); });
+    return Work([this, item] {
+      run_through(*item, caller_);
+      return std::optional(item->ran);
+    });
   }
 
   void run_through(HandedOver& item, const Patience& patience) {
@@ -271,7 +266,7 @@ class SharedMemoryCommunicator final : public Communicator {
       if (piece + 1 < pieces) post_piece(operation, piece + 1, patience);
       finish_piece(operation, piece, patience);
     }
-    count(operation, began);
+    item->ran = {began, trace::now()};
     item->operation = {};  // releases the tensors before the waiter continues
     item->done.store(true, std::memory_order_release);
     handed_over_.fetch_sub(1, std::memory_order_release);
@@ -282,14 +277,9 @@ class SharedMemoryCommunicator final : public Communicator {
     Operation& operation = begun_[number % SharedBoard::kSlots];
     const trace::Time began = trace::now();
     finish_piece(operation, 0, caller_);
-    count(operation, began);
+    ran_[number % kRemembered] = {began, trace::now()};
     operation = {};
     done_.store(number, std::memory_order_release);
-  }
-
-  void count(const Operation& operation, trace::Time began) {
-    if (operation.counted)
-      meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
   }
 
   void fail(const std::exception& error) noexcept {
@@ -304,13 +294,8 @@ class SharedMemoryCommunicator final : public Communicator {
       const int64_t begin = piece * o.per_piece, count = std::min(o.per_piece, o.elements - begin);
       const auto bytes = static_cast<size_t>(count * o.width);
       const std::byte* from = o.from + begin * o.width;
-      if (o.what.kind == Collective::kReduceScatter) {
-        for (int64_t rank = 0; rank < size(); ++rank) {
-          std::memcpy(to + rank * count * o.width, from + rank * o.elements * o.width, bytes);
-        }
-      } else if (o.what.kind != Collective::kBroadcast || o.what.root == rank()) {
+      if (o.what.kind != Collective::kBroadcast || o.what.root == rank())
         std::memcpy(to, from, bytes);
-      }
     }
     board_.post(o.what);
   }
@@ -340,13 +325,8 @@ class SharedMemoryCommunicator final : public Communicator {
     std::byte* to = o.to + begin * o.width;
     switch (o.what.kind) {
       case Collective::kAllReduce:
-      case Collective::kReduceScatter: {
-        const int64_t offset =
-            o.what.kind == Collective::kReduceScatter ? rank() * count * o.width : 0;
-        for (int r = 0; r < size(); ++r)
-          by_rank_[static_cast<size_t>(r)] = board_.data(r, number) + offset;
+        for (int r = 0; r < size(); ++r) by_rank_[static_cast<size_t>(r)] = board_.data(r, number);
         return reduce_in_rank_order(o.what.dtype, o.what.op, by_rank_, to, count);
-      }
       case Collective::kAllGather:
         for (int r = 0; r < size(); ++r) {
           std::memcpy(to + r * o.elements * o.width, board_.data(r, number), bytes);
@@ -391,6 +371,9 @@ class SharedMemoryCommunicator final : public Communicator {
   // come before those.
   std::array<Operation, SharedBoard::kSlots> begun_;
   std::atomic<uint64_t> posted_ = 0, done_ = 0;
+  // When the last short operations ran; of one that is waited for even later, a later one's.
+  static constexpr uint64_t kRemembered = 256;
+  std::array<TimeSpan, kRemembered> ran_;
   // The others.
   std::mutex queue_mutex_;
   std::deque<std::shared_ptr<HandedOver>> queue_;

@@ -9,10 +9,10 @@
 namespace dtrain::dist {
 namespace {
 
-class StagedCommunicator final : public Communicator {
+class StagedCommunicator final : public MeteredCommunicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> host, at::Device device)
-      : Communicator(host->rank(), host->size()),
+  StagedCommunicator(std::unique_ptr<MeteredCommunicator> host, at::Device device)
+      : MeteredCommunicator(host->rank(), host->size()),
         host_(std::move(host)),
         device_(device),
         down_(device),
@@ -29,12 +29,6 @@ class StagedCommunicator final : public Communicator {
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     const at::Tensor host = host_like(inout);
     return stage(inout, host, inout, host, [=, this] { return host_->all_reduce(host, op); });
-  }
-
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    const at::Tensor host_in = host_like(in), host_out = host_like(out);
-    return stage(in, host_in, out, host_out,
-                 [=, this] { return host_->reduce_scatter(host_out, host_in); });
   }
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
@@ -90,10 +84,11 @@ class StagedCommunicator final : public Communicator {
     return Work([=, this, carried = std::make_shared<Work>(std::move(carried))] {
       carried->wait();
       copied_up->order_before_current(device_);
+      return std::nullopt;
     });
   }
 
-  std::unique_ptr<Communicator> host_;
+  std::unique_ptr<MeteredCommunicator> host_;
   at::Device device_;
   SideStream down_, up_;
   std::unique_ptr<CommThread> thread_;  // last, because its thread uses the others
@@ -101,8 +96,8 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
-                                                       at::Device device) {
+std::unique_ptr<MeteredCommunicator> make_staged_communicator(
+    std::unique_ptr<MeteredCommunicator> host, at::Device device) {
   return std::make_unique<StagedCommunicator>(std::move(host), device);
 }
 

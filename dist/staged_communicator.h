@@ -8,12 +8,12 @@
 
 #include <memory>
 
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 
 namespace dtrain::dist {
 
-// Owns `host`. Tensors must be on `device`, which may be the CPU in tests.
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
-                                                       at::Device device);
+// Owns `host`, which counts for it. Tensors must be on `device`, which may be the CPU in tests.
+std::unique_ptr<MeteredCommunicator> make_staged_communicator(
+    std::unique_ptr<MeteredCommunicator> host, at::Device device);
 
 }  // namespace dtrain::dist

@@ -1,7 +1,6 @@
 #pragma once
 
-// How much a communicator has carried, and how long that took: for the dtrain_collective_* metrics
-// and for traces.
+// How much a communicator has carried, and how long that took (metered_communicator.h).
 
 #include <array>
 #include <atomic>
@@ -9,21 +8,15 @@
 #include <cstdint>
 #include <mutex>
 
+#include "dist/communicator.h"
 #include "trace/recorder.h"
 
 namespace dtrain::dist {
 
-enum class Collective : uint8_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kBarrier,
-  kCount
-};
+enum class Collective : uint8_t { kAllReduce, kAllGather, kBroadcast, kBarrier, kCount };
 inline constexpr size_t kCollectives = static_cast<size_t>(Collective::kCount);
 inline constexpr std::array<const char*, kCollectives> kCollectiveNames = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"};
+    "all_reduce", "all_gather", "broadcast", "barrier"};
 
 struct Carried {
   int64_t bytes = 0;  // that this rank gave to the operations (broadcast: that it sent or received)
@@ -38,17 +31,17 @@ using Traffic =
 // any thread.
 class TrafficMeter {
  public:
-  void add(Collective operation, int64_t bytes, trace::Time began, trace::Time ended) {
+  void add(Collective operation, int64_t bytes, const TimeSpan& ran) {
     Sum& sum = sums_[static_cast<size_t>(operation)];
     sum.bytes.store(sum.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
-    sum.nanoseconds.store(sum.nanoseconds.load(std::memory_order_relaxed) + (ended - began),
+    sum.nanoseconds.store(sum.nanoseconds.load(std::memory_order_relaxed) + (ran.ended - ran.began),
                           std::memory_order_relaxed);
     if (!recording_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
     if (!track_) return;
     track_->add({.name = kCollectiveNames[static_cast<size_t>(operation)],
-                 .begin = began,
-                 .end = ended,
+                 .begin = ran.began,
+                 .end = ran.ended,
                  .kind = trace::Kind::kOperation,
                  .a = bytes});
   }
@@ -67,20 +60,6 @@ class TrafficMeter {
     return totals;
   }
 
-  // For what a communicator exchanges on its own account: while a Pause exists, operations that are
-  // issued are not to be counted, whenever they end. Whoever issues one asks counts().
-  class Pause {
-   public:
-    explicit Pause(TrafficMeter& meter) : meter_(meter) { meter_.counts_.store(false); }
-    ~Pause() { meter_.counts_.store(true); }
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
-
-   private:
-    TrafficMeter& meter_;
-  };
-  bool counts() const { return counts_.load(std::memory_order_relaxed); }
-
  private:
   struct Sum {
     std::atomic<int64_t> bytes = 0, nanoseconds = 0;
@@ -89,7 +68,6 @@ class TrafficMeter {
   std::atomic<bool> recording_ = false;
   std::mutex mutex_;
   trace::Track* track_ = nullptr;
-  std::atomic<bool> counts_ = true;
 };
 
 }  // namespace dtrain::dist

@@ -23,9 +23,6 @@ using Json = nlohmann::ordered_json;
 std::string name_of(Collective operation) {
   return dist::kCollectiveNames[static_cast<size_t>(operation)];
 }
-bool reduces(Collective operation) {
-  return operation == Collective::kAllReduce || operation == Collective::kReduceScatter;
-}
 
 // As nccl-tests names it.
 const char* type_name(at::ScalarType dtype) {
@@ -49,7 +46,7 @@ std::string table_of(const OperationCost& operation, int ranks) {
   std::vector<TextRow> rows;
   for (const dist::ProbedSize& size : operation.sizes) {
     rows.push_back({str(size.bytes), str(size.elements), type_name(size.dtype),
-                    reduces(operation.operation) ? "sum" : "none",
+                    operation.operation == Collective::kAllReduce ? "sum" : "none",
                     operation.operation == Collective::kBroadcast ? "0" : "-1",
                     fixed(size.seconds.median * 1e6, 2),
                     fixed(dist::algorithm_bandwidth(size) * 1e-9, 3),

@@ -19,8 +19,7 @@ using dist::Collective;
 // every rank.
 int64_t different_sizes(const std::vector<int64_t>& sizes, Collective operation, int64_t item_bytes,
                         int ranks) {
-  const bool shared =
-      operation == Collective::kAllGather || operation == Collective::kReduceScatter;
+  const bool shared = operation == Collective::kAllGather;
   std::set<int64_t> elements;
   for (const int64_t bytes : sizes)
     elements.insert(std::max<int64_t>(1, bytes / item_bytes / (shared ? ranks : 1)));

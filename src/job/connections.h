@@ -15,7 +15,7 @@
 
 #include "config/config.h"
 #include "core/file_system.h"
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 #include "dist/failure.h"
 #include "dist/watchdog.h"
 #include "job/process_context.h"
@@ -30,9 +30,9 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  dist::Communicator& gradients() const { return *gradients_; }
+  dist::MeteredCommunicator& gradients() const { return *gradients_; }
   // Null unless the ranks share batch norm's statistics.
-  dist::Communicator* statistics() const { return statistics_.get(); }
+  dist::MeteredCommunicator* statistics() const { return statistics_.get(); }
   dist::Watchdog& watchdog() { return watchdog_; }
   FileSystem& files() { return *files_; }
 
@@ -46,7 +46,7 @@ class Connections {
   std::vector<std::pair<const char*, dist::Communicator*>> asked_;
   dist::Watchdog watchdog_;
   std::unique_ptr<FileSystem> files_;
-  std::unique_ptr<dist::Communicator> gradients_, statistics_;
+  std::unique_ptr<dist::MeteredCommunicator> gradients_, statistics_;
 };
 
 }  // namespace dtrain::job

@@ -47,7 +47,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later
     // inherit the setting.
     at::globalContext().setFlushDenormal(true);
-    const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
+    const std::unique_ptr<dist::MeteredCommunicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     int threads = 1;
     dist::agree(*host, [&] {

@@ -11,7 +11,7 @@
 
 #include "config/config.h"
 #include "data/hdf5/probe_process.h"
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 #include "dist/world.h"
 
 namespace dtrain::job {
@@ -20,10 +20,10 @@ struct ProcessContext {
   const dist::World& world;
   dist::MpiSession& mpi;
   at::Device device;
-  int cores;                   // that this rank may use
-  int threads;                 // that compute
-  dist::Communicator& host;    // for host tensors
-  data::ProbeProcess& prober;  // opens data files
+  int cores;                        // that this rank may use
+  int threads;                      // that compute
+  dist::MeteredCommunicator& host;  // for host tensors
+  data::ProbeProcess& prober;       // opens data files
 };
 
 // Forks the process that opens data files, starts MPI, widens the affinity, sets the number of

@@ -38,8 +38,8 @@ constexpr size_t kSpareRoom = 4096;  // events of a track
 // The operations of a communicator as a track, while this lives.
 class Recorded {
  public:
-  Recorded(trace::Recorder& recorder, dist::Communicator& communicator, const std::string& what,
-           int place)
+  Recorded(trace::Recorder& recorder, dist::MeteredCommunicator& communicator,
+           const std::string& what, int place)
       : communicator_(communicator), name_(str(what, " (", communicator.name(), ")")) {
     communicator_.record(recorder.track(name_, place));
   }
@@ -49,7 +49,7 @@ class Recorded {
   const std::string& name() const { return name_; }
 
  private:
-  dist::Communicator& communicator_;
+  dist::MeteredCommunicator& communicator_;
   const std::string name_;
 };
 
@@ -308,7 +308,7 @@ class TraceRun {
     }
     if (options_.memory) allocations_ = std::make_unique<AllocationLog>(recorder_, *operators_);
     int place = trace::kCommPlace;
-    const auto record = [&](dist::Communicator& communicator, const char* what) {
+    const auto record = [&](dist::MeteredCommunicator& communicator, const char* what) {
       communicators_.push_back(std::make_unique<Recorded>(recorder_, communicator, what, place++));
     };
     Connections& connections = *run_.connections;

@@ -178,7 +178,7 @@ void RunObserver::set_state(monitoring::RunState state) {
 // Every kind of operation that has run.
 std::vector<monitoring::CollectiveStats> RunObserver::collectives() const {
   std::vector<monitoring::CollectiveStats> all;
-  const auto add = [&all](const char* name, dist::Communicator* communicator,
+  const auto add = [&all](const char* name, dist::MeteredCommunicator* communicator,
                           const dist::Traffic& before) {
     if (communicator == nullptr) return;
     const dist::Traffic traffic = communicator->traffic();

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "data/order/splits.h"
 #include "data/store.h"
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 #include "measure/rank_sample.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
@@ -39,9 +39,9 @@ struct TrainContext {
   int loader_threads;             // of this rank
   int cores, host_cores;          // that this rank may use; of its host
   std::string node;               // its host's name
-  dist::Communicator& gradients;  // carries tensors of `device`
-  dist::Communicator& host;       // carries CPU tensors
-  dist::Communicator*
+  dist::MeteredCommunicator& gradients;  // carries tensors of `device`
+  dist::MeteredCommunicator& host;       // carries CPU tensors
+  dist::MeteredCommunicator*
       statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
   // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
   checkpoint::Store* checkpoints;

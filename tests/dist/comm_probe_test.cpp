@@ -16,8 +16,7 @@ namespace {
 
 using enum Collective;
 
-constexpr std::array<Collective, 4> kOnTensors = {kAllReduce, kReduceScatter, kAllGather,
-                                                  kBroadcast};
+constexpr std::array<Collective, 3> kOnTensors = {kAllReduce, kAllGather, kBroadcast};
 
 // Passes everything to another communicator, and does with it what a bad network does.
 class BadNetwork : public Communicator {
@@ -36,9 +35,6 @@ class BadNetwork : public Communicator {
         std::chrono::duration<double>(static_cast<double>(inout.nbytes()) * seconds_per_byte));
     if (corrupts && rank() == 1) inout.select(0, inout.numel() - 1).add_(1);
     return {};
-  }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    return inner_.reduce_scatter(out, in);
   }
   Work all_gather(at::Tensor out, at::Tensor in) override { return inner_.all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return inner_.broadcast(inout, root); }
@@ -65,10 +61,10 @@ TEST(CommProbe, MeasuresEverySizeOfEveryOperation) {
     of_ranks.push_back(sizes);
   });
   for (const auto& sizes : of_ranks) {
-    ASSERT_EQ(sizes.size(), 4 * 3 + 1u);
+    ASSERT_EQ(sizes.size(), 3 * 3 + 1u);
     size_t i = 0;
     for (const Collective operation : kOnTensors) {
-      const bool shared = operation == kAllGather || operation == kReduceScatter;
+      const bool shared = operation == kAllGather;
       for (const int64_t bytes : {shared ? 12 : 4, 600, 6000}) {
         EXPECT_EQ(sizes[i].operation, operation);
         EXPECT_EQ(sizes[i].bytes, bytes);
@@ -159,7 +155,6 @@ TEST(CommProbe, BandwidthsAreThoseOfNcclTests) {
     EXPECT_DOUBLE_EQ(algorithm_bandwidth(of(operation)), 1e9);
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllReduce), 4), 1.5e9);  // 2 (n - 1) / n
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllGather), 4), 0.75e9);
-  EXPECT_DOUBLE_EQ(bus_bandwidth(of(kReduceScatter), 4), 0.75e9);
   EXPECT_DOUBLE_EQ(bus_bandwidth(of(kBroadcast), 4), 1e9);
 }
 

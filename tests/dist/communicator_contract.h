@@ -37,9 +37,7 @@ inline const std::vector<int64_t>& lengths() {
   return all;
 }
 
-inline std::string op_name(ReduceOp op) {
-  return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMax ? "max" : "min";
-}
+inline std::string op_name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : "max"; }
 
 // The first elements of whole_numbers(), which repeats them: expected sums are computed from these
 // alone, because computing them for whole tensors took most of the test's time. A prime, so that a
@@ -129,21 +127,6 @@ inline void same_bits_case(Communicator& comm, at::Device device, at::ScalarType
                                                     : 0x1p-50;
     const double error = (first.cpu().to(at::kDouble) - exact).abs().max().item<double>();
     EXPECT_LE(error, half_step * comm.size() * 4 * comm.size()) << c10::toString(dtype);
-  }
-}
-
-inline void reduce_scatter_case(Communicator& comm, at::Device device) {
-  for (const at::ScalarType dtype : dtypes()) {
-    for (const int64_t n : {0, 1, 4099}) {
-      const at::Tensor in = whole_numbers(comm.rank(), n * comm.size(), dtype).to(device);
-      const at::Tensor out = at::empty({n}, in.options());
-      comm.reduce_scatter(out, in).wait();
-      const at::Tensor whole = reduced(comm.size(), n * comm.size(), dtype, ReduceOp::kSum);
-      expect_equal(out, whole.narrow(0, n * comm.rank(), n),
-                   str("reduce_scatter ", n, " x ", c10::toString(dtype)));
-      expect_equal(in, whole_numbers(comm.rank(), n * comm.size(), dtype),
-                   "the input of reduce_scatter");
-    }
   }
 }
 
@@ -260,8 +243,8 @@ inline void allocate_again_case(Communicator& comm, at::Device device) {
         comm.allocate({50'000 + phase}, at::TensorOptions(at::kFloat).device(device));
     if (phase % 2 == 0) kept.clear();
     kept.push_back(tensor);
-    tensor.fill_(comm.rank() + phase);
-    comm.all_reduce(tensor, ReduceOp::kMin).wait();
+    tensor.fill_(phase - comm.rank());
+    comm.all_reduce(tensor, ReduceOp::kMax).wait();
     expect_equal(tensor, at::full({50'000 + phase}, phase, at::kFloat), str("phase ", phase));
   }
 }
@@ -290,7 +273,6 @@ inline void abort_case(Communicator& comm, at::Device device) {
         << error.what();
   }
   EXPECT_THROW(comm.barrier(), CommError);
-  EXPECT_NO_THROW(comm.record(nullptr)) << "what ends a recording may be a destructor";
 }
 
 // For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048
@@ -315,7 +297,7 @@ inline void half_in_float32_case(Communicator& comm, at::Device device) {
 inline std::vector<Case> cases() {
   std::vector<Case> all;
   for (const at::ScalarType dtype : dtypes()) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
       all.push_back({str("AllReduce_", op_name(op), "_", c10::toString(dtype)),
                      [=](Communicator& comm, at::Device device) {
                        all_reduce_case(comm, device, dtype, op);
@@ -326,7 +308,6 @@ inline std::vector<Case> cases() {
         {str("SameBits_", c10::toString(dtype)),
          [=](Communicator& comm, at::Device device) { same_bits_case(comm, device, dtype); }});
   }
-  all.push_back({"ReduceScatter", reduce_scatter_case});
   all.push_back({"AllGather", all_gather_case});
   all.push_back({"Broadcast", broadcast_case});
   all.push_back({"SeveralInFlight", several_in_flight_case});

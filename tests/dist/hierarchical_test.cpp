@@ -89,22 +89,6 @@ TEST(Hierarchical, AddsInAnOrderThatFollowsFromThePlacementAlone) {
   }
 }
 
-TEST(Hierarchical, CountsWhatItCarriesOnce) {
-  run_on_hosts({0, 0, 1}, WithinHost::kSharedMemory, [](Communicator& comm) {
-    const auto carried = [&](Collective kind) {
-      return comm.traffic()[static_cast<size_t>(kind)].bytes;
-    };
-    const at::Tensor sum = comm.allocate({100'000}, at::kFloat).fill_(1);
-    for (const Carried& none : comm.traffic())
-      EXPECT_EQ(none.bytes, 0) << "the exchanges of allocate()";
-    comm.all_reduce(sum, ReduceOp::kSum).wait();
-    comm.broadcast(sum, 2).wait();
-    EXPECT_EQ(carried(Collective::kAllReduce), 400'000);
-    EXPECT_EQ(carried(Collective::kBroadcast), 400'000);
-    EXPECT_EQ(carried(Collective::kAllGather), 0);
-  });
-}
-
 // What `body` throws on each rank.
 std::vector<std::string> errors(
     const Hosts& hosts, WithinHost within,
@@ -167,9 +151,6 @@ class NoMemory final : public Communicator {
     throw DeviceError("no room");
   }
   Work all_reduce(at::Tensor inout, ReduceOp op) override { return inner_->all_reduce(inout, op); }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    return inner_->reduce_scatter(out, in);
-  }
   Work all_gather(at::Tensor out, at::Tensor in) override { return inner_->all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return inner_->broadcast(inout, root); }
   void barrier() override { inner_->barrier(); }
@@ -203,7 +184,6 @@ TEST(Hierarchical, RefusesWhatItCannotReduceBeforeItIsIssued) {
     EXPECT_THROW(static_cast<void>(comm.all_reduce(at::ones({4, 6}).t(), ReduceOp::kSum)), Error);
     EXPECT_THROW(static_cast<void>(comm.all_reduce(at::ones({4}, at::kByte), ReduceOp::kSum)),
                  Error);
-    EXPECT_THROW(static_cast<void>(comm.reduce_scatter(at::ones({4}), at::ones({15}))), Error);
     EXPECT_THROW(static_cast<void>(comm.all_gather(at::ones({15}), at::ones({4}))), Error);
     EXPECT_THROW(static_cast<void>(comm.broadcast(at::ones({4}), 4)), Error);
     comm.barrier();

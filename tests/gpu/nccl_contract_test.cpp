@@ -30,7 +30,7 @@ bool each_has_its_own() {
 }
 
 // "nccl" where the ranks share a GPU, which it refuses: what auto takes instead.
-std::unique_ptr<Communicator> make(const std::string& backend) {
+std::unique_ptr<MeteredCommunicator> make(const std::string& backend) {
   config::Dist dist;
   dist.backend =
       value_named<config::Backend>(backend == "nccl" && !each_has_its_own() ? "auto" : backend)

@@ -67,12 +67,12 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
     watchdog.progress("forward", step);
     sleep_seconds(0.02);
     watchdog.progress("all_reduce", step);
-    const at::Tensor more = at::full(
-        {1}, std::chrono::steady_clock::now() - started < std::chrono::duration<double>(seconds));
+    const at::Tensor over = at::full(
+        {1}, std::chrono::steady_clock::now() - started >= std::chrono::duration<double>(seconds));
     comm.all_reduce(gradient, ReduceOp::kMax).wait();
-    const at::Tensor go_on = more.to(at::kLong);
-    comm.all_reduce(go_on, ReduceOp::kMin).wait();
-    if (go_on.item<int64_t>() == 0) return;
+    const at::Tensor ended = over.to(at::kLong);
+    comm.all_reduce(ended, ReduceOp::kMax).wait();
+    if (ended.item<int64_t>() != 0) return;
   }
 }
 

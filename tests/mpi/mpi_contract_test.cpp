@@ -33,8 +33,9 @@ std::vector<Kind> kinds() {
        [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }},
       {"StagedInSharedMemory",
        [] {
-         return make_staged_communicator(
-             make_shared_memory_communicator(*make_host_communicator(world_of_test())), at::kCPU);
+         return make_staged_communicator(make_metered_communicator(make_shared_memory_communicator(
+                                             *make_host_communicator(world_of_test()))),
+                                         at::kCPU);
        }},
       {"SharedMemory",
        [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
@@ -53,7 +54,7 @@ TEST_P(MpiContract, Holds) {
 }
 
 // On two hosts: two ranks and two, or two and one.
-std::unique_ptr<Communicator> make_hierarchical(
+std::unique_ptr<MeteredCommunicator> make_hierarchical(
     config::Backend backend = config::Backend::kHierarchical) {
   config::Dist dist;
   dist.backend = backend;
@@ -157,8 +158,7 @@ TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfig
   const World world = world_of_test();
   const std::unique_ptr<Communicator> host = make_host_communicator(world);
   config::Dist dist;
-  const std::unique_ptr<Communicator> chosen =
-      make_gradient_communicator(*host, dist, world, at::kCPU);
+  const auto chosen = make_gradient_communicator(*host, dist, world, at::kCPU);
   EXPECT_EQ(chosen->name(), world.size == 1 ? "none" : "shared_memory");
   for (const Carried& carried : chosen->traffic())
     EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
@@ -172,7 +172,7 @@ TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfig
 
 TEST(MakeGradientCommunicator, IsHierarchicalForCpuRanksOfSeveralHostsIfOneHasSeveral) {
   const int size = world_of_test().size;
-  const std::unique_ptr<Communicator> chosen = make_hierarchical(config::Backend::kAuto);
+  const auto chosen = make_hierarchical(config::Backend::kAuto);
   EXPECT_EQ(chosen->name(), size == 1 ? "none" : size == 2 ? "mpi" : "hierarchical");
   for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0);
   const at::Tensor tensor = chosen->allocate({10'000}, at::kFloat).fill_(1);

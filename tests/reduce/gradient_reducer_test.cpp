@@ -35,9 +35,6 @@ class Recorder : public Communicator {
     sent.push_back(inout.numel());
     return world_.all_reduce(inout, op);
   }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    return world_.reduce_scatter(out, in);
-  }
   Work all_gather(at::Tensor out, at::Tensor in) override { return world_.all_gather(out, in); }
   Work broadcast(at::Tensor inout, int root) override { return world_.broadcast(inout, root); }
   void barrier() override { world_.barrier(); }
@@ -553,7 +550,7 @@ TEST(GradientReducer, MixesFloatAndDouble) {
 }
 
 TEST(GradientReducer, TellsATraceWhenEachBucketIsReadyAndSent) {
-  run_thread_world(2, [](Communicator& world) {
+  run_thread_world(2, [](MeteredCommunicator& world) {
     trace::Recorder recorder;
     GradientReducer::Options options = kOneEach;
     options.track = recorder.track(trace::kBuckets, 0);

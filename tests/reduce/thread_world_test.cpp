@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 const auto kDtypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong};
 
-TEST(ThreadCommunicator, AllReduceAgreesOnSumMaximumAndMinimum) {
+TEST(ThreadCommunicator, AllReduceAgreesOnSumAndMaximum) {
   for (const int size : {1, 2, 4}) {
     run_thread_world(size, [size](Communicator& world) {
       for (const at::ScalarType dtype : kDtypes) {
@@ -28,7 +28,6 @@ TEST(ThreadCommunicator, AllReduceAgreesOnSumMaximumAndMinimum) {
           };
           EXPECT_TRUE(reduced(ReduceOp::kSum).equal(base * size + size * (size - 1) / 2));
           EXPECT_TRUE(reduced(ReduceOp::kMax).equal(base + size - 1));
-          EXPECT_TRUE(reduced(ReduceOp::kMin).equal(base));
         }
       }
     });
@@ -56,15 +55,11 @@ TEST(ThreadCommunicator, HalfPrecisionIsSummedInFloat) {
   });
 }
 
-TEST(ThreadCommunicator, GathersScattersAndBroadcasts) {
+TEST(ThreadCommunicator, GathersAndBroadcasts) {
   run_thread_world(3, [](Communicator& world) {
     const at::Tensor mine = at::arange(2) + 10 * world.rank(), all = at::empty({6}, at::kLong);
     world.all_gather(all, mine).wait();
     EXPECT_TRUE(all.equal(at::tensor(std::vector<int64_t>{0, 1, 10, 11, 20, 21})));
-
-    const at::Tensor part = at::empty({2}, at::kLong);
-    world.reduce_scatter(part, at::arange(6)).wait();
-    EXPECT_TRUE(part.equal((at::arange(2) + 2 * world.rank()) * 3));
 
     const at::Tensor sent = at::full({3}, world.rank(), at::kByte);
     world.broadcast(sent, 2).wait();

@@ -28,7 +28,7 @@ struct Request {
 };
 
 std::string describe(const Request& request) {
-  static constexpr const char* kOps[] = {"sum", "max", "min"};
+  static constexpr const char* kOps[] = {"sum", "max"};
   const char* kind = kCollectiveNames[static_cast<size_t>(request.kind)];
   if (request.kind == Kind::kBarrier) return kind;
   return str(kind, "(", kOps[static_cast<int>(request.op)], ", root ", request.root, ", ",
@@ -63,15 +63,6 @@ void perform(const std::vector<Request>& requests) {
     case Kind::kAllReduce: {
       const at::Tensor total = reduce(requests);
       for (const Request& r : requests) r.out.view({-1}).copy_(total);
-      return;
-    }
-    case Kind::kReduceScatter: {
-      const at::Tensor total = reduce(requests);
-      int64_t begin = 0;
-      for (const Request& r : requests) {
-        r.out.view({-1}).copy_(total.narrow(0, begin, r.out.numel()));
-        begin += r.out.numel();
-      }
       return;
     }
     case Kind::kAllGather:
@@ -176,12 +167,6 @@ class ThreadCommunicator : public Communicator {
     check_reducible(inout);
     return issue({Kind::kAllReduce, op, 0, inout, inout});
   }
-  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
-    DTRAIN_CHECK(in.numel() == size() * out.numel(), in.numel(), " elements for ", size(), " × ",
-                 out.numel());
-    check_reducible(in);
-    return issue({Kind::kReduceScatter, ReduceOp::kSum, 0, out, in});
-  }
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel(), out.numel(), " elements for ", size(), " × ",
                  in.numel());
@@ -203,15 +188,14 @@ class ThreadCommunicator : public Communicator {
     }
     DTRAIN_CHECK(request.out.scalar_type() == request.in.scalar_type(), describe(request));
     try {
-      const Kind kind = request.kind;
-      const auto bytes = static_cast<int64_t>(request.in.nbytes());
       const trace::Time began = trace::now();
       meeting_.meet(rank(), std::move(request));
-      meter_.add(kind, bytes, began, trace::now());
+      return Work([ran = TimeSpan{began, trace::now()}] { return std::optional(ran); });
     } catch (const CommError&) {
-      return Work([error = std::current_exception()] { std::rethrow_exception(error); });
+      return Work([error = std::current_exception()]() -> std::optional<TimeSpan> {
+        std::rethrow_exception(error);
+      });
     }
-    return Work();
   }
 
   Meeting& meeting_;
@@ -230,7 +214,7 @@ class GroupCommunicator final : public ThreadCommunicator {
 
 }  // namespace
 
-void run_thread_world(int size, const std::function<void(Communicator&)>& body) {
+void run_thread_world(int size, const std::function<void(MeteredCommunicator&)>& body) {
   DTRAIN_CHECK(size > 0, size, " ranks.");
   Meeting meeting(size);
   std::mutex mutex;
@@ -238,16 +222,17 @@ void run_thread_world(int size, const std::function<void(Communicator&)>& body) 
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      ThreadCommunicator communicator(rank, size, meeting);
+      const auto communicator =
+          make_metered_communicator(std::make_unique<ThreadCommunicator>(rank, size, meeting));
       const auto fail = [&](const std::string& reason) {
         {
           const std::lock_guard lock(mutex);
           if (!first) first = std::current_exception();
         }
-        communicator.abort(str("rank ", rank, " failed: ", reason));
+        communicator->abort(str("rank ", rank, " failed: ", reason));
       };
       try {
-        body(communicator);
+        body(*communicator);
       } catch (const std::exception& error) {
         fail(error.what());
       } catch (...) {

@@ -8,13 +8,13 @@
 #include <memory>
 #include <vector>
 
-#include "dist/communicator.h"
+#include "dist/metered_communicator.h"
 
 namespace dtrain::dist {
 
 // Runs `body(communicator)` on `size` threads and waits for all of them. An exception aborts the
 // communicators of the other ranks; the first one is rethrown.
-void run_thread_world(int size, const std::function<void(Communicator&)>& body);
+void run_thread_world(int size, const std::function<void(MeteredCommunicator&)>& body);
 
 // A communicator among the ranks of `world`, one of run_thread_world(), that give the same group,
 // in the order of `order` and then of their ranks. When a rank destroys it, others that wait for

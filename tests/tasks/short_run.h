@@ -28,7 +28,7 @@ struct ShortRun {
 
 inline std::vector<at::Tensor> weights_after(const ShortRun& run, const Example& example) {
   std::vector<at::Tensor> weights;
-  dist::run_thread_world(run.ranks, [&](dist::Communicator& comm) {
+  dist::run_thread_world(run.ranks, [&](dist::MeteredCommunicator& comm) {
     at::set_num_threads(1);
     const config::Config& config = run.config;
     const std::unique_ptr<Task> task = make_task(config, example.facts);

@@ -85,8 +85,7 @@ inline train::TrainResult train_measured(
   splits.train = example.ids;
   const train::BatchArithmetic batches =
       train::batch_arithmetic(config.train, /*ranks=*/1, static_cast<int64_t>(example.ids.size()));
-  const std::unique_ptr<dist::Communicator> gradients = dist::make_lone_communicator(),
-                                            host = dist::make_lone_communicator();
+  const auto gradients = dist::make_lone_communicator(), host = dist::make_lone_communicator();
   monitoring::Sinks sinks;
   const std::atomic<bool> stop{false};
   int64_t began = -1;  // the step that began last

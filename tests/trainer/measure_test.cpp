@@ -27,7 +27,7 @@ void with_steps(int ranks, const config::Config& config, ToyTask::Options toy,
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
   splits.val = {17, 18, 19, 20, 21};
-  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+  dist::run_thread_world(ranks, [&](dist::MeteredCommunicator& comm) {
     at::set_num_threads(1);
     ToyTask::Options own = toy;
     if (comm.rank() == healthy_rank) own.fault = ToyTask::Fault::kNone;

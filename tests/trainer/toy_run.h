@@ -243,7 +243,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   splits.val = {17, 18, 19, 20, 21};
   splits.test = setup.test;
   config.run.log_every = setup.log_every;
-  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+  dist::run_thread_world(ranks, [&](dist::MeteredCommunicator& comm) {
     at::set_num_threads(1);
     RankRun& mine = runs[static_cast<size_t>(comm.rank())];
     ToyTask task(setup.toy);

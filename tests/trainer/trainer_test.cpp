@@ -350,7 +350,7 @@ TEST(Evaluation, LeavesOutBadSamplesEvenIfARankHasNoOther) {
   const HoledStore store(12, {0, 1, 2, 3});
   const auto evaluate_on = [&](int ranks, const std::vector<int64_t>& ids) {
     std::vector<Evaluation> all(static_cast<size_t>(ranks));
-    dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+    dist::run_thread_world(ranks, [&](dist::MeteredCommunicator& comm) {
       ToyTask task({});
       all[static_cast<size_t>(comm.rank())] =
           evaluate(task, store, ids, "val", {.batch_size = 4, .skip_bad = true, .worst = 3}, comm);

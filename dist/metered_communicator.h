@@ -1,0 +1,27 @@
+#pragma once
+
+// A communicator that counts what it carries, for the dtrain_collective_* metrics, and puts its
+// operations into traces.
+
+#include <memory>
+
+#include "dist/communicator.h"
+#include "dist/traffic.h"
+
+namespace dtrain::dist {
+
+class MeteredCommunicator : public Communicator {
+ public:
+  using Communicator::Communicator;
+
+  // Of the operations that have ended and were waited for. Any thread may call it.
+  virtual Traffic traffic() = 0;
+  // Each operation that is counted from now on is an event of the track. Nothing may be in flight.
+  // nullptr: no longer, which neither waits nor throws.
+  virtual void record(trace::Track* track) = 0;
+};
+
+// Counts the operations of a communicator of host tensors by the times that their Work tells.
+std::unique_ptr<MeteredCommunicator> make_metered_communicator(std::unique_ptr<Communicator>);
+
+}  // namespace dtrain::dist
