@@ -37,8 +37,8 @@ job::DataSet open_samples(job::ProcessContext& process, const Options& options,
     data = job::open_data(process.prober, model, options.data);
     job::check_data(*data.store, *model.task, model.config.data);
     if (data.ids(options.split).empty()) {
-      throw DataError(str(data.store->path().string(), " has no samples in its ", options.split,
-                          " split (try --split)"));
+      throw DataError(str(data.store->origin().path().string(), " has no samples in its ",
+                          options.split, " split (try --split)"));
     }
   });
   return data;
@@ -48,8 +48,8 @@ EvalReport report_of(const train::Evaluation& evaluation, const job::TrainedMode
                      const data::Store& store, train::Precision precision) {
   EvalReport report{.checkpoint = model.checkpoint,
                     .chosen = model.chosen,
-                    .data = store.path().string(),
-                    .protocol = store.attribute("protocol"),
+                    .data = store.origin().path().string(),
+                    .protocol = store.origin().attribute("protocol"),
                     .task = str(model.config.task),
                     .network = str(model.config.model.name),
                     .precision = train::to_string(precision),
@@ -63,7 +63,7 @@ EvalReport report_of(const train::Evaluation& evaluation, const job::TrainedMode
             : str(evaluation.bad_samples, " samples that cannot be read are left out"));
   }
   for (const train::WorstSample& sample : evaluation.worst) {
-    report.worst.push_back({sample.id, sample.error, store.source(sample.id)});
+    report.worst.push_back({sample.id, sample.error, store.origin().source(sample.id)});
   }
   return report;
 }
@@ -80,7 +80,7 @@ int eval(job::ProcessContext& process, Options& options) {
                            .inputs = {.files = {options.data, how.module_file}, .folders = {}}});
   const job::DataSet data = open_samples(process, options, model);
   const train::Precision precision = place_on_device(process, model, how.amp);
-  options.output.open(host, {.files = {data.store->path()}, .folders = {}});
+  options.output.open(host, {.files = {data.store->origin().path()}, .folders = {}});
   ProgressLine line(ProgressLine::Last::kOfLongWork);
   const std::vector<int64_t>& ids = data.ids(options.split);
   const train::Evaluation evaluation =
@@ -98,7 +98,7 @@ int eval(job::ProcessContext& process, Options& options) {
   dist::agree_on_rank0(host, [&] {
     if (!evaluation.stats.metrics.empty()) return;
     throw DataError(str("all ", ids.size(), " samples of the ", options.split, " split of ",
-                        data.store->path().string(), " were left out; why is said above"));
+                        data.store->origin().path().string(), " were left out; why is said above"));
   });
   const auto report = [&] { return report_of(evaluation, model, *data.store, precision); };
   options.output.write(

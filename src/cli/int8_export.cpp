@@ -27,7 +27,7 @@ class Samples {
       : batch_size_(how.batch_size), threads_(how.threads) {
     const config::Config& config = model.config;
     data_ = job::open_data(prober, model, how.data);
-    protect(how.out, {.files = {data_.store->path()}, .folders = {}});
+    protect(how.out, {.files = {data_.store->origin().path()}, .folders = {}});
     job::check_data(*data_.store, *model.task, config.data);
     spec_ = model.task->samples();
     split_ = !how.split.empty() ? how.split : data_.splits.val.empty() ? "train" : "val";
@@ -35,7 +35,7 @@ class Samples {
     std::vector<int64_t> ids = data_.ids(split_);
     measured_ = data_.ids(measured_split_);
     if (ids.empty()) {
-      throw DataError(str(data_.store->path().string(), " has no samples in its ", split_,
+      throw DataError(str(data_.store->origin().path().string(), " has no samples in its ", split_,
                           " split (try --split)"));
     }
     if (config.data.skips_bad_samples()) leave_out_bad(ids, measured_);
@@ -70,7 +70,7 @@ class Samples {
       std::erase_if(*some, [&](int64_t id) { return reader->bad_ids().contains(id); });
       if (some->empty()) {
         throw DataError(str("all samples of the ", some == &ids ? split_ : measured_split_,
-                            " split of ", data_.store->path().string(),
+                            " split of ", data_.store->origin().path().string(),
                             " were left out; why is said above"));
       }
     }

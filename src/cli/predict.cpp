@@ -252,7 +252,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   // Rows on the same terminal show the progress themselves.
   const bool rows_are_shown = is_standard_output(options.out) && ::isatty(STDOUT_FILENO) != 0;
   const Tally tally = predict_all(host, *predictor, output.get(), !rows_are_shown, stop);
-  dist::agree(host, [&] { samples.store->check_unchanged(); });
+  dist::agree(host, [&] { samples.store->origin().check_unchanged(); });
   dist::agree_on_rank0(host, [&] { output->close(); });
   report(host, model, predictor->turns(), tally);
   return 0;

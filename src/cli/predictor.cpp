@@ -15,8 +15,8 @@ namespace {
 static_assert(std::is_same_v<tasks::Row, std::vector<Cell>>);
 
 std::string input_name(const data::Store& store, int64_t id) {
-  std::string source = store.source(id);
-  return source.empty() ? str(store.path().string(), "#", id) : source;
+  std::string source = store.origin().source(id);
+  return source.empty() ? str(store.origin().path().string(), "#", id) : source;
 }
 
 // Adds the rows of the `planned` samples in their order; `batch` holds them, or the reason why one

@@ -41,7 +41,7 @@ struct FileSample {
   std::function<std::vector<std::byte>()> read;
 };
 
-class FilesStore : public data::Store {
+class FilesStore final : public data::Store, public data::Origin {
  public:
   FilesStore(data::Schema schema, Metadata metadata, fs::path first,
              std::vector<FileSample> samples)
@@ -53,6 +53,7 @@ class FilesStore : public data::Store {
   }
 
   const data::Schema& schema() const override { return schema_; }
+  const data::Origin& origin() const override { return *this; }
   const fs::path& path() const override { return path_; }
   int64_t input_rows(int64_t id) const override { return sample(id).rows; }
   int64_t target_rows(int64_t id) const override {

@@ -66,20 +66,4 @@ std::vector<int64_t> largest_samples(const Store& store, std::span<const int64_t
   return largest;
 }
 
-std::vector<std::string> class_names(const Store& store) {
-  const std::string text = store.attribute("class_names");
-  return text.empty() ? std::vector<std::string>() : split(text, '\n');
-}
-
-std::map<std::string, std::string> meaning_of(const Store& store) {
-  std::map<std::string, std::string> meaning;
-  for (const char* name : {"class_names", "target_names", "target_unit"}) {
-    const std::string text = store.attribute(name);
-    if (!text.empty()) meaning[name] = text;
-  }
-  return meaning;
-}
-
-std::string Store::name(int64_t id) const { return str(path().string(), "#", id); }
-
 }  // namespace dtrain::data

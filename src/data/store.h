@@ -1,21 +1,19 @@
 #pragma once
 
-// Read access to the samples of a data set by id: a dtrain file (hdf5/file_store.h), or raw files
-// that are decoded on each read (convert/files_store.h). Ids are 0 to schema().samples - 1; any
-// other id is a bug (Error).
+// Read access to the bytes of the samples of a data set by id: a dtrain file (hdf5/file_store.h),
+// or raw files that are decoded on each read (convert/files_store.h). Ids are 0 to schema().samples
+// - 1; any other id is a bug (Error).
 //
 // Errors: DataError that names file, dataset and sample.
 // Thread-safety: all const methods may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/parallel.h"
+#include "data/origin.h"
 #include "data/schema.h"
 
 namespace dtrain::data {
@@ -25,7 +23,7 @@ class Store {
   virtual ~Store() = default;
 
   virtual const Schema& schema() const = 0;
-  virtual const std::filesystem::path& path() const = 0;
+  virtual const Origin& origin() const = 0;  // where the samples come from
   virtual int64_t input_rows(
       int64_t id) const = 0;  // 1 for samples of fixed size; does not read the file
   virtual int64_t target_rows(int64_t id) const = 0;
@@ -36,23 +34,9 @@ class Store {
   virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
   virtual void read_target(int64_t id, std::span<std::byte> out) const = 0;
   virtual uint64_t checksum(int64_t id) const = 0;  // stored sample_checksum()
-  // The ids of "train", "val" or "test"; empty if absent. Reads the file: they are not kept.
-  virtual std::vector<int64_t> split(const std::string& name) const = 0;
-  virtual std::string name(int64_t id) const;  // for messages: FILE#id
-  virtual std::string source(
-      int64_t id) const = 0;                    // origin: path relative to the converted folder
-  virtual int64_t group(int64_t id) const = 0;  // samples of one photo or person share a group
-  virtual std::string attribute(
-      const std::string& name) const = 0;  // root attribute as text; "" if absent
   // Reads the whole file on all cores and compares the checksums of each sample, of all samples and
   // of the index. Throws DataError that names the first bad sample and the number of bad samples.
   virtual void verify(const ReportProgress& report = {}) const = 0;
-  virtual int64_t modified_ns() const {
-    return 0;
-  }  // when the file was last written, since 1970; 0: unknown
-  // Throws DataError if the file was written to or cut since it was opened. A file that was renamed
-  // to its path is another file, and no change of this one.
-  virtual void check_unchanged() const {}
 };
 
 // The values of one sample. Requires: T is the stored element type (float, int64_t or uint8_t).
@@ -71,11 +55,5 @@ int64_t length_of(const Store&, int64_t id);
 
 // Of `ids`, the `count` with the largest inputs, or all if there are fewer; the largest first.
 std::vector<int64_t> largest_samples(const Store&, std::span<const int64_t> ids, int64_t count);
-
-std::vector<std::string> class_names(const Store&);  // empty if the file has none
-
-// What the numbers of the targets mean: those of the attributes class_names, target_names and
-// target_unit that the file has, by name.
-std::map<std::string, std::string> meaning_of(const Store&);
 
 }  // namespace dtrain::data

@@ -46,7 +46,8 @@ std::vector<std::string> read_classes(data::ProbeProcess& prober, const fs::path
     return of_weights(find_checkpoint({source.string(), ""}).folder / "model.safetensors");
   }
   if (formats::has_extension(source, {".safetensors"})) return of_weights(source);
-  if (formats::is_hdf5(source)) return data::class_names(*data::open_file(prober.probe(source)));
+  if (formats::is_hdf5(source))
+    return data::class_names(data::open_file(prober.probe(source))->origin());
   try {
     return of_text(source);
   } catch (const DataError& error) {

@@ -188,7 +188,7 @@ class Bench {
     constexpr double kUnknown = 2;
     double kept = 0;
     if (run_.process.world.local_rank == 0) {
-      kept = drop_from_page_cache(run_.data.store->path()).value_or(kUnknown);
+      kept = drop_from_page_cache(run_.data.store->origin().path()).value_or(kUnknown);
     }
     const std::vector<double> all = dist::all_gather_object(host_, kept);
     const double most = std::max(*std::max_element(all.begin(), all.end()), kept_seen_);

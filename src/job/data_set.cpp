@@ -55,7 +55,7 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
 }
 
 std::string untrained_classes(const DataSet& data) {
-  const std::vector<std::string> known = data::class_names(*data.store);
+  const std::vector<std::string> known = data::class_names(data.store->origin());
   std::vector<std::string> names;
   for (const int64_t label : data.splits.untrained_classes) {
     names.push_back(known.empty() ? std::to_string(label) : known[static_cast<size_t>(label)]);

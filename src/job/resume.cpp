@@ -34,16 +34,17 @@ void check_same_meaning(const train::TrainingState& saved, const data::Store& st
     log::info(
         str("the checkpoint does not say the class names and units of its data, so they are not "
             "compared with ",
-            store.path().string(), ": an older dtrain saved it"));
+            store.origin().path().string(), ": an older dtrain saved it"));
     return;
   }
-  const std::map<std::string, std::string> now = data::meaning_of(store);
+  const std::map<std::string, std::string> now = data::meaning_of(store.origin());
   for (const char* name : {"class_names", "target_names", "target_unit"}) {
     const auto before = saved.data_meaning->find(name), after = now.find(name);
     const bool had = before != saved.data_meaning->end(), has = after != now.end();
     if (had == has && (!had || before->second == after->second)) continue;
-    throw ConfigError(str("a resumed run keeps its data: `", name, "` of ", store.path().string(),
-                          " is ", shown(now, name), ", and was ", shown(*saved.data_meaning, name),
+    throw ConfigError(str("a resumed run keeps its data: `", name, "` of ",
+                          store.origin().path().string(), " is ", shown(now, name), ", and was ",
+                          shown(*saved.data_meaning, name),
                           " when the checkpoint was saved: start a new run"));
   }
 }
@@ -99,7 +100,7 @@ Resolved resolve(const config::Loaded& loaded, const std::optional<checkpoint::S
 void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& store,
                      const data::Splits& splits) {
   const train::TrainingState saved = train::from_json(snapshot.state_json);
-  const std::string& file = store.path().string();
+  const std::string& file = store.origin().path().string();
   if (saved.data_checksum != store.schema().checksum) {
     throw ConfigError(str("a resumed run keeps its data: ", file,
                           " has another checksum than the data of the checkpoint"));
@@ -121,7 +122,7 @@ void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& st
 
 bool is_other_file(const checkpoint::Snapshot& snapshot, const data::Store& store) {
   const int64_t saved = train::from_json(snapshot.state_json).data_modified_ns;
-  return saved != 0 && saved != store.modified_ns();
+  return saved != 0 && saved != store.origin().modified_ns();
 }
 
 void check_finite(const checkpoint::Snapshot& snapshot, const std::filesystem::path& checkpoint,

@@ -62,7 +62,7 @@ std::string target_text(const data::Store& store, int64_t id,
                         const std::vector<std::string>& columns) {
   if (store.schema().target.element == data::Element::kInt64) {
     const std::vector<int64_t> values = data::read_target_as<int64_t>(store, id);
-    const std::vector<std::string> classes = data::class_names(store);
+    const std::vector<std::string> classes = data::class_names(store.origin());
     if (values.size() == 1 && values[0] >= 0 && values[0] < static_cast<int64_t>(classes.size())) {
       return shortened(classes[static_cast<size_t>(values[0])]);
     }
@@ -103,7 +103,8 @@ std::vector<int64_t> spread(const std::vector<int64_t>& ids, size_t count) {
 report::Sample sample(const data::Store& store, int64_t id, const std::vector<std::string>& columns,
                       const tasks::Row& row) {
   return {.picture = picture(store, id),
-          .name = store.source(id).empty() ? store.name(id) : store.source(id),
+          .name = store.origin().source(id).empty() ? store.origin().name(id)
+                                                    : store.origin().source(id),
           .target = target_text(store, id, columns),
           .prediction = prediction_text(columns, row)};
 }
@@ -123,7 +124,7 @@ report::ContactSheet contact_sheet(data::ProbeProcess& prober, const std::filesy
                       : !data.splits.test.empty() ? "test"
                                                   : "train";
   const std::vector<int64_t> ids = spread(data.ids(split), kSamples);
-  if (ids.empty()) throw DataError(store.path().string() + " has no samples");
+  if (ids.empty()) throw DataError(store.origin().path().string() + " has no samples");
   place_on_device(task, choose_precision(config::AmpMode::kFp32, at::kCPU), at::kCPU);
   data::SampleSpec spec = task.samples();
   spec.length_window = 0;  // in the order of the ids

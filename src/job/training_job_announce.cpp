@@ -66,7 +66,7 @@ BannerFacts facts_of(const NamedRun& run) {
               config.train.amp == config::AmpMode::kAuto ? str(precision, " (auto)") : precision,
           .task = str(config.task),
           .network = str(config.model.name),
-          .data_file = run.data.store->path().string(),
+          .data_file = run.data.store->origin().path().string(),
           .module_file = config.model.file,
           .run_folder = run.dry_run ? "" : run.plan.folder.string(),
           .config_source = run.snapshot ? "that of the checkpoint" : run.loaded.source,

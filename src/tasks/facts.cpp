@@ -73,7 +73,7 @@ std::vector<std::string> names_in(const std::string& joined) {
 DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_ids) {
   DataFacts facts;
   const data::Schema& schema = store.schema();
-  facts.classes = data::class_names(store);
+  facts.classes = data::class_names(store.origin());
   if (schema.input.element == data::Element::kUint8 && schema.input.shape.size() == 3)
     facts.stored_size = std::min(schema.input.shape[0], schema.input.shape[1]);
   if (schema.input.element == data::Element::kFloat32 && !schema.input.shape.empty()) {

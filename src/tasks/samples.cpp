@@ -50,22 +50,24 @@ layers::RandomContext draws_of(const data::Batch& batch, uint64_t seed) {
 void check_task(const data::Store& store, std::string_view task) {
   const std::string& found = store.schema().task;
   if (found == task) return;
-  throw DataError(str(store.path().string(), " holds samples of task '", found, "', not ", task));
+  throw DataError(
+      str(store.origin().path().string(), " holds samples of task '", found, "', not ", task));
 }
 
 void check_targets(const data::Store& store, const catalog::Numbers& numbers) {
   for (const auto& [attribute, expected] : {std::pair("target_names", join(numbers.names, ",")),
                                             std::pair("target_unit", numbers.unit)}) {
-    const std::string found = store.attribute(attribute);
+    const std::string found = store.origin().attribute(attribute);
     if (found.empty() || found == expected) continue;
-    throw DataError(str(store.path().string(), " says in `", attribute, "` that its targets are ",
-                        printable(found), "; the task needs ", expected, ": convert them"));
+    throw DataError(str(store.origin().path().string(), " says in `", attribute,
+                        "` that its targets are ", printable(found), "; the task needs ", expected,
+                        ": convert them"));
   }
 }
 
 std::vector<int64_t> class_numbers(const data::Store& store,
                                    const std::vector<std::string>& known) {
-  const std::vector<std::string> names = data::class_names(store);
+  const std::vector<std::string> names = data::class_names(store.origin());
   if (names == known) return {};
   std::vector<int64_t> numbers;
   std::vector<std::string> unknown;
@@ -75,7 +77,7 @@ std::vector<int64_t> class_numbers(const data::Store& store,
     numbers.push_back(static_cast<int64_t>(found));
   }
   if (!names.empty() && unknown.empty()) return numbers;
-  throw DataError(str(store.path().string(),
+  throw DataError(str(store.origin().path().string(),
                       names.empty() ? " has no classes" : " has the classes " + join(names, ", "),
                       "; the network knows ", join(known, ", "),
                       unknown.empty() ? ""

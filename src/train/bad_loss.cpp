@@ -49,8 +49,9 @@ std::string describe(const BadLosses::Found& found, const data::Store& store,
   std::vector<std::string> names;
   for (const int64_t id : found.ids) {
     if (names.size() == kNamed) break;
-    const std::string source = store.source(id);
-    names.push_back(str(store.path().string(), "#", id, source.empty() ? "" : " (" + source + ")"));
+    const std::string source = store.origin().source(id);
+    names.push_back(
+        str(store.origin().path().string(), "#", id, source.empty() ? "" : " (" + source + ")"));
   }
   if (found.bad > static_cast<int64_t>(names.size())) names.push_back("...");
   const bool all = found.bad == found.of;

@@ -158,7 +158,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     result.stopped = options.stop && !loader.done() && options.stop();
     if (result.stopped) return result;
   }
-  store.check_unchanged();
+  store.origin().check_unchanged();
   if (tracker) tracker->wait_for_others();
   at::Tensor bad = at::full({1}, static_cast<int64_t>(loader.bad_ids().size()), at::kLong);
   host.all_reduce(bad, dist::ReduceOp::kSum).wait();

@@ -78,7 +78,7 @@ TrainResult Trainer::train() {
     const Requests requests = exchange_requests();
     const bool last = steps_.steps() == context_.batches.total_steps;
     if (last || steps_.steps() % context_.batches.steps_per_epoch == 0)
-      context_.store.check_unchanged();
+      context_.store.origin().check_unchanged();
     if (steps_.steps() == verified_until()) observer_.say_what_was_compared();
     watched_.evaluation_owed = last || requests.evaluate || triggers_.evaluate.due(steps_.steps());
     // Also before and in an evaluation, which may take long: the resumed run makes it up.

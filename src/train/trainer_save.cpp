@@ -22,8 +22,8 @@ void Trainer::add_decisions(TrainingState& state) const {
   state.evaluation_owed = watched_.evaluation_owed;
   state.data_checksum = context_.store.schema().checksum;
   state.splits_checksum = data::checksum(context_.splits);
-  state.data_meaning = data::meaning_of(context_.store);
-  state.data_modified_ns = context_.store.modified_ns();
+  state.data_meaning = data::meaning_of(context_.store.origin());
+  state.data_modified_ns = context_.store.origin().modified_ns();
   state.config_yaml = config::to_yaml(context_.config);
   state.torch_version = TORCH_VERSION;
   if (watched_.evaluated_step == steps_.steps()) state.evaluation = result_.validation;

@@ -93,9 +93,9 @@ TEST_F(ArraysTest, RowsAndNumbers) {
   EXPECT_EQ(store->schema().target, (data::Field{data::Element::kFloat32, {2}}));
   EXPECT_EQ(data::read_input_as<float>(*store, 3), (Floats{15, 16, 17, 18, 19}));
   EXPECT_EQ(data::read_target_as<float>(*store, 3), (Floats{106, 107}));
-  EXPECT_EQ(store->source(3), "a.npz#3");
-  EXPECT_EQ(store->attribute("source"), "arrays");
-  EXPECT_EQ(store->attribute("class_names"), "");
+  EXPECT_EQ(store->origin().source(3), "a.npz#3");
+  EXPECT_EQ(store->origin().attribute("source"), "arrays");
+  EXPECT_EQ(store->origin().attribute("class_names"), "");
 }
 
 TEST_F(ArraysTest, OneNumberPerSampleHasNoDimension) {
@@ -121,9 +121,9 @@ TEST_F(ArraysTest, LengthsCutTheRows) {
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 2}}));
   EXPECT_EQ(data::read_input_as<float>(*store, 1), (Floats{6, 7}));
   EXPECT_EQ(data::read_input_as<float>(*store, 2), (Floats{12, 13, 14, 15}));
-  EXPECT_EQ(store->split("train"), (Numbers{0, 2}));
-  EXPECT_EQ(store->split("val"), Numbers{3});
-  EXPECT_EQ(store->split("test"), Numbers{1});
+  EXPECT_EQ(store->origin().split("train"), (Numbers{0, 2}));
+  EXPECT_EQ(store->origin().split("val"), Numbers{3});
+  EXPECT_EQ(store->origin().split("test"), Numbers{1});
   arrays["lengths"] = formats::to_npy(Numbers{3, 0, 4, 3}, {4});
   const ConvertSummary summary = converted(arrays);
   ASSERT_EQ(summary.quarantined.size(), 2u);
@@ -144,7 +144,7 @@ TEST_F(ArraysTest, ImagesWithNamedClasses) {
     const auto store = opened();
     EXPECT_EQ(store->schema().task, task);
     EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {2, 4, 3}}));
-    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"dog", "cat"}))
+    EXPECT_EQ(data::class_names(store->origin()), (std::vector<std::string>{"dog", "cat"}))
         << "in the order of the file";
     const std::vector<uint8_t> third = data::read_input_as<uint8_t>(*store, 2);
     EXPECT_EQ(std::string(third.begin(), third.end()), data.substr(2 * 24, 24));
@@ -158,7 +158,7 @@ TEST_F(ArraysTest, ClassesAreNumberedLikeThoseGiven) {
   const std::vector<std::string> given{"ant", "cat", "dog"};
   EXPECT_EQ(converted(arrays, "module", given).classes,
             (std::vector<std::pair<std::string, int64_t>>{{"ant", 0}, {"cat", 3}, {"dog", 3}}));
-  EXPECT_EQ(data::class_names(*opened()), given);
+  EXPECT_EQ(data::class_names(opened()->origin()), given);
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 0), Numbers{2});
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{1});
   expect_error<DataError>(
@@ -168,7 +168,7 @@ TEST_F(ArraysTest, ClassesAreNumberedLikeThoseGiven) {
       {"class_names holds cat, which is none of the classes that --classes gives: ant, dog"});
   arrays.erase("class_names");  // the targets are numbers of the classes given
   converted(arrays, "module", given);
-  EXPECT_EQ(data::class_names(*opened()), given);
+  EXPECT_EQ(data::class_names(opened()->origin()), given);
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{1});
   arrays["targets"] = classes(6, 4);
   expect_error<DataError>([&] { converted(arrays, "module", given); },
@@ -185,7 +185,7 @@ TEST_F(ArraysTest, GrayImagesBecomeRgb) {
     EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {2, 2, 3}}));
     EXPECT_EQ(data::read_input_as<uint8_t>(*store, 1),
               (std::vector<uint8_t>{28, 28, 28, 35, 35, 35, 42, 42, 42, 49, 49, 49}));
-    EXPECT_EQ(data::class_names(*store), (std::vector<std::string>{"0", "1"}))
+    EXPECT_EQ(data::class_names(store->origin()), (std::vector<std::string>{"0", "1"}))
         << "their numbers, without class_names";
   }
 }
@@ -198,9 +198,9 @@ TEST_F(ArraysTest, GroupsAreNotDivided) {
                                             {"group", formats::to_npy(groups, {60})}});
   EXPECT_EQ(summary.groups, 10);
   const auto store = opened();
-  EXPECT_EQ(store->split("test").size(), 6u);
-  for (const int64_t id : store->split("test"))
-    EXPECT_EQ(store->group(id), store->group(store->split("test")[0]));
+  EXPECT_EQ(store->origin().split("test").size(), 6u);
+  for (const int64_t id : store->origin().split("test"))
+    EXPECT_EQ(store->origin().group(id), store->origin().group(store->origin().split("test")[0]));
 }
 
 // Without names too: each number keeps a sample for training.
@@ -209,9 +209,9 @@ TEST_F(ArraysTest, SplitsHoldSomeOfEachClass) {
   for (int64_t i = 0; i < 40; ++i) targets.push_back(i % 20);
   converted({{"inputs", floats({40, 2})}, {"targets", formats::to_npy(targets, {40})}});
   const auto store = opened();
-  EXPECT_EQ(store->attribute("class_names"), "");
+  EXPECT_EQ(store->origin().attribute("class_names"), "");
   std::set<int64_t> trained;
-  for (const int64_t id : store->split("train"))
+  for (const int64_t id : store->origin().split("train"))
     trained.insert(data::read_target_as<int64_t>(*store, id)[0]);
   EXPECT_EQ(trained.size(), 20u);
   converted({{"inputs", floats({3, 2})},

@@ -100,13 +100,13 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   EXPECT_EQ(store->schema().task, "classify");
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {8, 8, 3}}));
   EXPECT_EQ(store->schema().target, (data::Field{data::Element::kInt64, {}}));
-  EXPECT_EQ(store->attribute("class_names"), "ant\nzebra");
+  EXPECT_EQ(store->origin().attribute("class_names"), "ant\nzebra");
   std::map<std::string, int64_t> tested;
   for (const char* split : {"train", "val", "test"}) {
-    for (const int64_t id : store->split(split)) {
-      const bool ant = store->source(id).starts_with("ant/");
+    for (const int64_t id : store->origin().split(split)) {
+      const bool ant = store->origin().source(id).starts_with("ant/");
       EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{ant ? 0 : 1});
-      const int level = std::stoi(fs::path(store->source(id)).stem()) + (ant ? 100 : 10);
+      const int level = std::stoi(fs::path(store->origin().source(id)).stem()) + (ant ? 100 : 10);
       EXPECT_EQ(data::read_input_as<uint8_t>(*store, id),
                 std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
       if (std::string(split) == "test") ++tested[ant ? "ant" : "zebra"];
@@ -115,7 +115,7 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   EXPECT_EQ(tested, (std::map<std::string, int64_t>{{"ant", 4}, {"zebra", 2}}));
   o.split.seed = 2;
   convert("images", o);
-  EXPECT_NE(data::open_file(files / "o.h5")->split("test"), store->split("test"));
+  EXPECT_NE(data::open_file(files / "o.h5")->split("test"), store->origin().split("test"));
   o.split.val_share = 0;
   o.split.test_share = 0.5;
   EXPECT_EQ(convert("images", o).splits,
@@ -133,7 +133,7 @@ TEST_F(ClassSets, KeepsTheSplitsOfTheFolders) {
   EXPECT_EQ(summary.splits,
             (std::map<std::string, int64_t>{{"test", 2}, {"train", 7}, {"val", 1}}));
   const auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->source(store->split("val")[0]), "val/a/deep/er/0.png");
+  EXPECT_EQ(store->origin().source(store->origin().split("val")[0]), "val/a/deep/er/0.png");
   EXPECT_EQ(summary.repeated, 0);
 }
 
@@ -152,11 +152,11 @@ TEST_F(ClassSets, SplitsMayHaveOtherNames) {
             std::string::npos)
       << lines[0];
   const auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->attribute("class_names"), "a\nb");
-  EXPECT_EQ(store->split("train").size(), 7u);
-  EXPECT_EQ(store->split("val").size(), 2u);
-  ASSERT_EQ(store->split("test").size(), 2u);
-  EXPECT_EQ(store->source(store->split("test")[0]), "Test/b/0.png");
+  EXPECT_EQ(store->origin().attribute("class_names"), "a\nb");
+  EXPECT_EQ(store->origin().split("train").size(), 7u);
+  EXPECT_EQ(store->origin().split("val").size(), 2u);
+  ASSERT_EQ(store->origin().split("test").size(), 2u);
+  EXPECT_EQ(store->origin().source(store->origin().split("test")[0]), "Test/b/0.png");
   ConvertOptions o = options("d");
   o.splits_from_folders = false;
   EXPECT_EQ(convert("images", o).classes,
@@ -191,8 +191,8 @@ TEST_F(ClassSets, ATestFolderWithoutClassesIsLeftOut) {
             std::string::npos)
       << lines[0];
   const auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->split("train").size(), 6u);
-  EXPECT_TRUE(store->split("test").empty());
+  EXPECT_EQ(store->origin().split("train").size(), 6u);
+  EXPECT_TRUE(store->origin().split("test").empty());
   fs::remove(files / "o.h5");
   fs::rename(files / "d/test", files / "d/val");
   refused("images", {"d/val/0.png is not in a class folder",
@@ -283,7 +283,7 @@ TEST_F(ClassSets, LeavesOutAndCountsWhatToolsLeave) {
         << lines[0];
     const auto store = data::open_file(files / "o.h5");
     EXPECT_EQ(store->schema().samples, 6);
-    EXPECT_EQ(store->attribute("class_names"), "cat\ndog");
+    EXPECT_EQ(store->origin().attribute("class_names"), "cat\ndog");
   }
   fs::remove_all(files / "d/train");
   for (const char* name : {"up", "down"}) {
@@ -319,10 +319,10 @@ TEST_F(ClassSets, TakesGivenClasses) {
   EXPECT_EQ(convert("images", o).classes,
             (std::vector<std::pair<std::string, int64_t>>{{"dog", 4}, {"bee", 0}, {"ant", 6}}));
   auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->attribute("class_names"), "dog\nbee\nant");
+  EXPECT_EQ(store->origin().attribute("class_names"), "dog\nbee\nant");
   for (int64_t id = 0; id < 10; ++id) {
     EXPECT_EQ(data::read_target_as<int64_t>(*store, id),
-              std::vector<int64_t>{store->source(id)[0] == 'd' ? 0 : 2});
+              std::vector<int64_t>{store->origin().source(id)[0] == 'd' ? 0 : 2});
   }
   o.split.test_share = 1;
   EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 10}}));
@@ -353,7 +353,8 @@ TEST_F(ClassSets, UnicodeFormsOfANameAreOneClass) {
   EXPECT_NE(lines[0].find("U+0063 U+0061 U+0066 U+00E9 for U+0063 U+0061 U+0066 U+0065 U+0301"),
             std::string::npos);
   auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->attribute("class_names"), str("bar\n", kDecomposed));  // the bytes of the first
+  EXPECT_EQ(store->origin().attribute("class_names"),
+            str("bar\n", kDecomposed));  // the bytes of the first
   fs::remove_all(files / "d");
   pictures(str("d/train/", kComposed), 3, 10);
   pictures("d/train/bar", 3, 20);
@@ -494,10 +495,10 @@ TEST_F(ClassSets, ConvertsSequencesOfAnyLength) {
   const auto store = data::open_file(files / "o.h5");
   store->verify();
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 4}}));
-  EXPECT_EQ(store->attribute("class_names"), "down\nup");
+  EXPECT_EQ(store->origin().attribute("class_names"), "down\nup");
   for (int64_t id = 0; id < 20; ++id) {
-    const int number = std::stoi(fs::path(store->source(id)).stem());
-    const bool up = store->source(id).starts_with("up/");
+    const int number = std::stoi(fs::path(store->origin().source(id)).stem());
+    const bool up = store->origin().source(id).starts_with("up/");
     EXPECT_EQ(store->input_rows(id), number + (up ? 3 : 30));
     EXPECT_EQ(data::read_input_as<float>(*store, id)[5], static_cast<float>(up ? number : -number));
     EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{up ? 1 : 0});

@@ -66,8 +66,8 @@ class Convert : public ::testing::Test {
 
 void expect_no_group_on_both_sides(const data::Store& store) {
   std::set<int64_t> train, test;
-  for (const int64_t id : store.split("train")) train.insert(store.group(id));
-  for (const int64_t id : store.split("test")) test.insert(store.group(id));
+  for (const int64_t id : store.origin().split("train")) train.insert(store.origin().group(id));
+  for (const int64_t id : store.origin().split("test")) test.insert(store.origin().group(id));
   EXPECT_FALSE(train.empty());
   EXPECT_FALSE(test.empty());
   for (const int64_t group : test) EXPECT_EQ(train.count(group), 0u);
@@ -83,10 +83,10 @@ TEST_F(Convert, LpKeepsTheGeneratedAngles) {
   const auto store = data::open_file(files / "lp.h5");
   store->verify();
   EXPECT_EQ(store->schema().input.shape, (std::vector<int64_t>{kSize, kSize, 3}));
-  EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
-  EXPECT_EQ(store->attribute("protocol"),
+  EXPECT_EQ(store->origin().attribute("target_names"), "yaw,pitch,roll");
+  EXPECT_EQ(store->origin().attribute("protocol"),
             "300W-LP: split by source photo, its views and mirror images together");
-  EXPECT_EQ(store->split("train").size() + store->split("test").size(), 64u);
+  EXPECT_EQ(store->origin().split("train").size() + store->origin().split("test").size(), 64u);
   expect_no_group_on_both_sides(*store);
   std::map<std::string, HeadPose> drawn;
   for (int64_t i = 0; i < 64; ++i) {
@@ -96,15 +96,15 @@ TEST_F(Convert, LpKeepsTheGeneratedAngles) {
   std::map<std::string, int64_t> group_of_photo;
   for (int64_t id = 0; id < 64; ++id) {
     const std::vector<float> target = data::read_target_as<float>(*store, id);
-    const HeadPose& pose = drawn.at(store->source(id));
+    const HeadPose& pose = drawn.at(store->origin().source(id));
     EXPECT_NEAR(target[0], pose.yaw, 1e-4);
     EXPECT_NEAR(target[1], pose.pitch, 1e-4);
     EXPECT_NEAR(target[2], pose.roll, 1e-4);
     // A photo, its views and their mirrored versions are one group.
-    const std::string name = fs::path(store->source(id)).stem().string();
+    const std::string name = fs::path(store->origin().source(id)).stem().string();
     const auto [entry, fresh] =
-        group_of_photo.emplace(name.substr(0, name.rfind('_')), store->group(id));
-    EXPECT_EQ(entry->second, store->group(id));
+        group_of_photo.emplace(name.substr(0, name.rfind('_')), store->origin().group(id));
+    EXPECT_EQ(entry->second, store->origin().group(id));
   }
   EXPECT_EQ(group_of_photo.size(), 8u);
   EXPECT_FALSE(fs::exists(files / "lp.h5.partial"));
@@ -119,9 +119,10 @@ TEST_F(Convert, BiwiKeepsTheGeneratedAngles) {
   const auto store = data::open_file(files / "biwi.h5");
   store->verify();
   expect_no_group_on_both_sides(*store);
-  EXPECT_EQ(store->attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
+  EXPECT_EQ(store->origin().attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
-    const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
+    const std::string name =
+        store->origin().source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
     const HeadPose pose = synth::draw_pose(
         1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
     const std::vector<float> target = data::read_target_as<float>(*store, id);
@@ -159,7 +160,8 @@ TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   const std::string drawn = protocol();
   std::set<std::string> tested;
   const auto store = data::open_file(o.out);
-  for (const int64_t id : store->split("test")) tested.insert(store->source(id).substr(0, 2));
+  for (const int64_t id : store->origin().split("test"))
+    tested.insert(store->origin().source(id).substr(0, 2));
   ASSERT_EQ(tested.size(), 1u);
   EXPECT_EQ(drawn, "BIWI: test sequences " + *tested.begin() + "; split by person");
   o.split.test_share = 0;
@@ -305,9 +307,9 @@ TEST_F(Convert, QuarantinesDamageWithNameAndReason) {
   says("IBUG/IBUG_000002_1_1", "neither pt2d nor pt3d_68");
   const auto store = data::open_file(files / "lp.h5");
   store->verify();
-  EXPECT_EQ(store->attribute("samples_quarantined"), "8");
+  EXPECT_EQ(store->origin().attribute("samples_quarantined"), "8");
   for (int64_t id = 0; id < store->schema().samples; ++id)
-    EXPECT_EQ(reasons.count(store->source(id)), 0u);
+    EXPECT_EQ(reasons.count(store->origin().source(id)), 0u);
 }
 
 TEST_F(Convert, NothingUsableIsAnErrorThatNamesTheExpectedLayout) {

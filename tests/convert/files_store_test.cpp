@@ -111,7 +111,8 @@ TEST_F(FilesStore, ALinkThatLeadsNowhereIsABadSample) {
   fs::create_symlink("gone", files / "gone.npz");
   const auto fails = [](const data::Store& store, int64_t id) {
     std::vector<std::byte> out(static_cast<size_t>(store.input_bytes(id)));
-    expect_error<DataError>([&] { store.read_input(id, out); }, {store.source(id), "No such file"});
+    expect_error<DataError>([&] { store.read_input(id, out); },
+                            {store.origin().source(id), "No such file"});
   };
   const auto sequences = opened({{"task", "sequence"}, {"features", "6"}}, {path("raw")});
   ASSERT_EQ(sequences->schema().samples, 4);
@@ -180,11 +181,8 @@ TEST_F(FilesStore, NamesWhatIsMissing) {
         open_files(samples_of("classify"), {{"image_size", "8"}}, {});
       },
       {"no files"});
-  expect_error<DataError>(
-      [&] {
-        open_files(samples_of("pointer"), {}, {path("gone.npz")});
-      },
-      {"no such file", "gone.npz"});
+  expect_error<DataError>([&] { open_files(samples_of("pointer"), {}, {path("gone.npz")}); },
+                          {"no such file", "gone.npz"});
   std::ofstream(files / "x") << "x";
   expect_error<DataError>([&] { opened({{"task", "classify"}}, {path("x")}); }, {"image_size"});
   expect_error<DataError>(

@@ -57,7 +57,7 @@ TEST_F(Pointer, AddsIsVisitedToSevenFeatures) {
   EXPECT_EQ(store->schema().task, "pointer");
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 8}}));
   EXPECT_EQ(store->schema().target, (data::Field{data::Element::kInt64, {data::kVariable}}));
-  EXPECT_EQ(store->source(3), "p.npz#3");
+  EXPECT_EQ(store->origin().source(3), "p.npz#3");
   EXPECT_EQ(data::read_input_as<float>(*store, 1),
             (Floats{21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 0}));
   EXPECT_EQ(data::read_target_as<int64_t>(*store, 1), (Numbers{1, 0}));
@@ -77,9 +77,9 @@ TEST_F(Pointer, UsesTheFilesLengthsAndSplits) {
   const auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->input_rows(1), 1);
   EXPECT_EQ(store->input_rows(2), 3);
-  EXPECT_EQ(store->split("train"), Numbers{2});
-  EXPECT_EQ(store->split("val"), Numbers{1});
-  EXPECT_EQ(store->split("test"), Numbers{0});
+  EXPECT_EQ(store->origin().split("train"), Numbers{2});
+  EXPECT_EQ(store->origin().split("val"), Numbers{1});
+  EXPECT_EQ(store->origin().split("test"), Numbers{0});
 }
 
 TEST_F(Pointer, ReadsRaggedSets) {

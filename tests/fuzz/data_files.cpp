@@ -78,9 +78,9 @@ void read_all(const data::Layout& layout) {
     store->read_input(id, bytes);
     bytes.resize(static_cast<size_t>(store->target_bytes(id)));
     store->read_target(id, bytes);
-    store->source(id);
+    store->origin().source(id);
   }
-  store->check_unchanged();
+  store->origin().check_unchanged();
   store->verify();
 }
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,12 +17,14 @@
 #include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "data/store.h"
+#include "support/made_origin.h"
 
 namespace dtrain::testing {
 
-class MemoryStore : public data::Store {
+class MemoryStore : public data::Store, public MadeOrigin {
  public:
-  MemoryStore(int64_t samples, int64_t height, int64_t width) {
+  MemoryStore(int64_t samples, int64_t height, int64_t width)
+      : MadeOrigin("memory.h5", "sample_", ".png") {
     schema_.task = "test";
     schema_.input = {data::Element::kUint8, {height, width, 3}};
     schema_.target = {data::Element::kFloat32, {3}};
@@ -64,7 +65,7 @@ class MemoryStore : public data::Store {
   }
 
   const data::Schema& schema() const override { return schema_; }
-  const std::filesystem::path& path() const override { return path_; }
+  const data::Origin& origin() const override { return *this; }
   void read_input(int64_t id, std::span<std::byte> out) const override {
     {
       std::unique_lock lock(mutex_);
@@ -74,7 +75,7 @@ class MemoryStore : public data::Store {
       --at_gate_;
     }
     ++reads;
-    if (fails_at == id) throw DataError(str(path_.string(), "#", id, ": the test wants this"));
+    if (fails_at == id) throw DataError(str(name(id), ": the test wants this"));
     if (throws_at == id) throw std::runtime_error("not an error of dtrain");
     for (size_t i = 0; i < bytes_; ++i) out[i] = pixel(id, i);
     if (rotten == id) out[bytes_ / 2] ^= std::byte{1};
@@ -99,15 +100,10 @@ class MemoryStore : public data::Store {
     read_target(id, targets);
     return data::sample_checksum(input, targets);
   }
-  std::vector<int64_t> split(const std::string&) const override { return {}; }
-  std::string source(int64_t id) const override { return str("sample_", id, ".png"); }
-  int64_t group(int64_t id) const override { return id; }
-  std::string attribute(const std::string&) const override { return ""; }
   void verify(const ReportProgress&) const override {}
 
  private:
   data::Schema schema_;
-  std::filesystem::path path_ = "memory.h5";
   size_t bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
@@ -16,15 +15,17 @@
 #include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "data/store.h"
+#include "support/made_origin.h"
 
 namespace dtrain::testing {
 
-class RowStore : public data::Store {
+class RowStore : public data::Store, public MadeOrigin {
  public:
   static constexpr int64_t kColumns = 3;
 
   // orders: each sample has one target per row; otherwise one class.
-  RowStore(int64_t samples, int64_t longest, bool orders) : longest_(longest) {
+  RowStore(int64_t samples, int64_t longest, bool orders)
+      : MadeOrigin("rows.h5", "walks/", ".npy"), longest_(longest) {
     schema_.task = "test";
     schema_.input = {data::Element::kFloat32, {data::kVariable, kColumns}};
     schema_.target = {data::Element::kInt64,
@@ -41,7 +42,7 @@ class RowStore : public data::Store {
   static int64_t target(int64_t id, int64_t i) { return id * 100 + i; }
 
   const data::Schema& schema() const override { return schema_; }
-  const std::filesystem::path& path() const override { return path_; }
+  const data::Origin& origin() const override { return *this; }
   int64_t input_rows(int64_t id) const override {
     if (!schema_.input.variable()) return 1;
     if (empty.count(id)) return 0;
@@ -52,8 +53,7 @@ class RowStore : public data::Store {
     return schema_.target.variable() ? input_rows(id) : 1;
   }
   void read_input(int64_t id, std::span<std::byte> out) const override {
-    if (unreadable.count(id))
-      throw DataError(str(path_.string(), "#", id, ": the test wants this"));
+    if (unreadable.count(id)) throw DataError(str(name(id), ": the test wants this"));
     std::vector<float> values(out.size() / sizeof(float));
     for (size_t i = 0; i < values.size(); ++i) values[i] = value(id, static_cast<int64_t>(i));
     if (not_a_number.count(id)) values.back() = std::numeric_limits<float>::quiet_NaN();
@@ -76,15 +76,10 @@ class RowStore : public data::Store {
     read_target(id, targets);
     return data::sample_checksum(input, targets);
   }
-  std::vector<int64_t> split(const std::string&) const override { return {}; }
-  std::string source(int64_t id) const override { return str("walks/", id, ".npy"); }
-  int64_t group(int64_t id) const override { return id; }
-  std::string attribute(const std::string&) const override { return ""; }
   void verify(const ReportProgress&) const override {}
 
  private:
   data::Schema schema_;
-  std::filesystem::path path_ = "rows.h5";
   int64_t longest_;
 };
 

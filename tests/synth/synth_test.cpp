@@ -134,9 +134,9 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(summary.groups, 13);
   EXPECT_EQ(summary.splits.at("train") + summary.splits.at("test"), 50);
   EXPECT_GT(summary.splits.at("test"), 0);
-  for (const int64_t id : store->split("test")) {
-    for (const int64_t other : store->split("train"))
-      EXPECT_NE(store->group(id), store->group(other));
+  for (const int64_t id : store->origin().split("test")) {
+    for (const int64_t other : store->origin().split("train"))
+      EXPECT_NE(store->origin().group(id), store->origin().group(other));
   }
   std::vector<std::byte> input(32 * 32 * 3);
   store->read_input(17, input);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -19,24 +18,29 @@
 #include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "data/store.h"
+#include "support/made_origin.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
 
-class ExampleStore : public data::Store {
+class ExampleStore : public data::Store, public testing::MadeOrigin {
  public:
   static constexpr int64_t kClasses = 3;
 
-  ExampleStore(const std::string& task, data::Field input, data::Field target, int64_t samples) {
+  ExampleStore(const std::string& task, data::Field input, data::Field target, int64_t samples)
+      : MadeOrigin("example.h5", "example_") {
     schema_ = {.task = task,
                .input = std::move(input),
                .target = std::move(target),
                .samples = samples,
                .checksum = 1};
+    const bool classes =
+        schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
+    if (classes) attributes["class_names"] = "ant\nbee\ncat";
   }
 
   const data::Schema& schema() const override { return schema_; }
-  const std::filesystem::path& path() const override { return path_; }
+  const data::Origin& origin() const override { return *this; }
   int64_t input_rows(int64_t id) const override {
     return schema_.input.variable() ? 3 + id * 5 % 7 : 1;
   }
@@ -85,22 +89,10 @@ class ExampleStore : public data::Store {
     read_target(id, target);
     return data::sample_checksum(input, target);
   }
-  std::vector<int64_t> split(const std::string&) const override { return {}; }
-  std::string source(int64_t id) const override { return str("example_", id); }
-  int64_t group(int64_t id) const override { return id; }
-  std::string attribute(const std::string& name) const override {
-    if (const auto found = attributes.find(name); found != attributes.end()) return found->second;
-    const bool classes =
-        schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
-    return name == "class_names" && classes ? "ant\nbee\ncat" : "";
-  }
   void verify(const ReportProgress&) const override {}
-
-  std::map<std::string, std::string> attributes;  // besides the names of the classes
 
  private:
   data::Schema schema_;
-  std::filesystem::path path_ = "example.h5";
 };
 
 struct Example {

@@ -10,15 +10,17 @@
 #include "data/loader/sample_check.h"
 #include "layers/teacher_forcing.h"
 #include "models/pointer_network.h"
+#include "support/made_origin.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
 namespace {
 
 // Sets without a file: sample i has elements[i] elements and the order orders[i].
-class SetStore : public data::Store {
+class SetStore : public data::Store, public dtrain::testing::MadeOrigin {
  public:
-  explicit SetStore(std::vector<std::vector<int64_t>> orders) : orders_(std::move(orders)) {
+  explicit SetStore(std::vector<std::vector<int64_t>> orders)
+      : MadeOrigin("sets.h5", "sets.npz#"), orders_(std::move(orders)) {
     changeable.task = "pointer";
     changeable.input = {data::Element::kFloat32, {data::kVariable, 8}};
     changeable.target = {data::Element::kInt64, {data::kVariable}};
@@ -29,7 +31,7 @@ class SetStore : public data::Store {
   std::vector<int64_t> elements;
 
   const data::Schema& schema() const override { return changeable; }
-  const std::filesystem::path& path() const override { return path_; }
+  const data::Origin& origin() const override { return *this; }
   int64_t input_rows(int64_t id) const override { return elements[static_cast<size_t>(id)]; }
   int64_t target_rows(int64_t id) const override { return static_cast<int64_t>(of(id).size()); }
   void read_input(int64_t, std::span<std::byte> out) const override {
@@ -39,16 +41,11 @@ class SetStore : public data::Store {
     if (!out.empty()) std::memcpy(out.data(), of(id).data(), out.size());
   }
   uint64_t checksum(int64_t) const override { return 0; }
-  std::vector<int64_t> split(const std::string&) const override { return {}; }
-  std::string source(int64_t id) const override { return dtrain::str("sets.npz#", id); }
-  int64_t group(int64_t id) const override { return id; }
-  std::string attribute(const std::string&) const override { return ""; }
   void verify(const ReportProgress&) const override {}
 
  private:
   const std::vector<int64_t>& of(int64_t id) const { return orders_[static_cast<size_t>(id)]; }
   std::vector<std::vector<int64_t>> orders_;
-  std::filesystem::path path_ = "sets.h5";
 };
 
 config::Config small() {

@@ -18,7 +18,7 @@
 namespace dtrain::data {
 namespace {
 
-class FileStore : public Store {
+class FileStore final : public Store, public Origin {
  public:
   explicit FileStore(const Layout& layout) : layout_(layout) {
     data::check(layout);
@@ -40,6 +40,7 @@ class FileStore : public Store {
   }
 
   const Schema& schema() const override { return layout_.schema; }
+  const Origin& origin() const override { return *this; }
   const std::filesystem::path& path() const override { return layout_.file; }
 
   int64_t input_rows(int64_t id) const override {

@@ -97,7 +97,7 @@ std::string target_lines(const Store& store) {
   const Field& target = store.schema().target;
   if (target.variable()) return lengths_line(store, &Store::target_rows);
   if (target.element == Element::kFloat32) return range_lines<float>(store);
-  const std::vector<std::string> names = class_names(store);
+  const std::vector<std::string> names = class_names(store.origin());
   return names.empty() ? range_lines<int64_t>(store) : class_lines(store, names);
 }
 
@@ -106,7 +106,7 @@ std::string splits_text(const Store& store, const Layout& layout) {
   std::vector<std::string> parts;
   for (const char* name : kSplitNames) {
     if (layout.splits.count(name) == 0) continue;
-    const auto count = static_cast<int64_t>(store.split(name).size());
+    const auto count = static_cast<int64_t>(store.origin().split(name).size());
     parts.push_back(str(name, " ", human_count(count)));
     in_none -= count;
   }
@@ -117,7 +117,7 @@ std::string splits_text(const Store& store, const Layout& layout) {
 
 int64_t count_groups(const Store& store) {
   std::set<int64_t> groups;
-  for (int64_t id = 0; id < store.schema().samples; ++id) groups.insert(store.group(id));
+  for (int64_t id = 0; id < store.schema().samples; ++id) groups.insert(store.origin().group(id));
   return static_cast<int64_t>(groups.size());
 }
 
@@ -143,7 +143,7 @@ std::string inspect_data(const Layout& layout, bool verify, const ReportProgress
   text += target_lines(*store);
   text += line("splits", splits_text(*store, layout));
   text += line("groups", human_count(count_groups(*store)));
-  text += line("first", store->source(0));
+  text += line("first", store->origin().source(0));
   text += line("checksum", hex(schema.checksum));
   static const std::set<std::string> kShown{"format",      "version",          "task",
                                             "num_samples", "checksum",         "index_checksum",

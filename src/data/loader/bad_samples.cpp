@@ -59,7 +59,7 @@ void BadSamples::leave_out_of(PendingBatch& job) {
 void BadSamples::warn(int64_t id, const std::string& message) const {
   std::string source;
   try {
-    source = store_.source(id);
+    source = store_.origin().source(id);
   } catch (const DataError&) {  // the damage may affect the source as well
   }
   const bool named = source.empty() || message.find(source) != std::string::npos;

@@ -22,7 +22,7 @@ std::unique_ptr<Decoder> make_decoder(const Store& store) {
   const Field& input = store.schema().input;
   if (input.element != Element::kUint8 || !storable_input(input)) {
     throw DataError(
-        str(store.path().string(), ": samples of ", text_of(input),
+        str(store.origin().path().string(), ": samples of ", text_of(input),
             " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
   }
   return std::make_unique<RawDecoder>();

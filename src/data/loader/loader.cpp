@@ -25,7 +25,7 @@ namespace {
 
 void check_loadable(const Store& store, const std::vector<int64_t>& ids, const SampleSpec& spec,
                     const LoaderOptions& options, Shard shard) {
-  const std::string file = store.path().string();
+  const std::string file = store.origin().path().string();
   const Schema& schema = store.schema();
   const bool rows = spec.kind == SampleSpec::Kind::kRows;
   DTRAIN_CHECK(options.batch_size > 0 && options.global_batch > 0, "batch ", options.batch_size,

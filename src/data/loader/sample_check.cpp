@@ -100,7 +100,7 @@ int64_t first_not_finite(std::span<const float> values) {
 }
 
 std::string bad_sample(const Store& store, int64_t id, const std::string& what, bool skip_bad) {
-  const std::string name = store.name(id), source = store.source(id);
+  const std::string name = store.origin().name(id), source = store.origin().source(id);
   return str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
              skip_bad ? ""
                       : ". Convert the raw data again, corrected or without such samples, or leave "

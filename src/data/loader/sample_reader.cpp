@@ -32,7 +32,7 @@ void SampleReader::read(PendingBatch& job, int64_t item, bool few) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    leave_out(job, item, str(store_.name(id), ": cannot be read: ", error.what()));
+    leave_out(job, item, str(store_.origin().name(id), ": cannot be read: ", error.what()));
   }
 }
 
@@ -104,9 +104,9 @@ void SampleReader::compare_checksum(int64_t id, std::span<const std::byte> input
                                     std::span<const std::byte> target) const {
   if (sample_checksum(input, target) != store_.checksum(id)) {
     throw DataError(
-        str(store_.name(id),
+        str(store_.origin().name(id),
             ": the checksum does not match: the file has changed since it was written (",
-            store_.source(id),
+            store_.origin().source(id),
             "). Restore it from a copy, or make it again with `dtrain convert`. If it was changed "
             "on purpose, ",
             "--data.verify false reads it as it is."));

@@ -31,7 +31,7 @@ std::vector<int64_t> all_but(int64_t samples, const std::vector<int64_t>& a,
 // The class of each id; empty if the targets are not classes. -1: not one of those that have names,
 // if classes have.
 std::vector<int32_t> classes_of(const Store& store, const std::vector<int64_t>& ids) {
-  const auto known = static_cast<int64_t>(class_names(store).size());
+  const auto known = static_cast<int64_t>(class_names(store.origin()).size());
   if (store.schema().target != Field{Element::kInt64, {}}) return {};
   const int64_t end = known > 0 ? known : std::numeric_limits<int32_t>::max();
   std::vector<int32_t> classes;
@@ -50,7 +50,7 @@ class GroupOrder {
  public:
   GroupOrder(const Store& store, const std::vector<int64_t>& ids, Purpose purpose, uint64_t seed) {
     places_.reserve(ids.size());
-    for (const int64_t id : ids) places_.push_back(store.group(id));
+    for (const int64_t id : ids) places_.push_back(store.origin().group(id));
     std::vector<int64_t> distinct = places_;
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -148,7 +148,8 @@ void keep_share(const Store& store, double share, uint64_t seed, std::vector<int
 Splits splits(const Store& store, double val_share, uint64_t seed, double train_share) {
   DTRAIN_CHECK(val_share >= 0 && val_share < 1, "validation share ", val_share);
   DTRAIN_CHECK(train_share > 0 && train_share <= 1, "training share ", train_share);
-  Splits result{store.split("train"), store.split("val"), store.split("test"), {}};
+  Splits result{
+      store.origin().split("train"), store.origin().split("val"), store.origin().split("test"), {}};
   if (result.train.empty()) result.train = all_but(store.schema().samples, result.val, result.test);
   if (result.val.empty() && val_share > 0) hold_out(store, val_share, seed, result);
   if (train_share < 1 && !result.train.empty()) keep_share(store, train_share, seed, result.train);

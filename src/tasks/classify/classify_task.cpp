@@ -63,7 +63,7 @@ class ClassifyTask : public Task {
 
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
-    const std::string file = store.path().string();
+    const std::string file = store.origin().path().string();
     check_task(store, "classify");
     if (schema.target != data::Field{data::Element::kInt64, {}} ||
         schema.input.element != data::Element::kUint8) {

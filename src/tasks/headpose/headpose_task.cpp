@@ -47,7 +47,7 @@ class HeadposeTask : public Task {
     if (schema.target != data::Field{data::Element::kFloat32, {3}} ||
         schema.input.element != data::Element::kUint8) {
       throw DataError(
-          str(store.path().string(),
+          str(store.origin().path().string(),
               ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
     check_targets(store, angles_);

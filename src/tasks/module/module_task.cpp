@@ -45,7 +45,7 @@ class ModuleTask : public Task {
 
   void check(const data::Store& store) override {
     const data::Field& input = store.schema().input;
-    const std::string file = store.path().string();
+    const std::string file = store.origin().path().string();
     if (images() != (input.element == data::Element::kUint8)) {
       throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ",
                           config_.module.inputs, ": set --task.inputs ",
@@ -67,7 +67,8 @@ class ModuleTask : public Task {
     // a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
     spec_.class_numbers.clear();
-    if (loss_.classifies() && !facts_.classes.empty() && !data::class_names(store).empty()) {
+    if (loss_.classifies() && !facts_.classes.empty() &&
+        !data::class_names(store.origin()).empty()) {
       spec_.class_numbers = class_numbers(store, facts_.classes);
     }
   }

@@ -43,7 +43,7 @@ TrialBatch load(const data::Store& store, const data::SampleSpec& spec,
 // of all sizes, so that lengths differ and none is extreme.
 std::vector<int64_t> candidates(const data::Store& store) {
   constexpr size_t kLookedAt = 64;
-  std::vector<int64_t> ids = store.split("train");
+  std::vector<int64_t> ids = store.origin().split("train");
   std::erase_if(ids, [&](int64_t id) {
     return id < 0 || id >= store.schema().samples;
   });  // reported elsewhere
@@ -69,7 +69,7 @@ ContractTrial trial_of(const data::Store& store, const data::SampleSpec& spec, b
                        at::Device device) {
   constexpr auto kWanted = static_cast<size_t>(kTrialSamples);
   std::vector<int64_t> usable;
-  std::string reason = store.path().string() + " has no samples";
+  std::string reason = store.origin().path().string() + " has no samples";
   for (const int64_t id : candidates(store)) {
     if (usable.size() == kWanted) break;
     try {

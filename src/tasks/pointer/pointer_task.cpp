@@ -37,7 +37,7 @@ class PointerTask : public Task {
 
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
-    const std::string file = store.path().string();
+    const std::string file = store.origin().path().string();
     check_task(store, "pointer");
     const bool inputs_fit =
         schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;

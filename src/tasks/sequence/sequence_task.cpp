@@ -46,7 +46,7 @@ class SequenceTask : public Task {
 
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
-    const std::string file = store.path().string();
+    const std::string file = store.origin().path().string();
     check_task(store, kTask);
     if (schema.input.element != data::Element::kFloat32 || schema.input.shape.size() != 2 ||
         schema.target != data::Field{data::Element::kInt64, {}}) {

@@ -131,7 +131,7 @@ TEST_F(StoredAttributes, MayBeLongAndMany) {
   extras.attributes["class_names"] = names;
   for (int i = 0; i < 200; ++i) extras.attributes["note " + std::to_string(i)] = int64_t{i};
   testing::write_row_set(file, false, extras);
-  EXPECT_EQ(class_names(*open_file(file)).size(), 30000u);
+  EXPECT_EQ(class_names(open_file(file)->origin()).size(), 30000u);
   EXPECT_EQ(open_file(file)->attribute("note 199"), "199");
   EXPECT_NO_THROW(open_file(file)->verify());
 }
@@ -158,7 +158,7 @@ TEST_F(StoredAttributes, OfAnOlderFileOpenAndAreReportedAsNotCovered) {
   for (const char* name : {"format", "task", "class_names", "target_unit"}) {
     put_variable_text(name, open_file(file)->attribute(name));
   }
-  EXPECT_EQ(class_names(*open_file(file)),
+  EXPECT_EQ(class_names(open_file(file)->origin()),
             (std::vector<std::string>{"walk", "run", "stand still"}));
   const std::string report = verified();
   EXPECT_NE(report.find("not covered by a checksum: the attributes"), std::string::npos) << report;

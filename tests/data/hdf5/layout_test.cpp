@@ -107,8 +107,8 @@ TEST_F(LayoutOf, AnyChangedByteIsRefusedOrHarmless) {
             store->read_input(id, bytes);
             bytes.resize(static_cast<size_t>(store->target_bytes(id)));
             store->read_target(id, bytes);
-            store->group(id);
-            store->source(id);
+            store->origin().group(id);
+            store->origin().source(id);
           }
           store->verify();
         } catch (const DataError&) {

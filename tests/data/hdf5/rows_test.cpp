@@ -114,7 +114,7 @@ TEST(InspectRows, ReportsLengthsAndClasses) {
   Writer::Extras extras = extras_of(6);
   extras.attributes["class_names"] = "walk\nrun\nstand still";
   write_row_set(folder / "s.h5", false, extras);
-  EXPECT_EQ(class_names(*open_file(folder / "s.h5")),
+  EXPECT_EQ(class_names(open_file(folder / "s.h5")->origin()),
             (std::vector<std::string>{"walk", "run", "stand still"}));
   const std::string sequences = inspect_data(probe(folder / "s.h5"), true);
   for (const char* part :

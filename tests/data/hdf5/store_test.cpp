@@ -53,17 +53,17 @@ TEST(Store, ReadsBackWhatWasWritten) {
     EXPECT_EQ(input, input_of(id));
     EXPECT_EQ(target, testing::target_bytes_of(id));
     EXPECT_EQ(read_target_as<float>(*store, id), testing::target_of(id));
-    EXPECT_EQ(store->source(id), extras.source[static_cast<size_t>(id)]);
-    EXPECT_EQ(store->group(id), id / 2);
+    EXPECT_EQ(store->origin().source(id), extras.source[static_cast<size_t>(id)]);
+    EXPECT_EQ(store->origin().group(id), id / 2);
     EXPECT_EQ(store->checksum(id), sample_checksum(input, target));
   }
-  EXPECT_EQ(store->split("train"), (std::vector<int64_t>{6, 0, 2}));
-  EXPECT_EQ(store->split("test"), std::vector<int64_t>{1});
-  EXPECT_TRUE(store->split("val").empty());
-  EXPECT_TRUE(store->split("other").empty());
-  EXPECT_EQ(store->attribute("crop"), "0.6");
-  EXPECT_EQ(store->attribute("version"), "1");
-  EXPECT_EQ(store->attribute("absent"), "");
+  EXPECT_EQ(store->origin().split("train"), (std::vector<int64_t>{6, 0, 2}));
+  EXPECT_EQ(store->origin().split("test"), std::vector<int64_t>{1});
+  EXPECT_TRUE(store->origin().split("val").empty());
+  EXPECT_TRUE(store->origin().split("other").empty());
+  EXPECT_EQ(store->origin().attribute("crop"), "0.6");
+  EXPECT_EQ(store->origin().attribute("version"), "1");
+  EXPECT_EQ(store->origin().attribute("absent"), "");
   EXPECT_NO_THROW(store->verify());
 }
 
@@ -157,12 +157,12 @@ TEST(Store, AFileThatIsOverwrittenIsNoticed) {
   const TempDir folder;
   write_data_set(folder / "d.h5", 9, extras_of(9));
   const std::unique_ptr<Store> store = open_file(folder / "d.h5");
-  EXPECT_NO_THROW(store->check_unchanged());
+  EXPECT_NO_THROW(store->origin().check_unchanged());
   std::filesystem::copy_file(folder / "d.h5", folder / "copy.h5");
   std::filesystem::rename(folder / "copy.h5",
                           folder / "d.h5");  // another file: this one stays as it was
-  EXPECT_NO_THROW(store->check_unchanged());
-  EXPECT_GT(store->modified_ns(), 0);
+  EXPECT_NO_THROW(store->origin().check_unchanged());
+  EXPECT_GT(store->origin().modified_ns(), 0);
 
   const std::unique_ptr<Store> again = open_file(folder / "d.h5");
   const auto written =

@@ -24,7 +24,7 @@ std::unique_ptr<Store> store_with(const TempDir& folder, int64_t samples,
 
 std::vector<int64_t> groups_of(const Store& store, const std::vector<int64_t>& ids) {
   std::set<int64_t> groups;
-  for (const int64_t id : ids) groups.insert(store.group(id));
+  for (const int64_t id : ids) groups.insert(store.origin().group(id));
   return {groups.begin(), groups.end()};
 }
 
