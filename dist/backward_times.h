@@ -26,9 +26,9 @@ class BackwardTimes {
   void note_all(bool on) { all_ = on; }  // from the next pass on, for shares()
   void reset();                          // nothing is known of a pass
   void begin(at::Device);                // the backward pass begins
-  void ready(at::Device, size_t bucket,
-             size_t of_buckets);  // to be sent; ignored outside of a backward pass
-  void end(at::Device);           // the pass has ended; noted with note_all() alone
+  // To be sent; ignored outside of a backward pass
+  void ready(at::Device, size_t bucket, size_t of_buckets);
+  void end(at::Device);  // the pass has ended; noted with note_all() alone
 
   // Seconds from the start to each of the three; 0: it was not sent during the pass. Requires, on a
   // GPU: the device has passed them (else 0: it does not wait).

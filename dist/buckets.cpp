@@ -8,8 +8,8 @@ namespace dtrain::dist {
 
 namespace {
 
-constexpr int64_t kAlignmentBytes =
-    64;  // a cache line: no two parameters share one, vector loads are aligned
+// A cache line: no two parameters share one, vector loads are aligned
+constexpr int64_t kAlignmentBytes = 64;
 
 int64_t aligned(int64_t elements, int64_t item_bytes) {
   const int64_t step = kAlignmentBytes / item_bytes;
@@ -54,8 +54,8 @@ int64_t best_bucket_bytes(const CostFit& cost, int64_t gradient_bytes) {
   constexpr double kSmallest = 18, kLargest = 27;  // powers of two
   const double latency = cost.latency * static_cast<double>(gradient_bytes);
   if (!(latency > 0) && !(cost.seconds_per_byte > 0)) return kUnmeasured;
-  const double power =
-      0.5 * std::log2(latency / cost.seconds_per_byte);  // infinite where only one of them costs
+  // Infinite where only one of them costs
+  const double power = 0.5 * std::log2(latency / cost.seconds_per_byte);
   return int64_t{1} << std::lround(std::clamp(power, kSmallest, kLargest));
 }
 

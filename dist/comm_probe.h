@@ -29,15 +29,15 @@ namespace dtrain::dist {
 
 struct ProbeOptions {
   std::vector<Collective> operations = {Collective::kAllReduce};
-  std::vector<int64_t> sizes =
-      {};  // in bytes, ascending; each is rounded to whole values on every rank
+  // In bytes, ascending; each is rounded to whole values on every rank
+  std::vector<int64_t> sizes = {};
   at::ScalarType dtype = at::kFloat;
   double seconds = 0.2;        // about how long it takes in all
   int most_repetitions = 100;  // of a size
-  bool check_values =
-      false;  // compares the result of the first operation of each size with what it must be
-  std::function<void()> progress =
-      {};  // called after each operation, outside of its time: for a watchdog
+  // Compares the result of the first operation of each size with what it must be
+  bool check_values = false;
+  // Called after each operation, outside of its time: for a watchdog
+  std::function<void()> progress = {};
 };
 
 struct ProbedSize {
@@ -46,8 +46,8 @@ struct ProbedSize {
   int64_t elements = 0;  // values that one rank passes
   at::ScalarType dtype = at::kFloat;
   Spread seconds = {};  // over the repetitions
-  int64_t wrong =
-      0;  // values that are not what they must be, of the rank with the most (check_values)
+  // Values that are not what they must be, of the rank with the most (check_values)
+  int64_t wrong = 0;
 };
 
 // Every rank gets the same result, by operation and then by size. Sizes for which there is no time
@@ -63,8 +63,8 @@ CostFit probe_all_reduce(Communicator&, at::Device, double seconds = 0.2);
 CostFit fit_cost(std::span<const ProbedSize>, Collective);
 
 double algorithm_bandwidth(const ProbedSize&);  // bytes per second: size / median time
-double bus_bandwidth(const ProbedSize&,
-                     int ranks);  // that × the share of the data that a link of each rank carries
+// That × the share of the data that a link of each rank carries
+double bus_bandwidth(const ProbedSize&, int ranks);
 
 // How often each size is measured: all get the same share of `budget` seconds, but each is measured
 // three times or more, and `most` times at most. `seconds`: of one operation. Pure.

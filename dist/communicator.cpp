@@ -11,8 +11,8 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr int64_t kBlock =
-    1024;  // accumulators: few enough to stay in the first-level cache over all ranks
+// accumulators: few enough to stay in the first-level cache over all ranks
+constexpr int64_t kBlock = 1024;
 
 template <ReduceOp op, typename T>
 T combine(T a, T b) {

@@ -49,14 +49,11 @@ class [[nodiscard]] Work {
 // the host) after the operation.
 //
 // Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their
-// dtypes are
-// float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The result of a
-// reduction has
-// the same bits on every rank.
+// dtypes are float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The
+// result of a reduction has the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations and waits for them. Any thread may call abort() and
-// check().
+// Thread-safety: one thread issues operations and waits. Any thread may call abort() and check().
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -80,8 +77,8 @@ class Communicator {
   virtual Work all_gather(at::Tensor out, at::Tensor in) = 0;  // out.numel() == size * in.numel()
   virtual Work broadcast(at::Tensor inout, int root) = 0;
   virtual void barrier() = 0;
-  virtual void abort(
-      std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
+  // Unblocks every local waiter; idempotent
+  virtual void abort(std::string_view reason) noexcept = 0;
   virtual std::string_view name() const = 0;  // "mpi", "nccl", "shared_memory", ...
 
   // Throws CommError if the communicator is known to have failed, and does not wait. For a host
@@ -93,10 +90,9 @@ class Communicator {
 };
 
 // The arithmetic of reductions on the host: out[i] = by_rank[0][i] op by_rank[1][i] op ..., in this
-// order, so
-// that the result depends on the inputs alone. float16 and bfloat16 are reduced in float32 and
-// rounded once,
-// int64 wraps around, and a NaN wins kMax. `out` may be one of the inputs. Throws Error
+// order, so that the result depends on the inputs alone. float16 and bfloat16 are reduced in
+// float32 and rounded once, int64 wraps around, and a NaN wins kMax. `out` may be one of the
+// inputs. Throws Error
 // for a dtype that cannot be reduced. Pure.
 void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank,
                           void* out, int64_t elements);

@@ -21,8 +21,8 @@ double relative_error(const CostFit& fit, const CostSample& sample) {
 
 // The fit with the least sum of weight × (relative error)² and no negative part.
 CostFit least_squares(const std::vector<CostSample>& samples, const Weights& weights) {
-  double aa = 0, ab = 0, bb = 0, a = 0,
-         b = 0;  // of the normal equations, for the rows (1, bytes) / seconds = 1
+  // Of the normal equations, for the rows (1, bytes) / seconds = 1
+  double aa = 0, ab = 0, bb = 0, a = 0, b = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     const double one = 1 / samples[i].seconds, bytes = samples[i].bytes / samples[i].seconds;
     aa += weights[i] * one * one;

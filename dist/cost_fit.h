@@ -21,8 +21,8 @@ struct CostSample {
 struct CostFit {
   double latency = 0;           // α, in seconds
   double seconds_per_byte = 0;  // β
-  double residual =
-      0;  // half of the samples differ from the fit by at most this share of their time
+  // Half of the samples differ from the fit by at most this share of their time
+  double residual = 0;
 
   double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
 };

@@ -60,8 +60,8 @@ constexpr auto kTimeToReport = std::chrono::seconds(10);
   Failure failure{70, "internal error: std::terminate was called without an exception"};
   if (const std::exception_ptr exception = std::current_exception()) failure = describe(exception);
   if (reporting.exchange(true)) {
-    std::this_thread::sleep_for(
-        kTimeToReport);  // another thread prints its message now, and ends the process
+    // Another thread prints its message now, and ends the process
+    std::this_thread::sleep_for(kTimeToReport);
   } else {
     report(failure);
   }

@@ -353,11 +353,11 @@ class GradientReducer::Impl {
   at::Tensor sums_;                 // of loss and weight
   Work sums_work_;
   Mode mode_ = Mode::kIdle;
-  bool agreed_ = false, has_samples_ = false,
-       sampled_ = false;  // this micro-step; any of this optimizer step
-  size_t next_ = 0;       // bucket to be sent next
-  std::string problem_;   // the first deviation, thrown by finish(): an exception must not cross
-                          // autograd's threads
+  // This micro-step; any of this optimizer step
+  bool agreed_ = false, has_samples_ = false, sampled_ = false;
+  size_t next_ = 0;      // bucket to be sent next
+  std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross
+                         // autograd's threads
 };
 
 GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients,

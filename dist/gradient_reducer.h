@@ -59,8 +59,7 @@ class GradientReducer {
   };
   // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
   // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once.
-  // CommError if
-  // the ranks' lists differ. Collective.
+  // CommError if the ranks' lists differ. Collective.
   GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients,
                   Communicator& host, Options options);
   ~GradientReducer();
@@ -88,8 +87,8 @@ class GradientReducer {
       const;  // of the last micro-step; of nothing before begin_backward()
   std::vector<int64_t> bucket_bytes()
       const;  // on the way, by bucket, in the order in which they are sent
-  std::vector<int64_t> bucket_bytes_with(
-      int64_t cap_bytes) const;  // if Options::cap_bytes were this
+  // If Options::cap_bytes were this
+  std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const;
 
   // For measurements: whether the following steps note when each of their buckets is ready, on the
   // device's clock.

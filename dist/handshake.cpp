@@ -212,8 +212,8 @@ class Handshake {
       if (moved) backoff.progressed();
       backoff.wait();
       const auto now = std::chrono::steady_clock::now();
-      seconds_ += std::min(std::chrono::duration<double>(now - last).count(),
-                           1.0);  // more: the job was suspended
+      // more: the job was suspended
+      seconds_ += std::min(std::chrono::duration<double>(now - last).count(), 1.0);
       last = now;
     }
   }

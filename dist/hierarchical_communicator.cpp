@@ -195,8 +195,8 @@ class HierarchicalCommunicator final : public Communicator {
   const HierarchicalOptions options_;
   const std::vector<RankPlace> places_;
   const RankPlace mine_;
-  const int
-      exchangers_;  // ranks of each host that exchange slices with other hosts: the first ones
+  // Ranks of each host that exchange slices with other hosts: the first ones
+  const int exchangers_;
   int hosts_ = 0, most_ranks_ = 0;
   std::unique_ptr<Communicator> within_, between_;
   CommThread thread_;  // last, because it uses the others

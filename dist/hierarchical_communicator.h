@@ -43,8 +43,8 @@ std::vector<RankPlace> places_of(std::span<const int> host_by_rank);
 int least_ranks_of_a_host(std::span<const RankPlace> places);
 
 struct HierarchicalOptions {
-  int64_t small_bytes =
-      16 << 10;  // a tensor of at most this size is exchanged by one rank of each host
+  // A tensor of at most this size is exchanged by one rank of each host
+  int64_t small_bytes = 16 << 10;
   int64_t chunk_bytes = 1 << 20;  // of a tensor, in the pipeline
 };
 

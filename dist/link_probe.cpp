@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kTag = 3;  // of MPI_COMM_WORLD; the handshake has two others
 constexpr int kSmall = 64 << 10, kLarge = 1 << 20;
-constexpr double kQuick =
-    5e-3;  // seconds: where a small message takes less, its latency counts for too much
+// seconds: where a small message takes less, its latency counts for too much
+constexpr double kQuick = 5e-3;
 constexpr int kRepetitions = 3;
 constexpr double kSlow = 0.25;  // of the speed of most links
 constexpr size_t kMostNamed = 8;

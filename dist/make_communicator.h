@@ -37,8 +37,8 @@ void order_nccl_communicators();
 // What a rank computes on. uuid and bus_id are empty for the CPU.
 struct RankDevice {
   std::string node, uuid, bus_id;
-  int host =
-      0;  // World::host: machines may share a name (containers), and bus ids are those of a machine
+  // World::host: machines may share a name (containers), and bus ids are those of a machine
+  int host = 0;
   bool is_cpu() const { return uuid.empty(); }
 };
 

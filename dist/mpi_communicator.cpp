@@ -345,8 +345,8 @@ class MpiCommunicator final : public Communicator {
   const MpiOptions options_;
   MPI_Comm comm_;
   const std::vector<int> world_ranks_;  // by rank, for messages
-  bool broken_ =
-      false;  // an operation failed, and its messages may still be in flight; used by the thread
+  // An operation failed, and its messages may still be in flight; used by the thread
+  bool broken_ = false;
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();
   std::unique_ptr<CommThread> thread_;
 };

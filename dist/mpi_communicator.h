@@ -5,12 +5,10 @@
 // so that abort() can end a wait and a rank that waits for a late one leaves its core to others.
 //
 // all_reduce is dtrain's own, because MPI's may add in any order: every rank receives its slice
-// from all ranks,
-// sums it in rank order (reduce_in_rank_order) and sends the sum to all. Tensors of at most
-// `direct_bytes` are
-// sent whole, which is one exchange instead of two. Either way the result depends on the inputs
-// alone, not on
-// timing or topology. broadcast, all_gather and barrier are MPI's.
+// from all ranks, sums it in rank order (reduce_in_rank_order) and sends the sum to all. Tensors of
+// at most `direct_bytes` are sent whole, which is one exchange instead of two. Either way the
+// result depends on the inputs alone, not on timing or topology. broadcast, all_gather and barrier
+// are MPI's.
 
 #include <memory>
 
@@ -21,8 +19,8 @@ namespace dtrain::dist {
 struct MpiOptions {
   int64_t direct_bytes = 16 << 10;
   int64_t message_bytes = 1 << 20;  // the smallest message that a larger tensor is cut into
-  int group =
-      0;  // the ranks that give the same number, 0 or more, form a communicator of their own
+  // The ranks that give the same number, 0 or more, form a communicator of their own
+  int group = 0;
   int order = 0;  // of the ranks in it; those that give the same number keep their order
 };
 

@@ -18,8 +18,8 @@ namespace dtrain::dist {
 
 // Where the bytes of a tensor lie: at the same offset in the part of each rank.
 struct SharedParts {
-  uint64_t place =
-      0;  // the same on all ranks for the same bytes of one allocate(); 0: not in the arena
+  // The same on all ranks for the same bytes of one allocate(); 0: not in the arena
+  uint64_t place = 0;
   std::byte* first = nullptr;  // of rank 0
   int64_t stride = 0;          // from one rank to the next
   std::byte* of(int rank) const { return first + rank * stride; }

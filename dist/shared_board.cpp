@@ -12,8 +12,8 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr size_t kLine =
-    64;  // of a cache: what one rank writes often shares none with what another one does
+// Of a cache: what one rank writes often shares none with what another one does
+constexpr size_t kLine = 64;
 
 enum Presence : uint32_t { kNotYet, kPresent, kLeft };
 

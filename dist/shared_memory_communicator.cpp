@@ -22,10 +22,10 @@ namespace dtrain::dist {
 namespace {
 
 constexpr int64_t kDirectBytes = 2 << 10;  // a larger tensor of the arena is reduced where it lies
-constexpr int64_t kCallersBytes =
-    256 << 10;  // beyond this, waking a thread costs little beside the operation
-constexpr int64_t kBlockBytes =
-    16 << 10;  // of all ranks, summed and then written to all while in the cache
+// Beyond this, waking a thread costs little beside the operation
+constexpr int64_t kCallersBytes = 256 << 10;
+// Of all ranks, summed and then written to all while in the cache
+constexpr int64_t kBlockBytes = 16 << 10;
 
 // The cores that the ranks of `host` may use, all together.
 int cores_of_ranks(Communicator& host) {

@@ -78,8 +78,8 @@ int make_locked(const std::string& path, FileDescriptor& file) {
   if (const int error = file.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600)) return error;
   struct stat info {};
   if (::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &info) != 0) return errno;
-  return info.st_nlink == 0 ? EAGAIN
-                            : 0;  // another job took it for a leftover before it was locked
+  // Another job took it for a leftover before it was locked
+  return info.st_nlink == 0 ? EAGAIN : 0;
 }
 
 // A file of no size. Only this process has it: nobody else can open it but by the path in
@@ -131,8 +131,8 @@ Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t
   void* mapped = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                         file.get(), 0);
   if (mapped == MAP_FAILED) return failed("map", errno);
-  ::madvise(mapped, static_cast<size_t>(bytes),
-            MADV_HUGEPAGE);  // where the system allows it for shared memory
+  // Where the system allows it for shared memory
+  ::madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   base = static_cast<std::byte*>(mapped);
   return {};
 }

@@ -30,11 +30,11 @@ namespace dtrain::dist {
 struct SharedMemoryOptions {
   bool memfd = true;                          // false: only the file below, for tests
   std::filesystem::path folder = "/dev/shm";  // of the file; empty: only a memfd
-  std::filesystem::path root =
-      "/";  // of the files of Linux that tell the memory that can be used, for tests
+  // Of the files of Linux that tell the memory that can be used, for tests
+  std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
-  bool beside_compute =
-      false;  // who waits is a thread beside others that compute, and leaves them its core sooner
+  // Who waits is a thread beside others that compute, and leaves them its core sooner
+  bool beside_compute = false;
 
   int name_of(int rank) const { return names.empty() ? rank : names[static_cast<size_t>(rank)]; }
 };

@@ -35,8 +35,8 @@ void Bell::wake() noexcept {
 
 void Bell::sleep(uint32_t seen, std::chrono::microseconds longest) noexcept {
   const timespec timeout{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(longest).count()};
-  futex(rung_, FUTEX_WAIT, seen,
-        &timeout);  // an interrupted or expired sleep is a look at the state, as any other
+  // An interrupted or expired sleep is a look at the state, as any other
+  futex(rung_, FUTEX_WAIT, seen, &timeout);
 }
 
 }  // namespace dtrain::dist

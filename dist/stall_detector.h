@@ -19,8 +19,8 @@ namespace dtrain::dist {
 struct RankState {
   int rank = 0;
   double silent = 0;  // seconds since the last heartbeat arrived
-  double stalled =
-      0;  // seconds since the rank's training thread last made progress, as far as is known here
+  // Seconds since the rank's training thread last made progress, as far as is known here
+  double stalled = 0;
   std::string phase;  // where it was then
   int64_t step = 0;
   bool leaving = false;  // waits in Watchdog::close() for the others, and sends no more heartbeats

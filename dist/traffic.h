@@ -20,11 +20,11 @@ inline constexpr std::array<const char*, kCollectives> kCollectiveNames = {
 
 struct Carried {
   int64_t bytes = 0;  // that this rank gave to the operations (broadcast: that it sent or received)
-  double seconds =
-      0;  // while an operation ran, which includes the wait for ranks that began it later
+  // While an operation ran, which includes the wait for ranks that began it later
+  double seconds = 0;
 };
-using Traffic =
-    std::array<Carried, kCollectives>;  // by Collective, since the communicator was made
+// By Collective, since the communicator was made
+using Traffic = std::array<Carried, kCollectives>;
 
 // Operations of a few bytes take less than a microsecond, so adding one takes no lock and no locked
 // instruction. Thread-safety: one thread at a time adds; the other methods may be called from

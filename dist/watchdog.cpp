@@ -174,8 +174,8 @@ class Watchdog::Impl {
     double next_heartbeat = 0;
     bool said_goodbye = false;
     for (Order order = Order::kWatch; order != Order::kQuit; order = wait(order)) {
-      const uint64_t progress =
-          progress_.load(std::memory_order_acquire);  // first: it publishes phase and step
+      // first: it publishes phase and step
+      const uint64_t progress = progress_.load(std::memory_order_acquire);
       const double now = detector_.update(progress, phase_.load(std::memory_order_relaxed),
                                           step_.load(std::memory_order_relaxed));
       channel_->receive(

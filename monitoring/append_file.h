@@ -13,8 +13,8 @@ namespace dtrain::monitoring {
 
 class AppendFile {
  public:
-  explicit AppendFile(
-      const std::filesystem::path& path);  // creates the file if needed; a failure is only logged
+  // Creates the file if needed; a failure is only logged
+  explicit AppendFile(const std::filesystem::path& path);
 
   bool append(std::string_view record) noexcept;  // false: not written
 

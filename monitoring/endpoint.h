@@ -16,8 +16,8 @@ namespace dtrain::monitoring {
 
 struct Endpoint {
   std::unique_ptr<HttpServer> server;  // null: nothing could be bound
-  std::string
-      address;  // for a scraper: "127.0.0.1:9500", "[::1]:9500", "NODE:9500"; "" without server
+  // For a scraper: "127.0.0.1:9500", "[::1]:9500", "NODE:9500"; "" without server
+  std::string address;
 };
 
 // Serves `pages` on bind:port. Port 0 is any free port; a port that is in use or above 65535 is

@@ -13,9 +13,9 @@
 namespace dtrain::monitoring {
 
 struct GpuReading {
-  static constexpr double kUnknown =
-      std::numeric_limits<double>::quiet_NaN();  // this card does not report it
-  double utilization = kUnknown;                 // share of time with a kernel running, 0 to 1
+  // This card does not report it
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  double utilization = kUnknown;         // share of time with a kernel running, 0 to 1
   double memory_utilization = kUnknown;  // share of time with memory being read or written, 0 to 1
   double memory_used = kUnknown, memory_total = kUnknown;  // bytes, all processes
   double power = kUnknown;                                 // watts
@@ -29,8 +29,8 @@ struct GpuReading {
 // What does not change while a GPU runs.
 struct GpuSettings {
   std::optional<bool> persistence;  // the driver stays loaded while nothing uses the GPU
-  std::optional<double> power_limit,
-      default_power_limit;  // watts: in force now; of the card as it was delivered
+  // watts: in force now; of the card as it was delivered
+  std::optional<double> power_limit, default_power_limit;
 };
 
 class GpuReader {

@@ -109,8 +109,8 @@ class HttpPages::Impl final : public httplib::Server {
  public:
   Impl(std::vector<Page> pages, std::optional<BasicAuth> auth)
       : pages_(std::move(pages)), auth_(std::move(auth)) {
-    set_keep_alive_max_count(
-        HttpConnection::kRequests);  // these two are what the Keep-Alive header says
+    // These two are what the Keep-Alive header says
+    set_keep_alive_max_count(HttpConnection::kRequests);
     set_keep_alive_timeout(HttpConnection::kIdle.count());
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       answer(request, response);

@@ -207,8 +207,8 @@ class HttpServer::Impl {
       connection.respond(std::move(response.text), response.close);
       if (!connection.advance()) return false;  // most responses leave at once
     }
-    return polled_at_ <
-           connection.deadline();  // what has arrived since is read before it counts as late
+    // What has arrived since is read before it counts as late
+    return polled_at_ < connection.deadline();
   }
 
   HttpPages pages_;

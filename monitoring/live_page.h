@@ -7,8 +7,7 @@
 // however long the run is.
 //
 // Thread-safety: as a Sink, plus places(): all calls come from one thread, which at a step never
-// waits for
-// the server. log_line() may be called from any thread, and the pages at any time.
+// waits for the server. log_line() may be called from any thread, and the pages at any time.
 
 #include <memory>
 #include <optional>
@@ -25,11 +24,11 @@ namespace dtrain::monitoring {
 
 class LivePage : public Sink {
  public:
-  static constexpr size_t kPoints = 600, kEvaluations = 300, kLogLines = 200,
-                          kLineBytes = 500;  // kept at most
+  // Kept at most
+  static constexpr size_t kPoints = 600, kEvaluations = 300, kLogLines = 200, kLineBytes = 500;
 
-  using Facts =
-      std::vector<std::pair<std::string, std::string>>;  // name and value, as the page shows them
+  // Name and value, as the page shows them
+  using Facts = std::vector<std::pair<std::string, std::string>>;
 
   // Where a rank runs.
   struct Place {

@@ -11,8 +11,8 @@ namespace dtrain::monitoring {
 struct SignpostPage::State {
   std::string begin;  // HTML
   std::mutex mutex;
-  std::string where =
-      "The run is starting, and its page is not known yet: reload this page.";  // HTML
+  // HTML
+  std::string where = "The run is starting, and its page is not known yet: reload this page.";
 };
 
 SignpostPage::SignpostPage(const std::string& run, int rank) : state_(std::make_shared<State>()) {

@@ -44,8 +44,8 @@ struct StepStats {
   bool logging = false;  // a logging step, at which the values that come from the device are known
   double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
   double learning_rate = 0;
-  int64_t skipped_total =
-      0;  // steps skipped so far because a gradient was not finite; known at logging steps
+  // Steps skipped so far because a gradient was not finite; known at logging steps
+  int64_t skipped_total = 0;
   double step_seconds = 0;               // wall time; at logging steps the mean since the last one
   PhaseSeconds phase_seconds{};          // mean per step since the last logging step
   double other_seconds = 0;              // likewise, in no phase
@@ -54,10 +54,10 @@ struct StepStats {
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
   int loader_queue = 0;
-  double memory_used = 0,
-         memory_total = 0;  // of the device; on the CPU the resident set and the machine's memory
-  double memory_reserved = 0,
-         memory_peak = 0;  // by LibTorch's allocator now, and at most; known at logging steps
+  // Of the device; on the CPU the resident set and the machine's memory
+  double memory_used = 0, memory_total = 0;
+  // By LibTorch's allocator now, and at most; known at logging steps
+  double memory_reserved = 0, memory_peak = 0;
   int64_t allocator_retries = 0,
           out_of_memory = 0;                      // of the allocator so far; known at logging steps
   std::vector<CollectiveStats> collectives = {};  // known at logging steps

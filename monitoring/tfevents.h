@@ -18,8 +18,8 @@ std::string frame(std::string_view data);  // one TFRecord
 
 // Serialized `Event`s. `wall_time` is in seconds since 1970.
 std::string version_event(double wall_time);  // must be the first of a file
-std::string start_event(double wall_time,
-                        int64_t step);  // readers drop the events of older files from `step` on
+// Readers drop the events of older files from `step` on
+std::string start_event(double wall_time, int64_t step);
 std::string scalars_event(double wall_time, int64_t step,
                           std::span<const std::pair<std::string, float>> scalars);
 

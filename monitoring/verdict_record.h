@@ -30,8 +30,8 @@ struct VerdictRecord {
   };
   // Measured before training; NaN: it was not.
   struct Probes {
-    double cached_step =
-        std::numeric_limits<double>::quiet_NaN();  // seconds of a step with batches from memory
+    // Seconds of a step with batches from memory
+    double cached_step = std::numeric_limits<double>::quiet_NaN();
     // Of an all-reduce of gradients when no rank is late: latency + bytes * seconds_per_byte.
     double latency = std::numeric_limits<double>::quiet_NaN();
     double seconds_per_byte = std::numeric_limits<double>::quiet_NaN();

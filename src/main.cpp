@@ -38,8 +38,8 @@ using dtrain::cli::Arguments;
 void occupy_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    static_cast<void>(::open(
-        "/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));  // takes the lowest number
+    // Takes the lowest number
+    static_cast<void>(::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));
   }
 }
 

@@ -74,8 +74,8 @@ struct Task {
   Sample sample = Sample::kPicture;
   Target target = Target::kClass;
   Numbers numbers = {};
-  double val_share = 0.1;  // of converted and generated data; 0: training takes it from its split
-  bool from_arrays = false;       // `dtrain convert arrays --task NAME` makes its data
+  double val_share = 0.1;    // of converted and generated data; 0: training takes it from its split
+  bool from_arrays = false;  // `dtrain convert arrays --task NAME` makes its data
   bool class_weights = false;     // train.class_weights can be used
   bool teacher_forcing = false;   // pointer.* can be used: what a decoder receives while it learns
   bool encoder_phase = false;     // sequence.*, augment.noise and augment.mask_* can be used

@@ -48,8 +48,8 @@ Manifest read_manifest(const std::filesystem::path& path) {
   std::string text;
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    throw CheckpointError(
-        str(file, " is not a regular file"));  // reading a pipe would wait for a writer
+    // Reading a pipe would wait for a writer
+    throw CheckpointError(str(file, " is not a regular file"));
   }
   try {
     text = read_text(path);

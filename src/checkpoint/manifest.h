@@ -1,9 +1,8 @@
 #pragma once
 
 // MANIFEST.json of a checkpoint: its files with size and SHA-256, and a SHA-256 of the manifest
-// itself. One manifest has exactly one text (docs/file_formats.md), so that every flipped bit in
-// it is
-// detected. Thread-safety: pure functions.
+// itself. One manifest has exactly one text (docs/file_formats.md), so that every flipped bit in it
+// is detected. Thread-safety: pure functions.
 
 #include <cstdint>
 #include <filesystem>

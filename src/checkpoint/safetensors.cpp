@@ -119,8 +119,8 @@ std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadat
   if (header.size() > 1) header.pop_back();
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  parse_header(header, data_bytes,
-               "a file to be written");  // never writes what read_safetensors() would refuse
+  // Never writes what read_safetensors() would refuse
+  parse_header(header, data_bytes, "a file to be written");
 
   std::vector<std::byte> bytes(8 + header.size() + data_bytes);
   const uint64_t length = header.size();

@@ -17,8 +17,8 @@
 
 namespace dtrain::checkpoint {
 
-using NamedTensors =
-    std::vector<std::pair<std::string, at::Tensor>>;  // CPU tensors in the order of writing
+// CPU tensors in the order of writing
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 using Metadata = std::map<std::string, std::string>;
 
 struct TensorFile {
@@ -32,8 +32,8 @@ bool can_hold(at::ScalarType);  // whether the format has this type
 // Throws Error for a type that the format does not have and for a name that is there twice.
 std::vector<std::byte> to_safetensors(const NamedTensors&, const Metadata& = {});
 
-TensorFile from_safetensors(std::span<const std::byte> bytes,
-                            const std::string& name);  // `name` is for messages
+// `name` is for messages
+TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string& name);
 TensorFile read_safetensors(const std::filesystem::path&);
 
 }  // namespace dtrain::checkpoint

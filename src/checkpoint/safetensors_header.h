@@ -36,9 +36,8 @@ inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own li
 // The size of an element; 0 for a dtype that dtrain does not know.
 int64_t dtype_bytes(std::string_view dtype);
 
-// The length of the JSON, from the first 8 bytes of the file (all of them if it is
-// shorter). Checked
-// against the file's size.
+// The length of the JSON, from the first 8 bytes of the file (all of them if it is shorter).
+// Checked against the file's size.
 uint64_t header_length(std::span<const std::byte> first8, uint64_t file_bytes,
                        const std::string& file);
 

@@ -156,8 +156,8 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
                snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
   std::error_code unknown;
   const bool removed = tidied_ && !std::filesystem::exists(folder_, unknown);
-  files_.create_folder(
-      folder_);  // not its parents: a run folder that was removed must not appear again
+  // Not its parents: a run folder that was removed must not appear again
+  files_.create_folder(folder_);
   if (removed) {
     log::warning(str(folder_.string(),
                      " was removed or moved, with the checkpoints in it. It is made again"));

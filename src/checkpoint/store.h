@@ -59,9 +59,8 @@ class Store {
   // protected. Not remembered across runs.
   void protect(int64_t step);
 
-  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives
-  // the damaged
-  // ones of higher steps.
+  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the
+  // damaged ones of higher steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
   std::vector<std::pair<int64_t, std::filesystem::path>> list()
       const;  // step and folder, not verified, newest first

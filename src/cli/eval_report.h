@@ -13,8 +13,8 @@ namespace dtrain::cli {
 
 struct EvalReport {
   std::string checkpoint, chosen;  // chosen: how, among the checkpoints of its run; may be empty
-  std::string data, protocol, task, network,
-      precision;  // protocol: how the data were chosen; may be empty
+  // protocol: how the data were chosen; may be empty
+  std::string data, protocol, task, network, precision;
   monitoring::EvalStats stats;
   struct Worst {
     int64_t id = 0;

@@ -70,8 +70,8 @@ std::string general_help(bool all) {
       "without that it trains the quick start on a head-pose set that it generates.\n"
       "`dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
   for (const Command& command : commands()) {
-    text += help_entry(command.name, command.text,
-                       11);  // its --help and the manual page have the usage
+    // Its --help and the manual page have the usage
+    text += help_entry(command.name, command.text, 11);
   }
   text +=
       str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",

@@ -36,8 +36,8 @@ struct Options {
 };
 
 struct SplitArguments {
-  Arguments own, mpirun,
-      train;  // flags of `launch`; those of mpirun, as they are given; what comes after "--"
+  // Flags of `launch`; those of mpirun, as they are given; what comes after "--"
+  Arguments own, mpirun, train;
 };
 
 // By the names of our own flags: mpirun has many, with values of many forms.
@@ -114,8 +114,8 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
     if (has_dot || config::names_key(flag) || flag == "--debug") {
       throw UsageError(str("dtrain launch: '", flag, "' is for dtrain: put -- before it"));
     }
-    constexpr size_t kShortest =
-        6;  // in shorter ones of mpirun, two changed letters make one of ours
+    // In shorter ones of mpirun, two changed letters make one of ours
+    constexpr size_t kShortest = 6;
     if (!flag.starts_with("--") || flag.size() < kShortest || flag == "--host") continue;
     const std::string near = nearest(flag, known);
     if (!near.empty())
@@ -163,8 +163,7 @@ void refuse_other_folder(const Arguments& flags) {
 }
 
 // So that a restart does not take up what has become of the file meanwhile. The system limits a
-// variable to 128 KiB;
-// a larger file is read by each job.
+// variable to 128 KiB; a larger file is read by each job.
 std::string variable_of(const config::Loaded& loaded) {
   constexpr size_t kMost = 100'000;
   if (loaded.config_text.size() > kMost || loaded.config_text.find('\0') != std::string::npos)
@@ -213,8 +212,8 @@ int run_launch(const Arguments& arguments) {
   check_flags_of_mpirun(app, launch.mpirun);
   refuse_other_folder(launch.mpirun);
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves does not end the run
-  std::signal(SIGCHLD,
-              SIG_DFL);  // a parent may have ignored it, and then no child has an exit code
+  // A parent may have ignored it, and then no child has an exit code
+  std::signal(SIGCHLD, SIG_DFL);
   supervisor::SignalQueue signals;  // before threads are started
   const supervisor::OutputRelay relay;
   if (launch.min_ranks > launch.ranks) {

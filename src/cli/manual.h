@@ -25,7 +25,7 @@ struct ManualCommand {
 // The first command is the one that runs where none is named.
 std::string bash_completion(const std::vector<ManualCommand>&);
 std::string zsh_completion(const std::vector<ManualCommand>&);
-std::string man_page(const std::vector<ManualCommand>&,
-                     const std::string& version);  // in section 1
+// In section 1
+std::string man_page(const std::vector<ManualCommand>&, const std::string& version);
 
 }  // namespace dtrain::cli

@@ -152,16 +152,16 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
     std::vector<std::string> words = in_own_words(app, arguments);
     complete_switches(app, words);
     refuse_empty_parts(app, words);
-    std::vector<std::string> reversed(words.rbegin(),
-                                      words.rend());  // CLI11 takes them from the back
+    // CLI11 takes them from the back
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
     app.parse(reversed);
     return true;
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return false;
   } catch (const CLI::ExtrasError&) {
-    const std::vector<std::string> unknown =
-        app.remaining();  // in the given order; e.what() has the opposite one
+    // In the given order; e.what() has the opposite one
+    const std::vector<std::string> unknown = app.remaining();
     throw UsageError(str(app.get_name(), ": ",
                          unknown.size() == 1 ? "this argument was" : "these arguments were",
                          " not expected: ", join(unknown, " "), suggestion(app, unknown), " (",

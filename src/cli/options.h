@@ -66,9 +66,8 @@ void add_checkpoint_options(CLI::App&, job::CheckpointName*);
 void add_dataset_option(CLI::App&, std::string* file, const std::string& text);
 
 // `arguments` with each flag that is a name of a key of the configuration (config::Option::names())
-// as the name by which the app has it: --device.type as --device. A data set's name
-// after --data.file
-// becomes a path, ./NAME. Pure.
+// as the name by which the app has it: --device.type as --device. A data set's name after
+// --data.file becomes a path, ./NAME. Pure.
 std::vector<std::string> in_own_words(const CLI::App&, const std::vector<std::string>& arguments);
 
 // How a checkpoint is run, not what it is run on.
@@ -76,8 +75,8 @@ struct InferenceOptions {
   config::AmpMode amp = config::AmpMode::kFp32;
   config::DeviceType device = config::DeviceType::kAuto;
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
-  int64_t threads =
-      0;  // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
+  // Of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
+  int64_t threads = 0;
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
   data::Verify verify = data::Verify::kAlways;  // of the samples of a data file
 

@@ -237,8 +237,8 @@ int predict(job::ProcessContext& process, const Options& options) {
   dist::agree(host, [&] { samples = open_samples(process.prober, options, model, files); });
   const train::Precision precision = place_on_device(process, model, how.amp);
 
-  const std::atomic<bool>& stop =
-      job::install_stop_signals();  // from here on there is a temporary file to remove
+  // From here on there is a temporary file to remove
+  const std::atomic<bool>& stop = job::install_stop_signals();
   const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines,
                          model.task->columns());
   std::unique_ptr<RowOutput> output;

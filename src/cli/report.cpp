@@ -85,8 +85,8 @@ void write(const fs::path& path, const std::string& text) {
 void write_page(const Options& options, const fs::path& own, const std::string& html) {
   const fs::path path = options.out.empty() ? own : fs::path(options.out);
   if (is_own_page(options.out, own)) {
-    write_atomically(real_file_system(), path,
-                     html);  // a link of that name is replaced, not followed
+    // A link of that name is replaced, not followed
+    write_atomically(real_file_system(), path, html);
   } else {
     write(path, html);
   }

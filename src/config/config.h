@@ -26,8 +26,8 @@ struct Run {
   Interval log_every = {.steps = 10};  // between step lines
   Progress progress = Progress::kAuto;
   std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
-  bool diagnose =
-      false;  // before training, measures for 3 s what the run would do if loading were free
+  // Before training, measures for 3 s what the run would do if loading were free
+  bool diagnose = false;
 };
 
 struct Data {
@@ -42,8 +42,8 @@ struct Data {
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
   // samples of different lengths: sorted by length within this many global batches; 0: not sorted
   int64_t length_window = 32;
-  int64_t length_classes =
-      0;  // and padded to one of this many lengths; 0: to the longest of the batch
+  // And padded to one of this many lengths; 0: to the longest of the batch
+  int64_t length_classes = 0;
 };
 
 struct Augment {            // training split only; every draw is keyed by (seed, epoch, sample id)
@@ -52,8 +52,8 @@ struct Augment {            // training split only; every draw is keyed by (seed
   double crop_ratio = 1;    // random resized crop: aspect in [1/x, x]; 1: square
   double brightness = 0.2, contrast = 0.2, saturation = 0.2;  // factor in [1 - x, 1 + x]
   double hue = 0.02;  // shift of the hue in [-x, x]; 0.5 is half the circle
-  double noise =
-      0.1;  // sequence, encoder phase: standard deviation of the noise added to each element
+  // Sequence, encoder phase: standard deviation of the noise added to each element
+  double noise = 0.1;
   double mask_share = 0.3;  // sequence, encoder phase: fraction of rows that are masked
   int64_t mask_span = 8;    // sequence, encoder phase: consecutive rows that are masked together
 };
@@ -67,16 +67,16 @@ struct Model {
   std::string init;    // FILE.safetensors to start from
   std::string file;    // torchscript: FILE.pt
   std::string freeze;  // name patterns, "features.*,conv1": parameters that are not trained
-  bool checkpointing =
-      false;  // convolutional networks: activations are recomputed in the backward pass
+  // Convolutional networks: activations are recomputed in the backward pass
+  bool checkpointing = false;
 };
 
 struct Train {
   int64_t epochs = 30;
   int64_t max_steps = 0;    // optimizer steps; 0: `epochs` is the only limit
   int64_t batch_size = 32;  // samples per rank and micro-step
-  int64_t accumulate =
-      0;  // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
+  // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
+  int64_t accumulate = 0;
   int64_t global_batch = 0;  // samples per optimizer step; 0: batch_size × ranks × accumulate
   AmpMode amp = AmpMode::kAuto;
   uint64_t seed = 1;
@@ -84,8 +84,8 @@ struct Train {
   bool freeze_batch_norm = false;  // running statistics are used and not updated
   bool sync_batch_norm = false;    // statistics over the micro-batches of all ranks
   Interval eval_every = {.epochs = 1};
-  std::string
-      metric;  // of best checkpoint, early stopping and plateau; empty: the task's primary metric
+  // Of best checkpoint, early stopping and plateau; empty: the task's primary metric
+  std::string metric;
   int64_t patience = 0;  // evaluations without improvement before the run stops; 0: never
   double min_delta = 0;  // smallest change that counts as an improvement
   double ema = 0;        // decay of the average of the weights per optimizer step; 0: no average
@@ -117,16 +117,16 @@ struct Schedule {
 };
 
 struct Pointer {
-  double teacher_forcing =
-      1;  // fraction of samples whose decoder receives the correct order, in the first epoch
+  // Fraction of samples whose decoder receives the correct order, in the first epoch
+  double teacher_forcing = 1;
   double teacher_forcing_end = 1;  // and in the last epoch; linear in between
 };
 
 struct Sequence {
   int64_t encoder_epochs = 15, classifier_epochs = 15;  // per iteration
   int64_t iterations = 0;  // repetitions of both phases; 0: as many as train.epochs allows
-  double encoder_lr_ratio =
-      0;  // learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
+  // Learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
+  double encoder_lr_ratio = 0;
 };
 
 struct Amp {
@@ -150,8 +150,8 @@ struct Dist {
 
 struct Device {
   DeviceType type = DeviceType::kAuto;
-  std::string
-      preset;  // settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
+  // Settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
+  std::string preset;
   int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
   bool fused_norm = true;  // on a GPU: batch norm and what follows it in own kernels

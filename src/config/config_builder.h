@@ -22,8 +22,8 @@ class ConfigBuilder {
 
   const Option* find(std::string_view path) const;  // nullptr: no such key
   bool is_section(std::string_view name) const;
-  const Option* namesake(
-      std::string_view section) const;  // the key that `section: VALUE` sets; nullptr: none
+  // The key that `section: VALUE` sets; nullptr: none
+  const Option* namesake(std::string_view section) const;
   void set(const Option&, std::string_view text, const std::string& where);
   void add_problem(std::string where, std::string what) {
     problems_.push_back({std::move(where), std::move(what)});

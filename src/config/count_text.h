@@ -1,8 +1,7 @@
 #pragma once
 
-// Numbers of values that have units (interval.h, warm_up.h): decimal, without sign and exponent,
-// so that
-// people and other programs read them alike. Pure.
+// Numbers of values that have units (interval.h, warm_up.h): decimal, without sign and exponent, so
+// that people and other programs read them alike. Pure.
 
 #include <charconv>
 #include <string>
@@ -12,9 +11,8 @@
 
 namespace dtrain::config {
 
-// The whole of `text` as a decimal number above 0, at most `most`, without sign, exponent
-// or leading
-// zeros.
+// The whole of `text` as a decimal number above 0, at most `most`, without sign, exponent or
+// leading zeros.
 template <typename Number>
 bool parse_count(std::string_view text, double most, Number& value) {
   const bool zeros = text.size() > 1 && text[0] == '0' && text[1] != '.';

@@ -17,8 +17,8 @@ std::vector<std::string> fixed_differences(const Config& saved, const Config& no
 std::vector<std::string> differences(const Config& saved,
                                      const Config& now);  // "train.epochs: 2 -> 4", all others
 
-void set(Config&, std::string_view path,
-         std::string_view text);  // one key; ConfigError if it cannot have this value
+// One key; ConfigError if it cannot have this value
+void set(Config&, std::string_view path, std::string_view text);
 
 // The keys that all ranks of a run must have in common, as lines "train.epochs=30": all but those
 // of a rank's own machine (where its data file lies, its threads, its addresses) and those of the

@@ -3,10 +3,8 @@
 // Makes a checked Config from files and flags. The layers, of which later ones win, are the
 // defaults, the embedded config that --dataset NAME names, the YAML file and the flags. A batch
 // size or accumulate of the last two takes the place of an embedded global batch. Every unknown
-// key, duplicate key, wrong type and value
-// out of range in any layer is reported in one ConfigError, each with file:line:col (or the
-// flag) and
-// the nearest valid name.
+// key, duplicate key, wrong type and value out of range in any layer is reported in one
+// ConfigError, each with file:line:col (or the flag) and the nearest valid name.
 
 #include <filesystem>
 #include <optional>
@@ -44,12 +42,12 @@ struct Loaded {
   std::vector<std::string>
       given;           // dotted names of the keys that the file or a flag set, each once
   Places places = {};  // of these keys and of those of an embedded config
-  bool is_demo =
-      false;  // neither task, data nor a file is given: the embedded quick start is a guess
-  ConfigBatch overruled =
-      {};  // of an embedded config: does not count, because a batch size or accumulate is given
-  ConfigBatch of_rate =
-      {};  // for which the config sets the learning rate; none where a flag sets the rate
+  // Neither task, data nor a file is given: the embedded quick start is a guess
+  bool is_demo = false;
+  // Of an embedded config: does not count, because a batch size or accumulate is given
+  ConfigBatch overruled = {};
+  // For which the config sets the learning rate; none where a flag sets the rate
+  ConfigBatch of_rate = {};
 
   bool gives(std::string_view path) const;
 };
@@ -67,8 +65,8 @@ Loaded load(const std::vector<std::string>& arguments, const std::filesystem::pa
 bool names_key(
     std::string_view flag);  // "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
 
-Config from_yaml(std::string_view text,
-                 std::string_view name);  // strict, over the defaults; ConfigError
+// Strict, over the defaults; ConfigError
+Config from_yaml(std::string_view text, std::string_view name);
 
 // The configuration that a run saved, of this version or an earlier one: keys that do nothing for
 // its task and the former units of intervals are accepted, and the latter listed.
@@ -80,7 +78,7 @@ struct SavedConfig {
 };
 SavedConfig saved_config(std::string_view text, std::string_view name);
 
-std::optional<std::string_view> embedded(
-    std::string_view name);  // text of configs/NAME.yaml, built into the binary
+// Text of configs/NAME.yaml, built into the binary
+std::optional<std::string_view> embedded(std::string_view name);
 
 }  // namespace dtrain::config

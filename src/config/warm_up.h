@@ -1,8 +1,7 @@
 #pragma once
 
 // How long the learning rate rises at the start of a run: `500` or `500steps` of the optimizer,
-// `5%` of
-// all steps of the run, or the shorter of both, `500steps,5%`. `0`: it does not. Pure.
+// `5%` of all steps of the run, or the shorter of both, `500steps,5%`. `0`: it does not. Pure.
 
 #include <cstdint>
 #include <string>

@@ -27,9 +27,8 @@ struct SplitOptions {
 };
 
 // The split of each sample; kNone if it is in no list. Where splits are chosen, each class keeps a
-// group for
-// training, although a small split may be left without samples then. Throws DataError for a list
-// that cannot be read, a name that no sample or two samples have, and a sample in two lists.
+// group for training, although a small split may be left without samples then. Throws DataError for
+// a list that cannot be read, a name that no sample or two samples have, and a sample in two lists.
 std::vector<Split> assign_splits(const RawSet&, const SplitOptions&);
 
 // Chooses `share` of `groups`, which are distinct and called `name(group)`: rounded; at least one

@@ -49,8 +49,8 @@ class ClassFolderSet : public RawSet {
 
  protected:
   std::filesystem::path file(size_t sample) const { return folder_ / listed_.samples.name(sample); }
-  virtual std::vector<std::byte> input(
-      const std::filesystem::path& file) const = 0;  // throws as read()
+  // Throws as read()
+  virtual std::vector<std::byte> input(const std::filesystem::path& file) const = 0;
 
  private:
   std::filesystem::path folder_;

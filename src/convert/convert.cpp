@@ -29,8 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
-constexpr uint64_t kContentVersion =
-    5;  // version of decoding, crop and scaling; a spool of another version is not resumed
+// Version of decoding, crop and scaling; a spool of another version is not resumed
+constexpr uint64_t kContentVersion = 5;
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
                                      int size, const ReportProgress& report) {
@@ -244,8 +244,8 @@ int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int
   int64_t repeated = 0;
   for (uint64_t part = 0; part < parts; ++part) {
     std::vector<uint64_t> keys;
-    keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 +
-                 1024);  // growing would take twice the memory
+    // Growing would take twice the memory
+    keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 + 1024);
     const auto for_keys = [&](bool training, const std::function<void(uint64_t)>& use) {
       spool.for_each([&](int64_t sample, const Outcome& outcome) {
         const Split split = splits[static_cast<size_t>(sample)];
@@ -281,8 +281,8 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   std::array<int64_t, names_of(Split{}).size()> kept{};
   spool.for_each([&](int64_t sample, const Outcome& outcome) {
     const auto at = static_cast<size_t>(sample);
-    const int64_t label =
-        counts.empty() ? -1 : set.samples().label(at);  // classes may have no names
+    // Classes may have no names
+    const int64_t label = counts.empty() ? -1 : set.samples().label(at);
     if (label >= 0 && splits[at] != Split::kNone) ++counts[static_cast<size_t>(label)].listed;
     if (splits[at] == Split::kNone) {
       ++summary.unlisted;
@@ -333,8 +333,8 @@ std::string nothing_left(const fs::path& source, const ConvertSummary& summary) 
 // read, because all samples, or all samples of a class, may be damaged.
 std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
                    const std::vector<ClassCounts>& counts) {
-  const bool all_given =
-      !options.classes.empty();  // then a data set for evaluation may lack some of them
+  // Then a data set for evaluation may lack some of them
+  const bool all_given = !options.classes.empty();
   if (summary.kept == 0) return nothing_left(options.source, summary);
   const bool training = summary.splits.contains("train");
   for (size_t label = 0; label < counts.size(); ++label) {

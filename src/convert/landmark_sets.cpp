@@ -25,8 +25,8 @@ constexpr std::array<const char*, 4> kSources{"AFW", "HELEN", "IBUG", "LFPW"};
 HeadPose pose_of(const formats::Matrices& mat) {
   const auto found = mat.find("Pose_Para");
   if (found == mat.end()) throw DataError("its .mat has no Pose_Para");
-  const std::vector<double>& radians =
-      found->second.values;  // pitch, yaw, roll, then translation and scale
+  // Pitch, yaw, roll, then translation and scale
+  const std::vector<double>& radians = found->second.values;
   if (radians.size() < 3)
     throw DataError(str("Pose_Para has ", radians.size(), " elements, 7 expected"));
   constexpr double kDegrees = 180 / std::numbers::pi;

@@ -1,10 +1,9 @@
 #pragma once
 
 // Finds samples by name, with or without the extension of their file; elements of an array by their
-// name alone. A name in Unicode's NFC also
-// finds a sample whose name is not, because a list and the names of files may come from different
-// systems. Requires: the list outlives the index. Thread-safety: const methods may be called from
-// any thread.
+// name alone. A name in Unicode's NFC also finds a sample whose name is not, because a list and the
+// names of files may come from different systems. Requires: the list outlives the index.
+// Thread-safety: const methods may be called from any thread.
 
 #include <cstdint>
 #include <map>

@@ -35,8 +35,8 @@ struct ListedSample {
 void read_name_list(const std::filesystem::path& file, const FindSample&,
                     const std::function<void(const ListedSample&)>& use);
 
-std::string utf8_of_list(
-    std::span<const std::byte> bytes);  // the text without its byte order mark; "\n" ends lines
+// The text without its byte order mark; "\n" ends lines
+std::string utf8_of_list(std::span<const std::byte> bytes);
 
 // Whether the numbers in lists mean the classes that the samples have from elsewhere.
 class ListedLabels {

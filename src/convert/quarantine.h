@@ -11,9 +11,9 @@
 
 namespace dtrain::convert {
 
-// Writes the list for the output `out` and sets summary.quarantine_file; removes the list of
-// an earlier
-// conversion if no sample is damaged. The list appears whole or not at all. Errors: OutputError.
+// Writes the list for the output `out` and sets summary.quarantine_file; removes the list of an
+// earlier conversion if no sample is damaged. The list appears whole or not at all.
+// Errors: OutputError.
 void write_quarantine(const std::filesystem::path& out, const RawSet&, const std::vector<Split>&,
                       const Spool&, ConvertSummary&);
 

@@ -75,8 +75,8 @@ std::vector<std::string> names_of(const std::vector<TopFolder>& folders) {
 struct Parted {
   std::vector<std::pair<TopFolder, std::string>> named;  // with the split
   std::vector<TopFolder> others;
-  bool certain =
-      true;  // whether all of `named` are named for a split and nothing else, as test1 may not be
+  // Whether all of `named` are named for a split and nothing else, as test1 may not be
+  bool certain = true;
 };
 
 Parted part(const std::vector<TopFolder>& folders) {

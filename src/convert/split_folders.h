@@ -10,11 +10,9 @@
 
 namespace dtrain::convert {
 
-// "train", "val" or "test" for a folder that is named for a split, otherwise "". In any
-// case: train,
-// training; val, valid, validation, dev, eval; test, testing; and these with a word for what
-// they hold
-// or with a number, such as train_images, test-set and val2017.
+// "train", "val" or "test" for a folder that is named for a split, otherwise "". In any case:
+// train, training; val, valid, validation, dev, eval; test, testing; and these with a word for what
+// they hold or with a number, such as train_images, test-set and val2017.
 std::string split_named(const std::string& folder);
 
 // The split that is one of the words of a name like seg_train, otherwise "". Such a folder may be a
@@ -25,8 +23,8 @@ std::string split_within(const std::string& folder);
 struct TopFolder {
   std::string name;
   std::string path = name;  // below that folder, of what holds the classes
-  bool has_folders = false,
-       has_samples = false;  // may be unset if the name has no word for a split
+  // May be unset if the name has no word for a split
+  bool has_folders = false, has_samples = false;
 };
 
 // How the folders are read.

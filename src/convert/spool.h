@@ -63,8 +63,8 @@ class Spool {
   // Calls `visit` with each sample and its outcome, in order.
   void for_each(const std::function<void(int64_t, const Outcome&)>& visit) const;
 
-  void keep(int64_t first,
-            std::span<const Finished> samples);  // records samples that follow each other
+  // Records samples that follow each other
+  void keep(int64_t first, std::span<const Finished> samples);
 
   // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then
   // target, of each.

@@ -37,8 +37,8 @@ formats::Image stored_photo(std::span<const std::byte> bytes, int side);
 struct SequenceShape {
   int64_t rows = 0, features = 0;
 };
-SequenceShape sequence_shape(
-    const formats::NpyHeader&);  // throws for no rows, no features, other ranks
+// Throws for no rows, no features, other ranks
+SequenceShape sequence_shape(const formats::NpyHeader&);
 
 // The values, rows × features. Also throws for another number of features and for NaN or infinity,
 // and names its place. A float64 beyond float32's range counts as infinite.

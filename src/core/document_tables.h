@@ -9,7 +9,7 @@
 
 namespace dtrain {
 
-// The document with each table written again by `table_named`. DataError for a table without an end.
+// The document with each table written again by `table_named`. DataError: a table has no end.
 std::string with_tables(std::string_view document,
                         const std::function<std::string(std::string_view name)>& table_named);
 

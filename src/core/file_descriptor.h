@@ -20,8 +20,8 @@ namespace dtrain {
 
 class FileDescriptor {
  public:
-  static constexpr int kEndOfFile =
-      -1;  // what a read returns when the file ends before the last byte asked for
+  // What a read returns when the file ends before the last byte asked for
+  static constexpr int kEndOfFile = -1;
 
   FileDescriptor() = default;                            // no file
   explicit FileDescriptor(int fd) noexcept : fd_(fd) {}  // takes ownership; -1: no file
@@ -53,8 +53,8 @@ class FileDescriptor {
 
 // Throws OutputError: "cannot OPERATION PATH: errno's text", followed by what the user can do about
 // it. An operation that creates a file or folder begins with "create": the advice for ENOENT is for
-// these alone. `when_full`, if
-// not empty, replaces the advice for a full disk: it can name the option that chooses the disk.
+// these alone. `when_full`, if not empty, replaces the advice for a full disk: it can name the
+// option that chooses the disk.
 [[noreturn]] void fail_to_write(std::string_view operation, const std::filesystem::path& path,
                                 int code, std::string_view when_full = {});
 

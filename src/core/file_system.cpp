@@ -41,9 +41,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when
-// the piece
-// has reached the disk. `when_full`: as in fail_to_write().
+// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the
+// piece has reached the disk. `when_full`: as in fail_to_write().
 void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes,
                   size_t piece_bytes, const std::function<void()>& moved,
                   std::string_view when_full = {}) {
@@ -231,8 +230,8 @@ std::filesystem::path link_target(std::filesystem::path path) {
   std::error_code code;
   for (int links = 0; links < 40; ++links) {  // the limit of Linux
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, code))) break;
-    std::filesystem::path target =
-        path.parent_path() / std::filesystem::read_symlink(path, code);  // or absolute
+    // Or absolute
+    std::filesystem::path target = path.parent_path() / std::filesystem::read_symlink(path, code);
     // A link of /proc to a pipe leads there, though its text is no path.
     if (!std::filesystem::exists(target, code) && std::filesystem::exists(path, code)) break;
     path = std::move(target);

@@ -26,8 +26,8 @@ class FileSystem {
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void create_folders(const std::filesystem::path& folder) = 0;  // its parents, too
-  virtual void create_folder(
-      const std::filesystem::path& folder) = 0;  // its parent must exist; it may exist
+  // Its parent must exist; it may exist
+  virtual void create_folder(const std::filesystem::path& folder) = 0;
   virtual void remove_all(const std::filesystem::path& path) = 0;
   // A reader of what was written has read a piece of it.
   virtual void note_read() {}

@@ -148,8 +148,8 @@ void status(std::string_view text) {
   const std::lock_guard lock(s.mutex);
   if (s.rank != 0 || (text.empty() && s.status.empty())) return;
   s.status = text;
-  std::fputs(("\r" + s.status + "\033[K").c_str(),
-             stderr);  // not erased first, which would flicker
+  // Not erased first, which would flicker
+  std::fputs(("\r" + s.status + "\033[K").c_str(), stderr);
   std::fflush(stderr);
 }
 

@@ -13,9 +13,9 @@
 
 namespace dtrain::log {
 
-void set_rank(int rank, int world_size,
-              std::string_view host = {});  // until it is called: rank 0 of 1
-void open_file(const std::string& path);    // appends; throws OutputError
+// Until it is called: rank 0 of 1
+void set_rank(int rank, int world_size, std::string_view host = {});
+void open_file(const std::string& path);  // appends; throws OutputError
 void close_file();
 
 // While it lives, `tap` receives each line that this process logs, as log.txt has it but without
@@ -30,10 +30,10 @@ class Tap {
 };
 
 void info(std::string_view message);  // rank 0 only
-void plain(
-    std::string_view message);  // rank 0 only, without time and level: banner, step lines, tables
-void to_file(std::string_view
-                 message);  // rank 0's log.txt only, for what the terminal shows as a progress bar
+// Rank 0 only, without time and level: banner, step lines, tables
+void plain(std::string_view message);
+// Rank 0's log.txt only, for what the terminal shows as a progress bar
+void to_file(std::string_view message);
 // rank 0's terminal only, as plain(); for progress, which no file needs
 void to_console(std::string_view message);
 void warning(std::string_view message);       // any rank

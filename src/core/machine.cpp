@@ -11,8 +11,8 @@ namespace dtrain {
 int usable_cores() {
   cpu_set_t mask;
   if (::sched_getaffinity(0, sizeof mask, &mask) == 0) return CPU_COUNT(&mask);
-  return static_cast<int>(
-      std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));  // more cores than the mask has bits
+  // More cores than the mask has bits
+  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 std::string host_name() {

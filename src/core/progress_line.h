@@ -23,9 +23,9 @@ class ProgressLine {
   // line before.
   enum class Last { kAlways, kOfLongWork };
 
-  explicit ProgressLine(Last, bool terminal = stderr_is_terminal(),
-                        const Clock& = real_clock());  // borrows the clock
-  ~ProgressLine();                                     // the next output begins on a new line
+  // Borrows the clock
+  explicit ProgressLine(Last, bool terminal = stderr_is_terminal(), const Clock& = real_clock());
+  ~ProgressLine();  // the next output begins on a new line
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 

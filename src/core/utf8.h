@@ -12,8 +12,8 @@ namespace dtrain {
 // The bytes of the character that `text` begins with; 0 if it begins with none, or is empty.
 size_t utf8_character(std::string_view text);
 
-size_t find_not_utf8(
-    std::string_view text);  // the first byte that belongs to no character; npos if all do
+// The first byte that belongs to no character; npos if all do
+size_t find_not_utf8(std::string_view text);
 inline bool is_utf8(std::string_view text) { return find_not_utf8(text) == std::string_view::npos; }
 
 // The beginning of `text`, of at most `most` bytes, without a part of a character at its end.

@@ -9,8 +9,8 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::string_view kTypeNames[] = {"text", "int64", "uint64",
-                                           "float64"};  // in the order of the variant
+// In the order of the variant
+constexpr std::string_view kTypeNames[] = {"text", "int64", "uint64", "float64"};
 
 uint64_t chained(std::string_view text, uint64_t seed) {
   return xxh64(std::as_bytes(std::span(text)), seed);

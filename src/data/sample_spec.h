@@ -23,11 +23,11 @@ struct SampleSpec {
   // the target (classes).
   std::vector<float> target_flip_sign;
   bool hflip = false;
-  float crop_scale =
-      1;  // smallest side of a random crop, as a share of the shorter side; 1: no random crop
+  // Smallest side of a random crop, as a share of the shorter side; 1: no random crop
+  float crop_scale = 1;
   float crop_ratio = 1;  // random crop: width / height is between 1 / r and r; 1: square
-  float centre_share =
-      1;  // without random crops: side of the center crop / shorter side of the image
+  // Without random crops: side of the center crop / shorter side of the image
+  float centre_share = 1;
   float brightness = 0, contrast = 0, saturation = 0, hue = 0;
 
   // kRows: groups samples of similar length; sorts within this many global batches. 0: off.
@@ -37,8 +37,8 @@ struct SampleSpec {
   int64_t longest = 0;
 
   // What a valid target is. A sample with another target is bad (loader/sample_check.h).
-  float target_limit =
-      std::numeric_limits<float>::max();  // float32: largest absolute value; NaN is never valid
+  // float32: largest absolute value; NaN is never valid
+  float target_limit = std::numeric_limits<float>::max();
   std::vector<std::string> target_names;  // float32: names of its elements, for messages
   int64_t classes = 0;                    // int64: each value is in [0, classes); 0: any value
   // int64: the network's number of each class of the file, whose values are in [0, size). Empty:

@@ -24,8 +24,8 @@ class Store {
 
   virtual const Schema& schema() const = 0;
   virtual const Origin& origin() const = 0;  // where the samples come from
-  virtual int64_t input_rows(
-      int64_t id) const = 0;  // 1 for samples of fixed size; does not read the file
+  // 1 for samples of fixed size; does not read the file
+  virtual int64_t input_rows(int64_t id) const = 0;
   virtual int64_t target_rows(int64_t id) const = 0;
   int64_t input_bytes(int64_t id) const { return input_rows(id) * schema().input.row_bytes(); }
   int64_t target_bytes(int64_t id) const { return target_rows(id) * schema().target.row_bytes(); }

@@ -63,8 +63,8 @@ bool has_gpu_file(const std::filesystem::path& folder) {
 }
 
 void check_capability(const Properties& gpu) {
-  constexpr int kOldest =
-      75;  // CUDA 13 compiles for no older one, and LibTorch has no code for one
+  // CUDA 13 compiles for no older one, and LibTorch has no code for one
+  constexpr int kOldest = 75;
   if (gpu.capability >= kOldest) return;
   throw DeviceError(str("the ", gpu.name, " has compute capability ", gpu.capability / 10, ".",
                         gpu.capability % 10, ", and dtrain needs ", kOldest / 10, ".", kOldest % 10,
@@ -130,8 +130,8 @@ void set_determinism(bool deterministic, bool cudnn_benchmark) {
   context.setBenchmarkCuDNN(cudnn_benchmark && !deterministic);
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(
-      false);  // costs time, and helps only to find bugs
+  // Costs time, and helps only to find bugs
+  context.setDeterministicFillUninitializedMemory(false);
   // LibTorch refuses to call cuBLAS without it.
   if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }

@@ -17,10 +17,10 @@
 namespace dtrain::device {
 namespace {
 
-constexpr std::string_view kEngine =
-    "autograd::engine::evaluate_function: ";  // around each node of backward
-constexpr const char* kCustomNode =
-    "CppNode<";  // an autograd function of C++: what it computes is of the forward pass
+// Around each node of backward
+constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+// An autograd function of C++: what it computes is of the forward pass
+constexpr const char* kCustomNode = "CppNode<";
 
 bool is_wrapper(std::string_view name) {
   return name.starts_with(kEngine) || name.find(kCustomNode) != name.npos;
@@ -198,8 +198,8 @@ class OperatorObserver::State {
 
 namespace {
 
-std::atomic<void*> observer =
-    nullptr;  // the State of the one that lives: LibTorch's callbacks are plain functions
+// The State of the one that lives: LibTorch's callbacks are plain functions
+std::atomic<void*> observer = nullptr;
 
 }  // namespace
 

@@ -17,8 +17,8 @@ using measure::Phase;
 // Readers whose time is mostly the processor's cannot be more than the cores; those that wait for a
 // disk can.
 constexpr int kMostReaders = 32;
-constexpr double kBusyShare =
-    0.6;  // of their time: below it, the readers could have read ahead more
+// Of their time: below it, the readers could have read ahead more
+constexpr double kBusyShare = 0.6;
 
 Cause slowest_stage(const Values& values) {
   const double read = values.or_zero(Quantity::kReadSeconds),

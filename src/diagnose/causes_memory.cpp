@@ -42,8 +42,8 @@ double growth_of(const std::vector<MemoryPoint>& points) {
   constexpr size_t kFewest = 6;
   const size_t n = points.size();
   if (n < kFewest) return 0;
-  constexpr double kGoesOn =
-      0.65;  // of the growth at first; of a leak of the bench it was 0.8, of buffers 0.44
+  // Of the growth at first; of a leak of the bench it was 0.8, of buffers 0.44
+  constexpr double kGoesOn = 0.65;
   const double all = slope_of(points, 0, n);
   std::array<double, 3> parts{};
   for (size_t third = 0; third < 3; ++third) {

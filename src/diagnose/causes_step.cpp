@@ -35,8 +35,8 @@ double times_rarer(double seconds, double others) {
 struct Rare {
   double each = 0;      // seconds
   double per_step = 0;  // how often: as planned, or as it came
-  double measured =
-      0;  // seconds of it in the mean of the measured steps; 0: it follows none of them
+  // Seconds of it in the mean of the measured steps; 0: it follows none of them
+  double measured = 0;
 
   double seconds() const { return each * per_step; }  // per step
   bool missing() const { return measured <= 0; }      // from the measured steps
@@ -96,8 +96,8 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const double rarer = saves.rarer(steps);
   const std::string every =
       str("--checkpoint.every ", fixed(std::ceil(rarer / saves.per_step), 0), "steps");
-  const double part =
-      best && !by_steps ? 0 : 1 / rarer;  // by steps: after the same evaluations, it may be
+  // By steps: after the same evaluations, it may be
+  const double part = best && !by_steps ? 0 : 1 / rarer;
   const auto without = [=](size_t, size_t, StepTimes& s) {
     if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
   };
@@ -183,8 +183,8 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
 // batch has as many kernels, which take longer. The ranks run the same kernels, so the one that
 // computes longest speaks for all.
 void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
-  constexpr double kAsLong =
-      0.9;  // launching takes this share of forward and backward: the host does not run ahead
+  // Launching takes this share of forward and backward: the host does not run ahead
+  constexpr double kAsLong = 0.9;
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps),
                launching = mean_launch(rank.steps);

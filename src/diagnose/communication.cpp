@@ -109,8 +109,8 @@ Communication communication_of(const RunEvidence& run) {
   double left = network;
   if (net.known()) {
     const Readiness ready = readiness_of(run);
-    Exposed now{net.latency * net.messages,
-                net.seconds_per_byte * net.bytes};  // nothing is known of the overlap
+    // Nothing is known of the overlap
+    Exposed now{net.latency * net.messages, net.seconds_per_byte * net.bytes};
     Exposed least = now;
     if (ready.known()) {
       const BestPlan best = best_plan(net, ready);

@@ -2,10 +2,9 @@
 
 // Where the time goes that ranks wait for gradients: for the rank that arrives last, for the
 // latency of the messages, for their bytes, and for messages that could have traveled during
-// backward. Each second is counted once. The
-// measured waits are compared with a model of the network: messages that travel one after the
-// other, each for latency + bytes × seconds per byte, as soon as it is ready and the one before has
-// arrived. Pure functions.
+// backward. Each second is counted once. The measured waits are compared with a model of the
+// network: messages that travel one after the other, each for latency + bytes × seconds per byte,
+// as soon as it is ready and the one before has arrived. Pure functions.
 
 #include <span>
 #include <vector>
@@ -41,8 +40,8 @@ struct Communication {
   double latency = 0;   // of messages that no backward can hide
   double transfer = 0;  // of their bytes
   double overlap = 0;   // what another size of buckets would hide behind backward
-  double other =
-      0;  // more than the network was measured to cost: it is busy, or its thread waits for a core
+  // More than the network was measured to cost: it is busy, or its thread waits for a core
+  double other = 0;
   double best_mebibytes = 0;  // the size of buckets that hides `overlap`
 
   double network() const {

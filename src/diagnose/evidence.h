@@ -81,8 +81,8 @@ struct NetworkUse {
 
 struct Settings {
   int64_t batch_size = 1, accumulate = 1;
-  int64_t global_batch =
-      0;  // train.global_batch, from which accumulate follows; 0: it was not given
+  // train.global_batch, from which accumulate follows; 0: it was not given
+  int64_t global_batch = 0;
   bool gpu = false;
   std::string precision = "fp32";
   bool narrow_wire = false;     // dist.wire is not fp32
@@ -119,12 +119,12 @@ struct RunEvidence {
   std::vector<HostEvidence> hosts;
   NetworkUse network;
   Settings settings;
-  double cached_step =
-      kUnknown;  // seconds of a step whose batches were in memory: as if loading were free
+  // Seconds of a step whose batches were in memory: as if loading were free
+  double cached_step = kUnknown;
   double ended_steps = 0;  // of this process, warm-up too
   RareEvents evaluations;
-  RareEvents saves,
-      saves_of_best;  // of checkpoints, but for that at the end of the run, which stays in any case
+  // Of checkpoints, but for that at the end of the run, which stays in any case
+  RareEvents saves, saves_of_best;
 
   double total_steps() const {
     return settings.epochs * settings.steps_per_epoch + settings.steps_left;

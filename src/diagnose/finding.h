@@ -57,10 +57,10 @@ struct Finding {
   Cause cause{};
   int rank = -1;              // -1: all ranks alike
   std::string evidence = "";  // "8.1 of 13.0 ms waiting for data"
-  std::optional<Gain> gain =
-      {};  // absent: none can be computed. judge() sets it where `without` is given
-  std::string setting =
-      "";  // that brings the gain: "--data.workers 8"; "": `otherwise` says what does
+  // absent: none can be computed. judge() sets it where `without` is given
+  std::optional<Gain> gain = {};
+  // That brings the gain: "--data.workers 8"; "": `otherwise` says what does
+  std::string setting = "";
   std::string otherwise =
       "";  // "without the other processes of this host", or more about the setting
   std::optional<Replay> without = {};  // the steps as they would have been

@@ -61,8 +61,8 @@ Noise noise_of(const SharesByRank& behind) {
   // Of the absolute values of a normal distribution, and of the differences of two such values,
   // in deviations.
   constexpr double kQuarter = 0.319, kMedianChange = 0.954;
-  constexpr double kNoneIsSmall =
-      0.5;  // the first of the third quartile; of a normal distribution it is 0.28
+  // The first of the third quartile; of a normal distribution it is 0.28
+  constexpr double kNoneIsSmall = 0.5;
   std::vector<double> sizes, changes;
   for (const std::vector<double>& rank : behind) {
     for (size_t step = 0; step < rank.size(); ++step) {
@@ -81,8 +81,8 @@ Noise noise_of(const SharesByRank& behind) {
 double most_by_chance(const SharesByRank& behind) {
   constexpr double kManyDeviations = 2.5, kLeast = 0.05, kMostInTurn = 0.09;
   const auto steps = static_cast<double>(behind[0].size());
-  const double of_noise =
-      std::max(0.5, 3 / std::sqrt(steps));  // an autocorrelation that none of ten lags has
+  // An autocorrelation that none of ten lags has
+  const double of_noise = std::max(0.5, 3 / std::sqrt(steps));
   const Noise noise = noise_of(behind);
   const double most = std::max(kLeast, kManyDeviations * noise.deviation);
   return noise.of_two_values || repetition(behind) > of_noise ? std::min(most, kMostInTurn) : most;

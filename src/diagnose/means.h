@@ -42,8 +42,7 @@ const HostEvidence& host_of(const RunEvidence&, const RankEvidence&);
 
 double or_zero(double value);  // 0 for what was not measured
 // The value at that share of the sorted ones, rounded down: the median of two is the smaller one.
-// Requires: there is
-// a value.
+// Requires: there is a value.
 double quantile(std::vector<double> values, double share);
 
 // A phase takes `factor` of its time in each step.

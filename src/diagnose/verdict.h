@@ -38,8 +38,8 @@ Verdict judge(const RunEvidence&);
 
 // "data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
 std::string text_of(const Finding&);
-std::string text_of(
-    const Verdict&);  // one line, and one for each runner-up; without a line break at the end
+// One line, and one for each runner-up; without a line break at the end
+std::string text_of(const Verdict&);
 
 monitoring::VerdictRecord record_of(const Verdict&, int64_t step);
 

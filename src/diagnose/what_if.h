@@ -19,8 +19,8 @@ using measure::Steps;
 
 struct Gain {
   double ratio = 0;  // more samples per second: 0.25 is 25 % more
-  double error =
-      0;  // its standard error, by a block jackknife: it counts what changes from step to step
+  // Its standard error, by a block jackknife: it counts what changes from step to step
+  double error = 0;
 };
 
 // A step in the time that all ranks share: it ends when the gradients have met. What a rank does

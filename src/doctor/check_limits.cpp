@@ -9,8 +9,8 @@ namespace dtrain::doctor {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kSharedBytesPerRank =
-    4 * kMiB;  // Open MPI's segment, as in dist/process_limits.cpp
+// Open MPI's segment, as in dist/process_limits.cpp
+constexpr int64_t kSharedBytesPerRank = 4 * kMiB;
 constexpr int64_t kSharedBytesOfNccl =
     64 * kMiB;                       // what Docker gives by default, with which NCCL cannot start
 constexpr double kMostMemory = 0.8;  // of what is usable: activations come on top

@@ -196,8 +196,8 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.readers = job::reader_threads(config.data.workers, process.cores);
   describe_start(config, world, facts);
   describe_files(process, config, facts);
-  describe_device(config, world, gpus,
-                  facts);  // last: a copy that hangs leaves the device unusable
+  // last: a copy that hangs leaves the device unusable
+  describe_device(config, world, gpus, facts);
   facts.resident_bytes = device::memory_use(at::kCPU).reserved;
   std::vector<RankFacts> all;
   for (const std::string& theirs : dist::all_gather_object(process.host, to_json(facts))) {

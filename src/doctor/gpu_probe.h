@@ -19,8 +19,8 @@ class GpuProbe {
   problem() = 0;  // why a GPU of this machine cannot be used; "": there is none, or all can
   // Which of them a rank would use; -1: the CPU. DeviceError as device::choose().
   virtual int choose(const config::Device&, int local_rank) = 0;
-  virtual GpuFacts examine(
-      int index) = 0;  // tries copies, which takes a part of a second for each GPU
+  // Tries copies, which takes a part of a second for each GPU
+  virtual GpuFacts examine(int index) = 0;
 };
 
 std::unique_ptr<GpuProbe> make_gpu_probe();

@@ -150,8 +150,8 @@ void fields(Visitor& v, RankFacts& f) {
   v("network_refused", f.network_refused);
 }
 
-constexpr const char* kInfinite =
-    "none";  // of a limit that is an infinite number, which JSON cannot write
+// Of a limit that is an infinite number, which JSON cannot write
+constexpr const char* kInfinite = "none";
 
 struct Writer {
   Json& out;

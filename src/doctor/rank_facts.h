@@ -54,8 +54,8 @@ struct RankFacts {
   std::string nccl, driver;                      // versions; "": none
   std::string keys;                              // config::keys_in_common()
   std::map<std::string, std::string> variables;  // of libraries, those that are set
-  double clock_offset = 0,
-         clock_spread = 0;  // seconds ahead of rank 0's clock, and by which that may be wrong
+  // Seconds ahead of rank 0's clock, and by which that may be wrong
+  double clock_offset = 0, clock_spread = 0;
   std::string port,
       port_problem;  // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
 
@@ -84,7 +84,7 @@ struct RankFacts {
 };
 
 std::string to_json(const RankFacts&);
-RankFacts rank_facts_from_json(
-    const std::string& text);  // Error for a text that to_json() did not write
+// Error for a text that to_json() did not write
+RankFacts rank_facts_from_json(const std::string& text);
 
 }  // namespace dtrain::doctor

@@ -42,10 +42,10 @@ Graph sequence_graph(const catalog::SequenceLayers& net, const Weights& weights,
     const std::string more = graph.add("Add", {valid, graph.integer(conv.stride - 1)});
     valid = graph.add("Div", {more, graph.integer(conv.stride)}, {}, "half_lengths");
   }
-  const std::string steps =
-      graph.add("Cast", {valid}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
-  x = graph.add("Transpose", {x},
-                {{"perm", std::vector<int64_t>{2, 0, 1}}});  // [time, batch, channels]
+  // 6: int32, which LSTM requires
+  const std::string steps = graph.add("Cast", {valid}, {{"to", int64_t{6}}}, "steps");
+  // [time, batch, channels]
+  x = graph.add("Transpose", {x}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
   for (int64_t i = 0; i + 1 < net.lstm_layers; ++i) {
     const std::string states = str("lstm", i, "_steps");
     layers.lstm(x, "lstm", i, steps, "", "", {states});

@@ -46,8 +46,8 @@ struct Node {
   std::vector<int64_t> integers(const std::string& attribute, std::vector<int64_t> fallback) const;
 };
 
-using Dimension =
-    std::variant<int64_t, std::string>;  // a name: any size, the same wherever the name occurs
+// A name: any size, the same wherever the name occurs
+using Dimension = std::variant<int64_t, std::string>;
 
 struct Port {
   std::string name;

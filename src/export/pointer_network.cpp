@@ -33,8 +33,8 @@ Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Met
       graph.input("elements", Element::kFloat, {"batch", longest, features});
   const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
 
-  const std::string count =
-      graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");  // 6: int32, which LSTM requires
+  // 6: int32, which LSTM requires
+  const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");
   const std::string in_time =
       graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
   std::string x = in_time, encoder;
@@ -90,8 +90,8 @@ Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Met
     const std::string scores = graph.add(
         "Where", {closed, never, graph.add("Squeeze", {heard, graph.integers({2})})}, {}, "scores");
     const std::string choice =
-        graph.add("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}},
-                  "choice");  // [batch, 1]
+        // [batch, 1]
+        graph.add("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}}, "choice");
     choices.push_back(choice);
     if (step + 1 == longest) break;
     closed = graph.add("Or", {closed, graph.add("Equal", {positions, choice})}, {}, "closed");

@@ -88,8 +88,8 @@ int of_png(Bytes png) {
 
 int of_webp(Bytes webp) {
   constexpr size_t kHeader = 12, kAround = 8;  // bytes of a chunk's name and length
-  constexpr std::string_view kExif(
-      "Exif\0\0", 6);  // some programs write the beginning of a JPEG's segment, too
+  // Some programs write the beginning of a JPEG's segment, too
+  constexpr std::string_view kExif("Exif\0\0", 6);
   for (size_t at = kHeader; at + kAround <= webp.size();) {
     const size_t length = number(webp, at + 4, 4, false);
     if (length > webp.size() - at - kAround) return kAsStored;

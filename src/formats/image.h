@@ -28,23 +28,21 @@ struct Image {
 // is the gray level behind transparent pixels. Does not apply the Exif orientation, nor gamma
 // values or color profiles.
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
-Image read_image(
-    const std::filesystem::path& file);  // decodes a file; error messages do not include its name
+// Decodes a file; error messages do not include its name
+Image read_image(const std::filesystem::path& file);
 
 // decode_image() for JPEG. Accepts what some cameras and programs write and what changes no pixel:
-// stray bytes between segments, unknown versions of JFIF, wrong parameters of a sequential
-// scan, and
-// an unknown Adobe color transform. Any other warning of libjpeg means that pixels are missing or
-// wrong, and is a DataError with libjpeg's message.
+// stray bytes between segments, unknown versions of JFIF, wrong parameters of a sequential scan,
+// and an unknown Adobe color transform. Any other warning of libjpeg means that pixels are missing
+// or wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
 Image decode_png(std::span<const std::byte> bytes, uint8_t behind);   // decode_image() for PNG
 Image decode_webp(std::span<const std::byte> bytes, uint8_t behind);  // decode_image() for WebP
 
 // The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG, the eXIf
-// chunk of a PNG or
-// the EXIF chunk of a WebP), 1 to 8. Cameras store pixels as the sensor reads them, and viewers
-// rotate the image. 1 means no rotation, and is also returned if the file has no orientation or a
-// damaged one.
+// chunk of a PNG or the EXIF chunk of a WebP), 1 to 8. Cameras store pixels as the sensor reads
+// them, and viewers rotate the image. 1 means no rotation, and is also returned if the file has no
+// orientation or a damaged one.
 int exif_orientation(std::span<const std::byte> file);
 Image upright(Image, int orientation);  // rotates and mirrors the image as a viewer would
 

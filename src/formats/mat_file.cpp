@@ -252,8 +252,8 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
 void write_mat(const std::filesystem::path& file, const Matrices& matrices) {
   const std::lock_guard guard(matio_lock);
   quiet_matio();
-  const char* header =
-      "MATLAB 5.0 MAT-file, written by dtrain";  // no date, so that equal data gives equal files
+  // No date, so that equal data gives equal files
+  const char* header = "MATLAB 5.0 MAT-file, written by dtrain";
   const MatFile mat(Mat_CreateVer(file.c_str(), header, MAT_FT_MAT5));
   if (!mat) throw OutputError(str("cannot write ", file.string(), ": ", std::strerror(errno)));
   for (const auto& [name, matrix] : matrices) {

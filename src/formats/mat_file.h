@@ -29,7 +29,7 @@ using Matrices = std::map<std::string, Matrix>;
 // most 100 000, and a matrix has at most 10 million elements.
 Matrices read_mat(const std::filesystem::path& file, const std::vector<std::string>& names);
 
-void write_mat(const std::filesystem::path& file,
-               const Matrices&);  // single precision, compressed, not atomic
+// Single precision, compressed, not atomic
+void write_mat(const std::filesystem::path& file, const Matrices&);
 
 }  // namespace dtrain::formats

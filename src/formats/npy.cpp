@@ -103,8 +103,8 @@ std::vector<To> elements(const NpyArray& array, int64_t first, int64_t count, Co
 template <typename T>
 int64_t whole(T value) {
   if constexpr (std::is_floating_point_v<T>) {
-    constexpr double kLimit =
-        9007199254740992.0;  // 2^53: not every larger whole number is a double
+    // 2^53: not every larger whole number is a double
+    constexpr double kLimit = 9007199254740992.0;
     if (!(std::abs(static_cast<double>(value)) <= kLimit) || value != std::floor(value)) {
       throw DataError(str("whole numbers are expected, but it contains ", value));
     }

@@ -29,16 +29,16 @@ struct NpyArray {
   // The same for `count` elements from element `first`. Require: the array has them.
   std::vector<float> to_float32(int64_t first, int64_t count) const;
   std::vector<int64_t> to_int64(int64_t first, int64_t count) const;
-  std::vector<uint8_t> to_uint8(int64_t first,
-                                int64_t count) const;  // Requires: header.type() is "uint8"
+  // Requires: header.type() is "uint8"
+  std::vector<uint8_t> to_uint8(int64_t first, int64_t count) const;
 };
 
 NpyArray parse_npy(std::vector<std::byte> file);
 // An array [n] of strings (NumPy's U and S) as UTF-8. Throws for any other array, and for text that
 // is not UTF-8.
 std::vector<std::string> parse_npy_text(std::span<const std::byte> file);
-NpyArray read_npy(
-    const std::filesystem::path& file);  // throws if the file is larger than kMostFileBytes
+// Throws if the file is larger than kMostFileBytes
+NpyArray read_npy(const std::filesystem::path& file);
 
 // The bytes of a .npy file: C order, little endian, version 1. Requires: `values` has as many
 // values as `shape` says.

@@ -42,11 +42,11 @@ enum class NpyElements { kNumbers, kText };
 NpyHeader parse_npy_header(std::span<const std::byte> begin, NpyElements = NpyElements::kNumbers);
 NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes,
                            NpyElements = NpyElements::kNumbers);
-inline constexpr uint64_t kNpyHeaderBytes =
-    65536 + 12;  // a longer header is damaged: NumPy writes 128 bytes
+// A longer header is damaged: NumPy writes 128 bytes
+inline constexpr uint64_t kNpyHeaderBytes = 65536 + 12;
 
-NpyHeader read_npy_header(
-    const std::filesystem::path& file);  // reads only the beginning of the file
+// Reads only the beginning of the file
+NpyHeader read_npy_header(const std::filesystem::path& file);
 
 // The bytes before the elements of a C-order array, version 1. `type` is NumPy's name, such
 // as "<f4".

@@ -3,11 +3,9 @@
 // Reads and writes NumPy's .npz files with libzip: zip archives of .npy files, stored (np.savez) or
 // deflated (np.savez_compressed), with zip64 if necessary. The sizes in the archive are not
 // trusted: an array's memory grows as it is decompressed, and never beyond the size that the
-// array's own header declares. An archive with
-// an array twice is refused, because programs differ in which one they read. Errors: DataError
-// with the
-// reason, without the file's name; OutputError if writing fails. Thread-safety: one thread at a
-// time per NpzFile.
+// array's own header declares. An archive with an array twice is refused, because programs differ
+// in which one they read. Errors: DataError with the reason, without the file's name; OutputError
+// if writing fails. Thread-safety: one thread at a time per NpzFile.
 
 #include <filesystem>
 #include <map>
@@ -31,8 +29,8 @@ class NpzFile {
   // Names of the arrays without ".npy", in the order of the archive.
   const std::vector<std::string>& names() const { return names_; }
   std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
-  std::optional<std::vector<std::string>> read_text(
-      const std::string& name) const;  // of parse_npy_text(); likewise
+  // Of parse_npy_text(); likewise
+  std::optional<std::vector<std::string>> read_text(const std::string& name) const;
   bool has(const std::string& name) const;
 
   // Reads the .npy file of an array from its beginning to its end. Errors do not name the array.
@@ -53,8 +51,8 @@ class NpzFile {
 
  private:
   struct Archive;
-  std::vector<std::byte> bytes_of(const std::string& name,
-                                  NpyElements) const;  // of the array's .npy file
+  // Of the array's .npy file
+  std::vector<std::byte> bytes_of(const std::string& name, NpyElements) const;
   std::unique_ptr<Archive> archive_;
   std::vector<std::string> names_;
 };

@@ -1,6 +1,5 @@
-// Reads and writes PNG. Reading uses libpng's low-level interface, because the simplified
-// one always
-// applies the gamma value of a file.
+// Reads and writes PNG. Reading uses libpng's low-level interface, because the simplified one
+// always applies the gamma value of a file.
 
 #include <png.h>
 

@@ -16,8 +16,8 @@ namespace dtrain::formats {
 inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
 void check_file_bytes(uint64_t bytes, uint64_t most = kMostFileBytes);  // throws if it is more
 
-std::vector<std::byte> read_file(
-    const std::filesystem::path& file);  // throws if it is larger than kMostFileBytes
+// Throws if it is larger than kMostFileBytes
+std::vector<std::byte> read_file(const std::filesystem::path& file);
 
 struct FileBeginning {
   std::vector<std::byte> bytes;  // at most the requested number

@@ -1,8 +1,7 @@
 #pragma once
 
-// Files and folders that desktops, network drives, archives and notebooks leave among data.
-// They are
-// no samples, even where they hold pictures (@eaDir has thumbnails), and no classes.
+// Files and folders that desktops, network drives, archives and notebooks leave among data. They
+// are no samples, even where they hold pictures (@eaDir has thumbnails), and no classes.
 
 #include <cstdint>
 #include <filesystem>

@@ -11,8 +11,8 @@
 namespace dtrain::job {
 
 struct BatchChoice {
-  config::Train
-      train;  // where a global batch holds, accumulate is 0: it follows from the number of ranks
+  // Where a global batch holds, accumulate is 0: it follows from the number of ranks
+  config::Train train;
   std::string decided_by;  // for the banner
   std::string notice;      // for the log: a given accumulate that is not used; "": none
 };

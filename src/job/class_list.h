@@ -10,11 +10,9 @@
 
 namespace dtrain::job {
 
-// The class names of `source`: the folder of a run or of a checkpoint, a .safetensors file,
-// a dtrain
-// data file, or a text file with a name on each line. Throws CheckpointError or DataError if
-// it cannot
-// be read, names fewer than two classes or one of them twice.
+// The class names of `source`: the folder of a run or of a checkpoint, a .safetensors file, a
+// dtrain data file, or a text file with a name on each line. Throws CheckpointError or DataError if
+// it cannot be read, names fewer than two classes or one of them twice.
 std::vector<std::string> classes_of(data::ProbeProcess&, const std::string& source);
 
 }  // namespace dtrain::job

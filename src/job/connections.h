@@ -15,8 +15,8 @@
 
 #include "config/config.h"
 #include "core/file_system.h"
-#include "dist/metered_communicator.h"
 #include "dist/failure.h"
+#include "dist/metered_communicator.h"
 #include "dist/watchdog.h"
 #include "job/process_context.h"
 

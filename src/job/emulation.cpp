@@ -24,8 +24,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kPrefetch = 2;  // batches: one is used while the next ones are read
-constexpr int kUntimed =
-    kPrefetch + 2;  // steps: what was read ahead, and the batch that was read meanwhile
+// steps: what was read ahead, and the batch that was read meanwhile
+constexpr int kUntimed = kPrefetch + 2;
 constexpr int kFewestSteps = 8;
 
 struct Fed {  // one accelerator

@@ -40,8 +40,8 @@ struct Utilization {
 struct Emulation {
   Accelerator accelerator;
   int fed = 0;  // the most that were fed
-  std::string limited_by =
-      {};  // what more of them would lack: "memory", "samples", "threads"; "": the loader is slow
+  // What more of them would lack: "memory", "samples", "threads"; "": the loader is slow
+  std::string limited_by = {};
   std::vector<Utilization> tried = {};  // by number of accelerators
 };
 

@@ -86,8 +86,8 @@ plan::MeasuredRun measure_run(const ConnectedRun& run, std::span<const int64_t> 
       .prefetch = run.config.data.prefetch,
       .micro_steps = 1,
       .statistics = statistics_bytes(run)};
-  const int64_t most = std::max<int64_t>(
-      1, measured.samples / measured.ranks);  // all ranks have a whole micro-batch
+  // All ranks have a whole micro-batch
+  const int64_t most = std::max<int64_t>(1, measured.samples / measured.ranks);
   for (const int64_t size : sizes) {
     if (size > most && size != sizes.front()) continue;
     StepProbeOptions one = options;

@@ -45,10 +45,9 @@ RunPlan plan_run(const config::Config&, bool may_start);
 // Gives all ranks the name and the folder that rank 0 has planned or claimed. Collective.
 void share_name(dist::Communicator& host, const std::string& runs_folder, RunPlan&);
 
-// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the
-// same second
-// generate the same name: whoever creates the folder has it, and the others get -2, -3, ... behind
-// it. OutputError.
+// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same
+// second generate the same name: whoever creates the folder has it, and the others get -2, -3, ...
+// behind it. OutputError.
 void claim_generated_name(RunPlan&, FileSystem&);
 
 // Rank 0 only: creates and locks the folder, unless that is done, opens log.txt, writes config.yaml

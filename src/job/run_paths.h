@@ -13,8 +13,8 @@ namespace dtrain::job {
 // Absolute; "" where it is not known.
 struct RunPaths {
   std::string run;  // the run folder
-  std::string
-      origin;  // the folder that the run was started in, if the run was moved together with it
+  // The folder that the run was started in, if the run was moved together with it
+  std::string origin;
   std::string data, module_file;  // where they were, by environment.json
 };
 std::string to_text(const RunPaths&);

@@ -2,10 +2,9 @@
 
 // Whether the ranks of a job were started alike: with one program, one configuration and the same
 // data. Ranks on several hosts may have been given an old binary or another copy of a file, and an
-// app context of mpirun
-// (`mpirun -np 1 dtrain A : -np 1 dtrain B`) may give each its own flags. Such a job would train
-// something that nobody asked for, or hang where ranks take different ways. Every function but the
-// pure ones is collective.
+// app context of mpirun (`mpirun -np 1 dtrain A : -np 1 dtrain B`) may give each its own flags.
+// Such a job would train something that nobody asked for, or hang where ranks take different ways.
+// Every function but the pure ones is collective.
 
 #include <cstdint>
 #include <span>

@@ -4,8 +4,8 @@
 
 namespace dtrain::job {
 
-inline constexpr int kExitInterrupted =
-    130;  // of a command that saves no checkpoints; what shells report for Ctrl-C
+// Of a command that saves no checkpoints; what shells report for Ctrl-C
+inline constexpr int kExitInterrupted = 130;
 
 // SIGUSR1 (and, without mpirun, SIGTERM, SIGHUP and the first Ctrl-C) ask to save at the next step
 // boundary and leave with exit code 75. Under mpirun SIGTERM does the same, but mpirun leaves one
@@ -17,11 +17,11 @@ const std::atomic<bool>& install_stop_signals();
 // handler sets, and the training thread clears.
 std::atomic<bool>& install_verdict_signal();
 
-// For the time before the run has a folder, from the beginning of main() on: SIGUSR1 and
-// SIGUSR2 are
-// remembered instead of ending the process. SIGTERM ends a process that trains alone at once, with
-// exit code 75: nothing is lost yet, and the same command does it all. One of several ranks ends by
-// it, as by Ctrl-C: their launcher sends it when another one has failed, whose exit code counts.
+// For the time before the run has a folder, from the beginning of main() on: SIGUSR1 and SIGUSR2
+// are remembered instead of ending the process. SIGTERM ends a process that trains alone at once,
+// with exit code 75: nothing is lost yet, and the same command does it all. One of several ranks
+// ends by it, as by Ctrl-C: their launcher sends it when another one has failed, whose exit
+// code counts.
 void remember_early_signals();
 
 }  // namespace dtrain::job

@@ -162,9 +162,8 @@ std::string defect_of_samples(tasks::Task& task, const SingleSampleTraining& run
   }
 }
 
-// Our batch norm accepts one value per channel, unless it is the first that it gets, or the
-// sums are
-// those of all ranks.
+// Our batch norm accepts one value per channel, unless it is the first that it gets, or the sums
+// are those of all ranks.
 bool fails_late_or_never(const SingleSampleTraining& run) {
   const bool shared = run.config.train.sync_batch_norm && run.batches.ranks > 1;
   return shared || run.resumed || !train::single_samples(run.batches).first;

@@ -1,9 +1,8 @@
 #pragma once
 
-// A training whose micro-batches have one sample, where no division of its batches avoids
-// that, with
-// a network that cannot train on one: found before step 1, not at the end of the first epoch. The
-// network is tried, because only its code knows: batch norm over one value per channel has no
+// A training whose micro-batches have one sample, where no division of its batches avoids that,
+// with a network that cannot train on one: found before step 1, not at the end of the first epoch.
+// The network is tried, because only its code knows: batch norm over one value per channel has no
 // variance, a squeeze() may remove the dimension of the batch.
 
 #include <torch/types.h>
@@ -29,14 +28,12 @@ struct SingleSampleTraining {
 };
 
 // ConfigError if the training has micro-batches of one sample on which the network fails, with the
-// flags that avoid them. A warning, or "", if only bad samples that are left out may leave
-// one sample
-// of a pair. The network on the device is as before, as are the random generators.
+// flags that avoid them. A warning, or "", if only bad samples that are left out may leave one
+// sample of a pair. The network on the device is as before, as are the random generators.
 std::string check_single_samples(tasks::Task&, const SingleSampleTraining&);
 
-// What fails in forward, loss and gradient of one training sample but not of two:
-// LibTorch's message,
-// or what is not finite. "": nothing, or it is not a matter of one sample. The network is
+// What fails in forward, loss and gradient of one training sample but not of two: LibTorch's
+// message, or what is not finite. "": nothing, or it is not a matter of one sample. The network is
 // as before.
 // c10::Error if the device has failed.
 std::string single_sample_defect(tasks::Task&, const SingleSampleTraining&);

@@ -119,8 +119,8 @@ PhaseProbe measure_phase(const ProcessContext& process, train::StepRunner& runne
   dist::Communicator& host = process.host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
   PhaseProbe probe;
-  runner.measure(
-      1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
+  // Makes what stays: thread pools, connections, and algorithms that are chosen once
+  runner.measure(1);
   if (options.steps == 0) return probe;
   const train::MeasuredSteps last_warm = runner.measure(std::max<int64_t>(1, warm - 1));
   const double expected =

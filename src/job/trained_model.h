@@ -22,11 +22,11 @@ namespace dtrain::job {
 
 struct TrainedModel {
   std::string checkpoint;  // rank 0: its folder
-  std::string
-      chosen;  // rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
+  // Rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
+  std::string chosen;
   checkpoint::Metadata metadata;
-  config::Config
-      config;  // of the run that saved it, with the task and network that the metadata name
+  // Of the run that saved it, with the task and network that the metadata name
+  config::Config config;
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
   RunPaths paths;                     // of the run that it is from
   uint64_t data_checksum = 0;         // of the data that it was trained on
@@ -36,10 +36,10 @@ struct TrainedModel {
 struct Changes {
   std::string module_file;  // where the TorchScript file of a task `module` is now; "": look for it
   std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
-  at::Device device =
-      at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
-  bool looks_for_code =
-      true;  // false: CheckpointError for a TorchScript network unless module_file names its file
+  // Where it will run; a TorchScript file may not fit every kind of device
+  at::Device device = at::kCPU;
+  // false: CheckpointError for a TorchScript network unless module_file names its file
+  bool looks_for_code = true;
 };
 
 // UsageError where --module is given for one of dtrain's own networks, by the metadata of

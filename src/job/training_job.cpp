@@ -112,8 +112,8 @@ void warn_of_warm_up(const PlacedRun& run, const train::BatchArithmetic& whole) 
 PlannedRun plan_training(ProcessContext& process, config::Loaded loaded, bool dry_run) {
   dist::Communicator& host = process.host;
   PlannedRun run{.process = process, .loaded = std::move(loaded), .dry_run = dry_run};
-  check_same_start(host, process.world, run.loaded.config, dry_run,
-                   /*reads_init=*/false);  // it may resume
+  // It may resume
+  check_same_start(host, process.world, run.loaded.config, dry_run, /*reads_init=*/false);
   if (!dry_run) {
     std::string paths = to_text(RunPaths{});
     dist::agree_on_rank0(host, [&] {

@@ -118,8 +118,8 @@ class PointerLosses : public torch::autograd::Function<PointerLosses> {
 }  // namespace
 
 void check_fits_gpu(int64_t samples, int64_t steps, int64_t shared_bytes) {
-  constexpr int64_t kMostSamples = 65535,
-                    kMostShared = 48 << 10;  // of a grid's second dimension; of a block
+  // Of a grid's second dimension; of a block
+  constexpr int64_t kMostSamples = 65535, kMostShared = 48 << 10;
   if (samples > kMostSamples) {
     throw DeviceError(dtrain::str("additive attention: a batch of ", samples,
                                   " sets is more than the ", kMostSamples,

@@ -20,9 +20,8 @@ __device__ const Number* row(const Number* rows, const AttentionProblem<Number>&
   return rows + (i * p.samples + sample) * p.hidden;
 }
 
-// Grid: x = step, y = sample. Each warp scores every kWarps-th element that was not chosen;
-// then one
-// warp computes the softmax.
+// Grid: x = step, y = sample. Each warp scores every kWarps-th element that was not chosen; then
+// one warp computes the softmax.
 template <typename Number>
 __global__ void forward(AttentionProblem<Number> p, Number* residuals, Number* nll) {
   extern __shared__ __align__(16) unsigned char memory[];

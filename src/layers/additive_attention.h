@@ -2,8 +2,7 @@
 
 // Additive attention (Bahdanau, Cho, Bengio 2015) of a pointer network (Vinyals, Fortunato, Jaitly
 // 2015), for all decoder steps at once: score[t][j] = v . tanh(keys[j] + queries[t]), softmax over
-// the elements that
-// no earlier step chose.
+// the elements that no earlier step chose.
 //
 // This is one autograd function that never holds the [T, B, T, H] tensor of all tanh values.
 // Forward iterates over the steps and saves only the softmax, [B, T, T]; backward computes tanh

@@ -1,7 +1,6 @@
 // The same loops for each instruction set; which one is used is decided at each call. GCC lowers
-// vector types
-// before it inlines, so a function and all its callees must be compiled for one target. Therefore
-// the same code is included several times.
+// vector types before it inlines, so a function and all its callees must be compiled for one
+// target. Therefore the same code is included several times.
 
 #include <algorithm>
 #include <cmath>

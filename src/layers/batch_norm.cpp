@@ -185,8 +185,8 @@ at::Tensor BatchNormImpl::forward_with(const at::Tensor& input, const Epilogue& 
   }
   if (is_training() && (sync_scope != nullptr || is_fused(input)))
     return normalize_by_batch(input, {}, epilogue);
-  const bool again =
-      record != nullptr && record->replay;  // the same kernel, on copies of the statistics
+  // The same kernel, on copies of the statistics
+  const bool again = record != nullptr && record->replay;
   if (is_training() && !again) num_batches_tracked += 1;
   return apply_epilogue(
       epilogue, at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,

@@ -26,8 +26,8 @@ enum class Type : uint8_t { kFloat, kHalf, kBFloat16, kDouble };
 struct Table {
   int64_t rows = 0, columns = 0, channels = 0;
   bool channels_last = true;
-  const int64_t* lengths =
-      nullptr;  // [rows]: valid columns of each row, if channels are not last; nullptr: all
+  // [rows]: valid columns of each row, if channels are not last; nullptr: all
+  const int64_t* lengths = nullptr;
 };
 
 // A block takes a part of the rows, and of their columns one tile (channels last) or one channel
@@ -63,16 +63,16 @@ struct TensorJob {
   Grid grid;
   Activation activation = Activation::kNone;
   bool pooled = false;
-  int64_t image_height = 0, image_width = 0, windows_down = 0,
-          windows_across = 0;  // with pooling; of one image
+  // With pooling; of one image
+  int64_t image_height = 0, image_width = 0, windows_down = 0, windows_across = 0;
 
   const void* x = nullptr;
   const void* residual = nullptr;
   const void* y = nullptr;
   const void* dy = nullptr;
   void* out = nullptr;
-  uint8_t* chosen =
-      nullptr;  // with pooling: which of its four values an output is, or 4 if its gradient is zero
+  // With pooling: which of its four values an output is, or 4 if its gradient is zero
+  uint8_t* chosen = nullptr;
 
   const void *mean = nullptr, *invstd = nullptr, *weight = nullptr, *bias = nullptr;  // [channels]
   const void *slope = nullptr, *shift = nullptr;  // of input_gradient_of()
@@ -102,13 +102,13 @@ struct ChannelJob {
   Table table;
 
   double eps = 0, momentum = 0;
-  void *mean = nullptr, *invstd = nullptr, *running_mean = nullptr,
-       *running_var = nullptr;  // [channels]
+  // [channels]
+  void *mean = nullptr, *invstd = nullptr, *running_mean = nullptr, *running_var = nullptr;
   double* count = nullptr;
   int64_t* batches = nullptr;  // counts up
 
-  void *weight_gradient = nullptr, *bias_gradient = nullptr, *slope = nullptr,
-       *shift = nullptr;  // [channels]
+  // [channels]
+  void *weight_gradient = nullptr, *bias_gradient = nullptr, *slope = nullptr, *shift = nullptr;
 };
 
 // Computes jobs, one after the other. `stream` is a cudaStream_t of the current device, which has

@@ -165,9 +165,8 @@ void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& 
   parts.for_runs(part, [&](const Run& run) { body(run, of_part); });
 }
 
-// Adds up in the order of the parts: add(part, double* [width]) fills the zeroed sums of a
-// part, and
-// collect(part, const double* [width]) takes them.
+// Adds up in the order of the parts: add(part, double* [width]) fills the zeroed sums of a part,
+// and collect(part, const double* [width]) takes them.
 template <typename Add, typename Collect>
 void total(int64_t parts, int64_t width, const Add& add, const Collect& collect) {
   std::vector<double> of_parts(static_cast<size_t>(parts * width));

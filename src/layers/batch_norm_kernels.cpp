@@ -29,8 +29,8 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   if (gpu::covers(x)) return gpu::sums(x, lengths);
   if (x.is_cpu()) return cpu::sums(x, lengths);
   if (!lengths.defined()) {
-    constexpr double kEps =
-        1e-5;  // subtracted again below; keeps the inverse of a zero variance finite
+    // Subtracted again below; keeps the inverse of a zero variance finite
+    constexpr double kEps = 1e-5;
     const auto [mean, invstd] = at::batch_norm_stats(x, kEps);
     const at::Tensor wide = mean.to(at::kDouble);
     const at::Tensor variance = (invstd.to(at::kDouble).pow(-2) - kEps).clamp_min(0);

@@ -1,8 +1,8 @@
 #pragma once
 
 // The innermost loops of batch norm on the CPU, chosen for its instruction set at each call. They
-// run over
-// contiguous memory and know nothing of threads, layouts and tensors (batch_norm_cpu.h does).
+// run over contiguous memory and know nothing of threads, layouts and tensors
+// (batch_norm_cpu.h does).
 //
 // Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double
 // for double, else in float; sums are double.

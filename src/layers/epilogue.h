@@ -14,8 +14,8 @@ namespace dtrain::layers {
 struct Epilogue {
   Activation activation = Activation::kNone;
   at::Tensor residual = {};  // of the shape of x; undefined: none
-  bool max_pool =
-      false;  // of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
+  // Of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
+  bool max_pool = false;
 };
 
 // The epilogue in operations of its own. May change x, which must not be used again.

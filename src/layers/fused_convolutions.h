@@ -36,10 +36,10 @@ struct Output {
 };
 
 struct Gradients {
-  at::Tensor
-      x;  // of the input after its norm and ReLU6, the `dy` of its own Gradient, if asked for
-  at::Tensor
-      sums;  // of `x`, as of batch_norm::gradient_sums() for the norm of the input, if it has one
+  // Of the input after its norm and ReLU6, the `dy` of its own Gradient, if asked for
+  at::Tensor x;
+  // Of `x`, as of batch_norm::gradient_sums() for the norm of the input, if it has one
+  at::Tensor sums;
   at::Tensor weight;  // in the shape of the weight
 };
 

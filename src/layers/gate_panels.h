@@ -19,15 +19,15 @@ struct GatePanels {
   int64_t panels() const { return 4 * groups(); }
   int64_t rows() const { return panels() * tile; }
 
-  at::Tensor transposed(
-      const at::Tensor& weight) const;  // [4H, in] -> weight^T in panels [panels, in, tile]
+  // [4H, in] -> weight^T in panels [panels, in, tile]
+  at::Tensor transposed(const at::Tensor& weight) const;
   at::Tensor straight(const at::Tensor& weight)
       const;  // [4H, in] -> weight in panels [ceil(in / tile), rows, tile]
   at::Tensor restored(const at::Tensor& transposed) const;  // [panels, in, tile] -> [4H, in]
 
  private:
-  at::Tensor by_group(
-      const at::Tensor& weight) const;  // [4H, in] -> [groups, 4, tile, in], a view where it can be
+  // [4H, in] -> [groups, 4, tile, in], a view where it can be
+  at::Tensor by_group(const at::Tensor& weight) const;
 };
 
 }  // namespace dtrain::layers

@@ -22,10 +22,10 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kMostRows = 96;     // which stay in the second-level cache while all panels pass
 constexpr int64_t kRowsOfSums = 128;  // of a panel: half of the first cache
-constexpr int64_t kLeastPerThread =
-    int64_t{1} << 18;  // multiplications: waking a thread takes as long as some of that
-constexpr int64_t kProductsPerCell =
-    64;  // how many multiplications take as long as the gates of a cell
+// multiplications: waking a thread takes as long as some of that
+constexpr int64_t kLeastPerThread = int64_t{1} << 18;
+// How many multiplications take as long as the gates of a cell
+constexpr int64_t kProductsPerCell = 64;
 
 // The rows of a step in packed tensors.
 struct Step {
@@ -70,8 +70,8 @@ void for_blocks(int64_t columns, int64_t rows, int64_t products_per_row,
 }
 
 struct Forward {
-  at::Tensor gates, cells,
-      states;  // the values of the gates in panels [panels, N, tile]; [N, H], [N, H]
+  // The values of the gates in panels [panels, N, tile]; [N, H], [N, H]
+  at::Tensor gates, cells, states;
 };
 
 Forward run_steps(const at::Tensor& rows, const LstmLayer& layer, const at::Tensor& h,

@@ -26,8 +26,8 @@ struct LstmStepGradient {
   const float* gates = nullptr;     // the values of the gates
   const float* c_before = nullptr;  // [rows, hidden]
   const float* c = nullptr;         // [rows, hidden]
-  const float* of_state =
-      nullptr;  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
+  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
+  const float* of_state = nullptr;
   const float* of_h = nullptr;  // [rows, hidden], the gradient of h by later steps
   float* of_c = nullptr;        // [rows, hidden], of c by later steps; becomes that of c_before
   float* of_gates = nullptr;    // in panels, the gradient of the sums of products

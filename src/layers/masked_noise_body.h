@@ -48,8 +48,8 @@ DTRAIN_HD inline bool is_hidden(const MaskedNoise& m, const HiddenBlocks& blocks
 DTRAIN_HD inline float keyed_normal(uint64_t key, int64_t element) {
   const uint64_t a = keyed(key, 3, static_cast<uint64_t>(element)), b = mix64(a);
   constexpr uint64_t kEven = 0x0000ffff0000ffffULL;
-  const uint64_t pairs =
-      (a & kEven) + ((a >> 16) & kEven) + (b & kEven) + ((b >> 16) & kEven);  // two sums of four
+  // Two sums of four
+  const uint64_t pairs = (a & kEven) + ((a >> 16) & kEven) + (b & kEven) + ((b >> 16) & kEven);
   const int32_t sum =
       static_cast<int32_t>(static_cast<uint32_t>(pairs) + static_cast<uint32_t>(pairs >> 32));
   // Mean 8 · 65535 / 2; variance 8 · (65536² - 1) / 12.

@@ -8,8 +8,8 @@
 
 namespace dtrain::layers {
 
-constexpr size_t kStreamedBytes = 16
-                                  << 20;  // results from this size on are written past the caches
+// Results from this size on are written past the caches
+constexpr size_t kStreamedBytes = 16 << 20;
 
 // Copies `count` numbers. What is written is visible to other threads that synchronize with
 // this one.

@@ -20,8 +20,8 @@ namespace dtrain::layers {
 struct RandomContext;
 
 struct TeacherForcing {
-  double first = 1,
-         last = 1;  // the share of samples that use it, in the first and in the last epoch
+  // The share of samples that use it, in the first and in the last epoch
+  double first = 1, last = 1;
   int64_t epochs = 1;
 };
 

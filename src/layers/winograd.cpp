@@ -20,10 +20,10 @@ using winograd::kValues;
 using winograd::Loops;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-constexpr int64_t kPatches =
-    8192;  // numbers of a block's patches, for each of the 16 values: 512 KiB
-constexpr int64_t kGap =
-    16;  // so that the rows of a block do not lie in the same lines of the cache
+// Numbers of a block's patches, for each of the 16 values: 512 KiB
+constexpr int64_t kPatches = 8192;
+// So that the rows of a block do not lie in the same lines of the cache
+constexpr int64_t kGap = 16;
 constexpr int64_t kRows = 12;  // of a product; a block has a multiple of it
 
 Image image_of(const at::Tensor& x) {

@@ -109,10 +109,10 @@ class CounterReader::Impl {
       const std::string_view stat = read(file);
       add(counters.periods, number_of(stat, "nr_periods"));
       add(counters.throttled_periods, number_of(stat, "nr_throttled"));
-      add(counters.throttled_seconds,
-          seconds_of(number_of(stat, "throttled_usec"), 1e6));  // version 2
-      add(counters.throttled_seconds,
-          seconds_of(number_of(stat, "throttled_time"), 1e9));  // version 1
+      // Version 2
+      add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_usec"), 1e6));
+      // Version 1
+      add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_time"), 1e9));
     }
     counters.cpu_pressure_seconds = seconds_of(number_of(read(cpu_pressure_), "some total"), 1e6);
     counters.io_pressure_seconds = seconds_of(number_of(read(io_pressure_), "some total"), 1e6);
@@ -231,8 +231,8 @@ class CounterReader::Impl {
     }
   }
 
-  static constexpr ssize_t kShortRead =
-      2048;  // a page of whole lines has more, unless it is the last one
+  // A page of whole lines has more, unless it is the last one
+  static constexpr ssize_t kShortRead = 2048;
 
   const fs::path root_;
   const double ticks_ = static_cast<double>(::sysconf(_SC_CLK_TCK));

@@ -45,14 +45,14 @@ struct ProcessCounters {
 // millisecond on a machine with hundreds of cores: once a second is often enough.
 struct MachineCounters {
   double at = 0;
-  std::optional<double> busy_seconds, idle_seconds, io_wait_seconds,
-      steal_seconds;  // of all cores together
+  // Of all cores together
+  std::optional<double> busy_seconds, idle_seconds, io_wait_seconds, steal_seconds;
   std::optional<int64_t> swapped_in_pages, swapped_out_pages;
   std::optional<int64_t> refaulted_file_pages;  // read again soon after the page cache dropped them
   std::optional<double> throttled_seconds;  // the group and those above it, at their time limits
   std::optional<int64_t> throttled_periods, periods;
-  std::optional<double> cpu_pressure_seconds, io_pressure_seconds,
-      memory_pressure_seconds;  // some task waited
+  // Some task waited
+  std::optional<double> cpu_pressure_seconds, io_pressure_seconds, memory_pressure_seconds;
 };
 
 class CounterReader {

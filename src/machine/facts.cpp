@@ -294,8 +294,8 @@ PcieLink read_pcie_link(const std::string& bus_id, const fs::path& root) {
   PcieLink link;
   link.width = lanes(tree.line(device + "/current_link_width"));
   link.card_width = lanes(tree.line(device + "/max_link_width"));
-  link.slot_width = lanes(
-      tree.line(device + "/../max_link_width"));  // the entry is a link into the tree of devices
+  // The entry is a link into the tree of devices
+  link.slot_width = lanes(tree.line(device + "/../max_link_width"));
   link.generation = pcie_generation(tree.text(device + "/current_link_speed"));
   link.card_generation = pcie_generation(tree.text(device + "/max_link_speed"));
   if (const auto node = tree.line(device + "/numa_node"); node && !node->starts_with('-')) {

@@ -66,8 +66,8 @@ class Total {
 
  private:
   struct Part {
-    double value =
-        kUnknown;  // the sum of the values times their weights; of kMax and kLast the value
+    // The sum of the values times their weights; of kMax and kLast the value
+    double value = kUnknown;
     double weight = 0;
     double begin = kUnknown;  // of kTotal: at the end of the first window
   };

@@ -1,8 +1,7 @@
 #pragma once
 
 // What a rank and its host do between two calls of sample(): loader, cores and memory. What this
-// kernel does not tell is left unknown. Thread-safety: none; the training thread
-// owns it.
+// kernel does not tell is left unknown. Thread-safety: none; the training thread owns it.
 
 #include <string>
 

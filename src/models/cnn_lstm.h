@@ -11,8 +11,7 @@
 //
 // with these names and shapes of parameters. Positions beyond a sequence's length are zero after
 // each block, and batch norm uses valid positions only, so a sequence's output does not depend on
-// its batch (in eval
-// mode, except for rounding).
+// its batch (in eval mode, except for rounding).
 //
 // Sequences of different lengths: on the CPU the LSTM runs over packed rows, without padding
 // (layers/packed_steps.h). On a GPU, and in oneDNN's LSTM in bfloat16, the whole padded batch runs
@@ -39,8 +38,8 @@ struct CnnLstmOptions {
   int64_t features = 1;  // F, of a row
   int64_t classes = 2;
   int64_t hidden = 256;  // units of each LSTM layer
-  double dropout =
-      0.3;  // of the last hidden state; above 0, classify() in training mode needs a RandomScope
+  // Of the last hidden state; above 0, classify() in training mode needs a RandomScope
+  double dropout = 0.3;
   double lstm_dropout = 0;  // between the LSTM layers; likewise
   uint64_t seed = 1;        // initial weights depend on (seed, parameter name)
 };
@@ -57,8 +56,8 @@ class CnnLstm : public Network {
   // rows [B, T, F], floating point; lengths int64 [B], 1 to T, on the device of the rows. Rows
   // beyond a sequence's length are ignored.
   at::Tensor classify(const at::Tensor& rows, const at::Tensor& lengths);  // logits [B, classes]
-  at::Tensor rebuild(const at::Tensor& rows,
-                     const at::Tensor& lengths);  // [B, T, F], zero beyond the lengths
+  // [B, T, F], zero beyond the lengths
+  at::Tensor rebuild(const at::Tensor& rows, const at::Tensor& lengths);
 
   // [B, T, F], all rows valid -> logits [B, classes].
   at::Tensor forward(at::Tensor rows) override;
@@ -72,8 +71,8 @@ class CnnLstm : public Network {
   void train(bool on = true) override;
 
  private:
-  at::Tensor convolve(const at::Tensor& rows,
-                      const at::Tensor& lengths);  // [B, 128, T'], zero beyond the lengths
+  // [B, 128, T'], zero beyond the lengths
+  at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths);
   struct Encoded {
     // of the second LSTM layer: packed [N, hidden], or [T', B, hidden], undefined beyond
     // the lengths

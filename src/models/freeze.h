@@ -15,11 +15,10 @@ bool matches_name(const std::string& pattern, const std::string& parameter);
 
 // Permanently stops the training of matching parameters. Batch norm layers whose two parameters
 // both match also keep their statistics. Returns the names of the parameters. ConfigError, before
-// anything is frozen, if
-// a pattern matches nothing.
+// anything is frozen, if a pattern matches nothing.
 std::vector<std::string> freeze(torch::nn::Module&, const std::vector<std::string>& patterns);
 
-void freeze_batch_norm(
-    torch::nn::Module&);  // permanently, the running statistics of all batch norm layers
+// Permanently, the running statistics of all batch norm layers
+void freeze_batch_norm(torch::nn::Module&);
 
 }  // namespace dtrain::models

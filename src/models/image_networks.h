@@ -10,8 +10,8 @@
 //                        features.I.1.* of its batch norm; fc.0.* (to the hidden units) and fc.2.*
 //                        or, with dropout between them, fc.3.* (to the outputs)
 // They take images of at least 32 pixels of any size, except a plain network without averages,
-// which is made for one size. make_network() replaces the weights,
-// which have torch's default values.
+// which is made for one size. make_network() replaces the weights, which have torch's
+// default values.
 
 #include <torch/nn/modules/conv.h>
 

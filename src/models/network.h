@@ -14,21 +14,21 @@ namespace dtrain::models {
 // A network with one input. Thread-safety: like any torch module, one forward pass at a time.
 class Network : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(
-      at::Tensor input) = 0;  // images [B, 3, H, W] -> [B, outputs]; others say what they take
+  // Images [B, 3, H, W] -> [B, outputs]; others say what they take
+  virtual at::Tensor forward(at::Tensor input) = 0;
   virtual std::string head_prefix()
       const = 0;  // the names of the last layer's parameters begin with it ("fc.")
 };
 
 struct NetworkOptions {
   int64_t outputs = 3;
-  double dropout =
-      0.3;  // not used by resnet; above 0, forward in training mode needs a RandomScope
-  uint64_t seed =
-      1;  // initial weights depend on (seed, parameter name): they are equal on all ranks
+  // Not used by resnet; above 0, forward in training mode needs a RandomScope
+  double dropout = 0.3;
+  // Initial weights depend on (seed, parameter name): they are equal on all ranks
+  uint64_t seed = 1;
   int64_t image_size = 224;  // simple_cnn: side of its images in pixels
-  bool checkpointing =
-      false;  // saves memory: each block saves only its input and is computed again in backward
+  // Saves memory: each block saves only its input and is computed again in backward
+  bool checkpointing = false;
 };
 
 // With initial weights. ConfigError if the name is unknown.

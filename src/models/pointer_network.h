@@ -12,8 +12,7 @@
 // with these parameter names. The decoder's row at step t has the features of the element chosen at
 // step t - 1, with the last feature, is_visited, set to 1; at step 0 it is zero. The score of
 // element j at step t is v . tanh(key(encoder state j) + query(decoder state t)). Elements chosen
-// before and positions beyond
-// the length are masked.
+// before and positions beyond the length are masked.
 //
 // A sample's result does not depend on its batch: padding comes after the elements, the encoder
 // only looks back, and its last state is that at length - 1 (layers/lstm.h).
@@ -33,15 +32,15 @@ namespace dtrain::models {
 struct PointerNetworkOptions {
   int64_t features = 8;  // the last one is is_visited
   int64_t hidden = 256;
-  double dropout =
-      0.2;  // between the encoder's layers; above 0, encode() in training mode needs a RandomScope
+  // Between the encoder's layers; above 0, encode() in training mode needs a RandomScope
+  double dropout = 0.2;
   uint64_t seed = 1;  // initial weights depend on (seed, parameter name)
 };
 
 // A batch of sets. The network never makes the host wait for the device.
 struct Sets {
-  at::Tensor
-      elements;  // [B, T, features], floating point; must be finite, ignored beyond the lengths
+  // [B, T, features], floating point; must be finite, ignored beyond the lengths
+  at::Tensor elements;
   at::Tensor lengths;  // int64 [B], 1 to T
   bool padded = true;  // false if all lengths are T: saves a little time
 };

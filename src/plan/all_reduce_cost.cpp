@@ -19,8 +19,8 @@ constexpr std::array<ByProtocol, kAlgorithms> kBase = {{{6.6, 14, 8.4}, {6.8, 14
 constexpr std::array<ByProtocol, kAlgorithms> kNvlinkHop = {{{0.6, 1.9, 3.4}, {0.6, 1.25, 4}}};
 constexpr std::array<ByProtocol, kAlgorithms> kPcieHop = {{{1, 2.5, 5.7}, {1, 1.9, 4}}};
 constexpr std::array<ByProtocol, kAlgorithms> kNetworkHop = {{{2.7, 4, 14}, {5, 8.5, 14}}};
-constexpr ByProtocol kPayload = {0.5, 120.0 / 128,
-                                 1};  // share of the bandwidth: the rest are flags
+// Share of the bandwidth: the rest are flags
+constexpr ByProtocol kPayload = {0.5, 120.0 / 128, 1};
 constexpr double kRingPlateau = 1.4;  // of a large ring between nodes
 constexpr double kTreeShare = 0.92;   // of the bandwidth of a ring
 
@@ -91,8 +91,8 @@ double by_nccl(const Fabric& fabric, const Shape& shape, double bytes, Algorithm
   const double between = hop_seconds(fabric.between, algorithm, protocol);
   const bool is_given =
       (shape.is_one_node() ? fabric.inside : fabric.between).kind == LinkKind::kGiven;
-  double latency =
-      is_given ? 0 : kBase[algorithm][protocol] * 1e-6;  // a measured hop has its share of it
+  // A measured hop has its share of it
+  double latency = is_given ? 0 : kBase[algorithm][protocol] * 1e-6;
   const double bandwidth = chain_bandwidth(fabric, shape) * kPayload[protocol];
   if (algorithm == kRing) {
     const double steps = 2 * (shape.ranks - 1), between_steps = 2 * (shape.nodes - 1);

@@ -25,8 +25,8 @@ struct StepForecast {
   double data = 0, h2d = 0, forward = 0, backward = 0;
   double statistics = 0;  // waiting for the sums of shared batch norm
   double exposed = 0;     // waiting for gradients after backward
-  double late =
-      0;  // waiting for the rank that is late by chance: the more ranks, the later the last of them
+  // Waiting for the rank that is late by chance: the more ranks, the later the last of them
+  double late = 0;
   double optimizer = 0, other = 0;
   double wire = 0;    // of all gradients on the wire, hidden or not; in no sum
   double hidden = 1;  // share of it behind backward

@@ -10,10 +10,10 @@
 namespace dtrain::plan {
 namespace {
 
-constexpr double kRequestBytes =
-    5 * 8;  // what ranks agree on at each step boundary (train/step_agreement.h)
-constexpr double kUnevenShare =
-    0.01;  // of the step, below which unequal shares are not worth a note
+// What ranks agree on at each step boundary (train/step_agreement.h)
+constexpr double kRequestBytes = 5 * 8;
+// Of the step, below which unequal shares are not worth a note
+constexpr double kUnevenShare = 0.01;
 
 std::vector<int64_t> sizes_of(const data::MicroPlan& plan) {
   std::vector<int64_t> sizes;
@@ -44,8 +44,8 @@ Sent sent_by(const MeasuredRun& run, const train::BatchArithmetic& batches) {
   for (const double bytes : run.statistics) {
     sent.statistics += micro_steps * all_reduce_sent(batches.ranks, bytes);
   }
-  sent.host =
-      static_cast<double>(batches.ranks - 1) * kRequestBytes;  // directly to each other rank
+  // Directly to each other rank
+  sent.host = static_cast<double>(batches.ranks - 1) * kRequestBytes;
   return sent;
 }
 

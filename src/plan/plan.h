@@ -50,8 +50,8 @@ struct Row {
   double samples_per_second = 0;
   double efficiency = 1;  // samples per second and rank, in relation to those of one rank alone
   Sent sent = {};
-  train::StepMemory memory =
-      {};  // of the rank that needs most; on a CPU, `batch` with those that are read ahead
+  // Of the rank that needs most; on a CPU, `batch` with those that are read ahead
+  train::StepMemory memory = {};
   bool estimated = false;    // a micro-step has a size that was not measured
   std::string blocked = {};  // why such a run makes no sense or does not fit; "": it does
   std::vector<std::string> notes = {};

@@ -48,8 +48,8 @@ class Lines {
         split(wrap(printable(value), kCardColumns - kLabel), '\n');
     for (size_t i = 0; i < parts.size() && i < most; ++i) {
       const bool last = i + 1 == most && i + 1 < parts.size();
-      add(i == 0 ? label : "",
-          last ? parts[i] + " " + parts[i + 1] : parts[i]);  // which add() cuts
+      // Which add() cuts
+      add(i == 0 ? label : "", last ? parts[i] + " " + parts[i + 1] : parts[i]);
     }
   }
   size_t left() const { return lines_.size() < kCardLines ? kCardLines - lines_.size() : 0; }

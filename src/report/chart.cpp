@@ -262,8 +262,8 @@ std::string area_chart(const AreaChart& chart, const Frame& frame) {
   const size_t count = chart.x.size(),
                group = std::max<size_t>(1, (count + kMostLayerPoints - 1) / kMostLayerPoints);
   std::vector<double> xs;
-  std::vector<std::vector<double>> tops(chart.layers.size() +
-                                        1);  // the sum of the layers below each layer
+  // The sum of the layers below each layer
+  std::vector<std::vector<double>> tops(chart.layers.size() + 1);
   Range x_range, y_range;
   y_range.include(0);
   for (size_t begin = 0; begin < count; begin += group) {

@@ -18,8 +18,8 @@ struct Frame {
 
 struct Series {
   std::string name;  // shown in the legend, with the last value
-  std::vector<double> x,
-      y;  // of equal length, x ascending; a point that is not finite leaves a gap
+  // Of equal length, x ascending; a point that is not finite leaves a gap
+  std::vector<double> x, y;
   bool dashed = false;
   size_t color = 0;  // 0 to 5
 };

@@ -123,8 +123,8 @@ Parts usual_parts(const std::vector<const StepWindow*>& windows, int64_t rank) {
 }
 
 void add_slow(const RunRecords& run, Digest& digest) {
-  constexpr double kSlowMean = 1.1,
-                   kSlowStep = 1.5;  // × the usual: single steps differ by themselves
+  // × the usual: single steps differ by themselves
+  constexpr double kSlowMean = 1.1, kSlowStep = 1.5;
   const std::vector<const StepWindow*> windows = after_warm_up(run.steps);
   for (const StepWindow& window : run.slowest) {
     const bool single = !std::isnan(window.slowest.step_seconds);

@@ -27,8 +27,8 @@ struct ContactSheet {
   std::vector<Sample> samples = {};
 };
 
-std::string page(const RunRecords&, const Digest&, const ContactSheet&,
-                 double now);  // `now`: seconds since 1970
+// `now`: seconds since 1970
+std::string page(const RunRecords&, const Digest&, const ContactSheet&, double now);
 // The content of --json, which the page holds as well.
 std::string report_json(const RunRecords&, const Digest&, const ContactSheet&);
 

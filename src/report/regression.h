@@ -33,11 +33,11 @@ struct Measured {
 struct Regression {
   std::string name = {};  // "samples/s", "val mae"
   Measured first = {}, second = {};
-  double loss = kUnknown,
-         noise = kUnknown;  // shares of the first value; loss < 0: the second is better
+  // Shares of the first value; loss < 0: the second is better
+  double loss = kUnknown, noise = kUnknown;
   Judgment judgment = Judgment::kCannotTell;
-  std::string reason =
-      {};  // why nobody can tell, or which value is missing; "": the numbers say it
+  // Why nobody can tell, or which value is missing; "": the numbers say it
+  std::string reason = {};
 };
 
 Measured throughput(const std::vector<double>& windows);  // in their order

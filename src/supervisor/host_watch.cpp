@@ -76,8 +76,8 @@ void HostWatch::look(Watched& one) {
   if (!one.shell) {
     if (one.login != Time{} && seconds_between(one.login, clock_.now()) < kBetweenLogins) return;
     one.login = clock_.now();
-    std::vector<std::string> command = {"setpriv", "--pdeathsig",
-                                        "TERM"};  // it does not outlive the supervisor
+    // It does not outlive the supervisor
+    std::vector<std::string> command = {"setpriv", "--pdeathsig", "TERM"};
     command.insert(command.end(), shell_.begin(), shell_.end());
     command.insert(command.end(), {one.host.name, kBeat});
     try {

@@ -34,8 +34,7 @@ class HostWatch {
   // A question to all: from now on each host counts as unsure until its next line.
   void ask();
   // Whether each host has answered since ask(), or has been given up. One that was lost before
-  // ask() has
-  // kSecondLook seconds.
+  // ask() has kSecondLook seconds.
   bool all_known() const;
   std::vector<Host> answering() const;  // that are not lost, in their order
 

@@ -29,8 +29,8 @@ struct JobEnd {
   int code = 0;            // of mpirun; 128 + the signal that ended it
   bool stop_sent = false;  // the supervisor had forwarded a request to stop
   bool saved = false;      // a checkpoint was made after that
-  bool host_lost =
-      false;  // a host no longer answered the supervisor, or mpirun lost its daemon there
+  // A host no longer answered the supervisor, or mpirun lost its daemon there
+  bool host_lost = false;
   // mpirun could not make sense of its command line, or run the program in the first job
   bool refused = false;
 };
@@ -49,8 +49,8 @@ int exit_code_of(const JobEnd&);
 // new checkpoint between them.
 struct RestartLimits {
   int most = 10, most_in_place = 3;
-  double first_wait = 1,
-         longest_wait = 30;  // seconds; doubled from restart to restart without a new checkpoint
+  // seconds; doubled from restart to restart without a new checkpoint
+  double first_wait = 1, longest_wait = 30;
 };
 
 class RestartPolicy {

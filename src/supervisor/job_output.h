@@ -65,9 +65,9 @@ class JobOutput {
     std::string text;  // that has no end yet
     Source source;     // of what comes without a tag
   };
-  Received received_[2] = {{"", {kNoRank, false}},
-                           {"", {kNoRank, true}}};  // the two streams of mpirun
-  std::map<Source, std::string> partial_;           // the beginning of a line
+  // The two streams of mpirun
+  Received received_[2] = {{"", {kNoRank, false}}, {"", {kNoRank, true}}};
+  std::map<Source, std::string> partial_;  // the beginning of a line
   std::map<int, std::deque<std::string>> last_;
   std::optional<dist::FailureRecord> failure_;  // that explains the end best
   std::string run_folder_;

@@ -103,8 +103,8 @@ class OutputRelay::Outlet {
 
   void write_all() {
     name_this_thread(kServiceThread);
-    sigset_t
-        signals;  // of a terminal with `stty tostop`: a background process then writes all the same
+    // Of a terminal with `stty tostop`: a background process then writes all the same
+    sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTTOU);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);

@@ -13,8 +13,8 @@ namespace dtrain::supervisor {
 
 struct StepAt {
   int64_t step = -1;  // -1: none
-  double time =
-      0;  // seconds since 1970 by the clock of rank 0's host, which may differ from the one here
+  // Seconds since 1970 by the clock of rank 0's host, which may differ from the one here
+  double time = 0;
 };
 
 // The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1:

@@ -28,8 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dtrain-launch.", kUnlocked = "dtrain-starts.";
-constexpr const char* kLock =
-    "lock";  // held while the supervisor lives, on whatever host or in whatever container
+// Held while the supervisor lives, on whatever host or in whatever container
+constexpr const char* kLock = "lock";
 constexpr std::chrono::seconds kMayNotBeMappedYet{2}, kLongestStart{60};
 
 using WallTime = std::chrono::system_clock::time_point;

@@ -27,8 +27,8 @@ class SessionFolder {
  private:
   std::filesystem::path path_;
   FileLock lock_;
-  std::chrono::system_clock::time_point
-      made_;  // earlier where a killed supervisor left segments that are too young
+  // Earlier where a killed supervisor left segments that are too young
+  std::chrono::system_clock::time_point made_;
 };
 
 // Removes the segments of shared memory in `folder` (/dev/shm) that Open MPI or dtrain made for

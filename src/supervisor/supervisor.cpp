@@ -29,10 +29,10 @@ namespace {
 constexpr int kBetweenLooks = 50;      // ms
 constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
 constexpr double kLongestExit = 20;  // s, until the last rank of a job that mpirun has left is gone
-constexpr double kLongestFarewell =
-    5;  // s, until the ranks of a killed mpirun have left their shared memory
-constexpr double kLongestHold =
-    300;  // s, the same after a job of this launch, which may wait for a disk or a GPU
+// S, until the ranks of a killed mpirun have left their shared memory
+constexpr double kLongestFarewell = 5;
+// S, the same after a job of this launch, which may wait for a disk or a GPU
+constexpr double kLongestHold = 300;
 
 void print(std::string_view text, bool is_error) {
   std::FILE* file = is_error ? stderr : stdout;

@@ -124,8 +124,8 @@ formats::Image draw_class_scene(uint64_t seed, int64_t picture, int64_t scene_cl
   const double cx = size / 2.0 + (2 * draw.uniform() - 1) * room,
                cy = size / 2.0 + (2 * draw.uniform() - 1) * room;
   const double turn = draw.between(-0.4f, 0.4f), squeeze = draw.between(0.85f, 1.0f);
-  const double detail =
-      2.5 + static_cast<double>(draw.below(3)) * 0.5;  // checks, dots or stripes per half side
+  // Checks, dots or stripes per half side
+  const double detail = 2.5 + static_cast<double>(draw.below(3)) * 0.5;
   const Color color = draw_contrasting(draw, base);
   const float light_angle = draw.between(0, 2 * static_cast<float>(kPi)),
               light = draw.between(0, 0.3f);

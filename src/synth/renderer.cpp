@@ -115,8 +115,8 @@ void render(const std::vector<Ellipsoid>& solids, const convert::HeadPose& pose,
   for (const Ellipsoid& solid : solids) placed.emplace_back(solid, head);
 
   const int columns = picture.width * kRays, rows = picture.height * kRays;
-  const auto unit =
-      static_cast<float>(1 / (place.scale * kRays));  // distance of neighboring rays in the scene
+  // Distance of neighboring rays in the scene
+  const auto unit = static_cast<float>(1 / (place.scale * kRays));
   const auto x0 = static_cast<float>(place.x * kRays), y0 = static_cast<float>(place.y * kRays);
   const auto scene_x = [&](int column) { return (static_cast<float>(column) + 0.5f - x0) * unit; };
   const auto scene_y = [&](int row) { return (static_cast<float>(row) + 0.5f - y0) * unit; };

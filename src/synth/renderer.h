@@ -17,8 +17,8 @@ struct Color {
   float r = 0, g = 0, b = 0;  // 0 to 1
 };
 Color blend(const Color& a, const Color& b, float share);  // `share` of b, the rest of a
-void paint(uint8_t* pixel, const Color& color,
-           float share = 1);  // blends `color` over an RGB pixel
+// Blends `color` over an RGB pixel
+void paint(uint8_t* pixel, const Color& color, float share = 1);
 
 struct Ellipsoid {
   convert::Vector3 center{};

@@ -25,7 +25,7 @@ convert::HeadPose draw_pose(uint64_t seed, int64_t picture);
 Placement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share,
                          double wander);
 
-void add_noise(uint64_t seed, int64_t picture,
-               formats::Image& image);  // sensor noise of about 3 gray levels
+// Sensor noise of about 3 gray levels
+void add_noise(uint64_t seed, int64_t picture, formats::Image& image);
 
 }  // namespace dtrain::synth

@@ -30,8 +30,8 @@ struct SynthOptions {
   std::string layout = "hdf5";
   std::filesystem::path out;                      // a file for hdf5 and npz, otherwise a folder
   std::optional<int64_t> samples = std::nullopt;  // nullopt: the default of the task (catalog.h)
-  int size =
-      0;  // headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
+  // Headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
+  int size = 0;
   uint64_t seed = 1;
   int threads = 0;          // 0: number of cores this process may use
   bool force = false;       // replace an existing file
@@ -46,8 +46,8 @@ struct SynthSummary {
 };
 
 std::vector<std::string> synth_tasks();  // the tasks with generated data, sorted by name
-const catalog::Task& synth_task(
-    const std::string& name);  // throws UsageError with the nearest name
+// Throws UsageError with the nearest name
+const catalog::Task& synth_task(const std::string& name);
 
 // Calls `progress` on the calling thread several times a second and at the end of each stage
 // (measuring, drawing), and passes on its exceptions. After any exception, nothing remains of the

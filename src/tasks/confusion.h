@@ -1,8 +1,7 @@
 #pragma once
 
-// Counts of a classifier's hits and misses, which add up over batches and ranks, and the
-// metrics and
-// tables made of them.
+// Counts of a classifier's hits and misses, which add up over batches and ranks, and the metrics
+// and tables made of them.
 
 #include <torch/types.h>
 
@@ -13,8 +12,8 @@
 
 namespace dtrain::tasks {
 
-inline constexpr int64_t kLargestConfusion =
-    100;  // classes: a larger matrix is too large to print or log
+// classes: a larger matrix is too large to print or log
+inline constexpr int64_t kLargestConfusion = 100;
 
 // float64 on the device of the arguments (int64 [B]). Up to kLargestConfusion classes: the
 // confusion matrix
@@ -32,7 +31,7 @@ double accuracy(const at::Tensor& counts);
 double macro_f1(const at::Tensor& counts);
 // Columns precision, recall, f1, samples; NaN where there is nothing to divide by.
 Table class_table(const at::Tensor& counts, const std::vector<std::string>& classes);
-Table confusion_table(const at::Tensor& counts,
-                      const std::vector<std::string>& classes);  // is_confusion()
+// is_confusion()
+Table confusion_table(const at::Tensor& counts, const std::vector<std::string>& classes);
 
 }  // namespace dtrain::tasks

@@ -14,8 +14,8 @@ namespace dtrain::tasks {
 namespace {
 
 constexpr int64_t kLargestImage = 4096;  // as model.image_size
-constexpr int64_t kLargestStored =
-    1 << 16;  // the arrays of a user may have larger pictures than a network takes
+// The arrays of a user may have larger pictures than a network takes
+constexpr int64_t kLargestStored = 1 << 16;
 
 const std::string* find(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);

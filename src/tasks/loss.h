@@ -10,8 +10,8 @@ namespace dtrain::tasks {
 struct Loss {
   at::Tensor sum;     // scalar with a graph: sum over the batch
   at::Tensor weight;  // scalar of the same dtype: what the sum is divided by in the end
-  at::Tensor
-      per_sample;  // [B] detached; may be undefined. Names the samples of a loss that is not finite
+  // [B] detached; may be undefined. Names the samples of a loss that is not finite
+  at::Tensor per_sample;
 };
 
 // Losses are computed in float32 at least, whatever precision autocast gave the output of

@@ -39,8 +39,8 @@ struct Counted {
 struct MetricSpec {
   std::string name;  // e.g. "mae_yaw"
   bool higher_is_better = false;
-  std::string unit =
-      {};  // e.g. "degrees": metrics of one unit share a chart; "": of the loss alone
+  // e.g. "degrees": metrics of one unit share a chart; "": of the loss alone
+  std::string unit = {};
   // one of a task's metrics: it chooses the best checkpoint unless train.metric names another
   bool primary = false;
 };

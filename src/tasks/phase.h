@@ -13,8 +13,7 @@ namespace dtrain::tasks {
 struct Phase {
   std::string name = "train";
   // Factor of optimizer.lr for a parameter of this name; 0: it does not learn in this phase. Empty:
-  // 1 for all, and
-  // what the network itself keeps from learning stays so.
+  // 1 for all, and what the network itself keeps from learning stays so.
   std::function<double(const std::string& parameter)> lr_ratio = {};
   // The metrics that training in this phase moves; in the others they tell nothing of the training.
   // Empty: all.

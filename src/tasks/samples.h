@@ -15,8 +15,8 @@
 
 namespace dtrain::tasks {
 
-data::SampleSpec image_samples(
-    const config::Config&);  // of model.image_size, augmented as augment.* says
+// Of model.image_size, augmented as augment.* says
+data::SampleSpec image_samples(const config::Config&);
 data::SampleSpec row_samples(const config::Config&);
 
 // How images are scaled and normalized: the keys image_size, mean and std.
@@ -33,9 +33,8 @@ layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 void check_targets(const data::Store&, const catalog::Numbers&);
 // DataError if the file holds samples of another task.
 void check_task(const data::Store&, std::string_view task);
-// SampleSpec::class_numbers for a file whose classes are some of those that the network knows,
-// in any
-// order; empty if they are the same. DataError if the network does not know one of them.
+// SampleSpec::class_numbers for a file whose classes are some of those that the network knows, in
+// any order; empty if they are the same. DataError if the network does not know one of them.
 std::vector<int64_t> class_numbers(const data::Store&, const std::vector<std::string>& known);
 
 }  // namespace dtrain::tasks

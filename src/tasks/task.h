@@ -44,8 +44,8 @@ class Task {
   virtual double planned_weight(int64_t samples) const = 0;
 
   virtual Counted count(const data::Batch&) = 0;  // Requires: the model is in eval mode.
-  virtual Summary summarise(
-      const Counts& totals) const = 0;  // totals on the CPU; the one place that divides them
+  // Totals on the CPU; the one place that divides them
+  virtual Summary summarise(const Counts& totals) const = 0;
   virtual std::vector<MetricSpec> metrics() const = 0;  // "loss" first; exactly one is primary
 
   virtual std::vector<std::string> columns() const = 0;  // of predict

@@ -22,8 +22,8 @@ struct RankTrace {
   Time began = 0, ended = 0;  // of the recording, on the own clock; what began earlier is left out
   ClockMap clock = {};
   std::vector<TrackEvents> tracks = {};
-  std::string bucket_track =
-      {};  // the name of the track of the communicator that carries buckets alone; "": none
+  // The name of the track of the communicator that carries buckets alone; "": none
+  std::string bucket_track = {};
 };
 
 using Facts = std::vector<std::pair<std::string, std::string>>;  // about the run, by name

@@ -128,8 +128,8 @@ class Recorder {
 inline constexpr int kTrainingPlace = 0, kDevicePlace = 1, kOperatorPlace = 2, kLoaderPlace = 10,
                      kCommPlace = 1000;
 inline constexpr const char* kTrainingThread = "training";
-inline constexpr const char* kBuckets =
-    "buckets";  // events of the reducer, shown with its communicator's
+// Events of the reducer, shown with its communicator's
+inline constexpr const char* kBuckets = "buckets";
 inline constexpr const char* kCounters = "counters";  // values, not a thread
 
 }  // namespace dtrain::trace

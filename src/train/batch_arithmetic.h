@@ -18,8 +18,8 @@ struct BatchArithmetic {
   int64_t ranks = 1;
   int64_t samples = 0;  // of an epoch
   int64_t steps_per_epoch = 0;
-  int64_t tail =
-      0;  // samples of the last step of an epoch if they are fewer than global_batch, else 0
+  // Samples of the last step of an epoch if they are fewer than global_batch, else 0
+  int64_t tail = 0;
   int64_t total_steps = 0;
 };
 
@@ -28,16 +28,15 @@ int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size);
 
 // `samples`: of the training split. A global batch goes before train.accumulate.
 BatchArithmetic batch_arithmetic(const config::Train&, int64_t ranks, int64_t samples);
-int64_t largest_micro_batch(
-    const BatchArithmetic&);  // that occurs: there may be fewer samples than batch_size
+// That occurs: there may be fewer samples than batch_size
+int64_t largest_micro_batch(const BatchArithmetic&);
 std::string describe(const BatchArithmetic&);  // one line for people
 // The flags of the same training, with the same global batch, by micro-batches of `batch_size`:
 // "--batch-size 8 --accumulate 4".
 std::string micro_batch_flags(const BatchArithmetic&, int64_t batch_size);
 
-// Which steps of a training have micro-batches of exactly one sample, though
-// data::training_plan() avoids
-// them.
+// Which steps of a training have micro-batches of exactly one sample, though data::training_plan()
+// avoids them.
 struct SingleSamples {
   bool first = false;  // full steps: as the first micro-batch of a rank
   bool full = false;   // full steps
@@ -49,8 +48,7 @@ SingleSamples single_samples(const BatchArithmetic&);
 bool has_pairs(const BatchArithmetic&);
 
 // The flags with which the same training has none, by the batch sizes nearest to that of the run,
-// or by
-// the nearest global batches where no batch size avoids them: "--batch-size 16 or 18". With
+// or by the nearest global batches where no batch size avoids them: "--batch-size 16 or 18". With
 // `keeps_global_batch` a batch size does not change the global batch. "": there are none.
 std::string flags_without_single_samples(const BatchArithmetic&, bool keeps_global_batch);
 

@@ -44,8 +44,8 @@ struct StepMemory {
   int64_t gradients = 0;  // their flat buckets
   int64_t moments = 0;    // of the optimizer
   int64_t average = 0;    // of the weights (train.ema)
-  int64_t activations =
-      0;  // the most that forward and backward of a micro-batch hold beside all else
+  // The most that forward and backward of a micro-batch hold beside all else
+  int64_t activations = 0;
   // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead
   int64_t batch = 0;
 

@@ -18,8 +18,8 @@ struct MemoryNeed {
 
   StepMemory step;          // of the micro-batch for which there was no memory
   BatchArithmetic batches;  // of that run
-  int64_t read_ahead =
-      0;  // batches that wait in the same memory (data.prefetch, where it is the host's)
+  // Batches that wait in the same memory (data.prefetch, where it is the host's)
+  int64_t read_ahead = 0;
   double missing = 0;  // bytes by which memory is short, as far as known
   // Activations of the same micro-batch with a change, in bytes; unknown: the change cannot be
   // made, or was made.

@@ -50,8 +50,8 @@ class Optimizer {
 
  private:
   // The fused operators take one dtype, one decay and one learning rate per call.
-  using GroupKey =
-      std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
+  // Dtype, decays, factor of the learning rate
+  using GroupKey = std::tuple<at::ScalarType, bool, double>;
   struct Group {
     std::vector<at::Tensor> parameters, gradients, first, second, steps;
   };

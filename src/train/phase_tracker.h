@@ -22,8 +22,8 @@ namespace dtrain::train {
 
 class PhaseTracker {
  public:
-  using Watchdog =
-      std::function<void(const char* phase, int64_t step)>;  // `phase` is a string literal
+  // `phase` is a string literal
+  using Watchdog = std::function<void(const char* phase, int64_t step)>;
 
   explicit PhaseTracker(at::Device, Watchdog watchdog = {}, trace::Recorder* recorder = nullptr);
 

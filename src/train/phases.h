@@ -62,8 +62,8 @@ class Phases {
 
  private:
   dist::GradientReducer::Options buckets_for(const std::vector<dist::NamedParameter>&) const;
-  void make_optimizer(const tasks::Phase&,
-                      const std::vector<dist::NamedParameter>&);  // if it has none
+  // If it has none
+  void make_optimizer(const tasks::Phase&, const std::vector<dist::NamedParameter>&);
 
   tasks::Task& task_;
   const config::Config& config_;

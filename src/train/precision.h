@@ -29,8 +29,8 @@ bool has_bf16(at::DeviceType device, int capability);  // the CPU has it
 // else clipping.
 std::string against_overflow(Precision, at::DeviceType device, int capability);
 
-at::ScalarType parameter_dtype(
-    Precision);  // float64 for fp64, else float32 (autocast computes in lower precision)
+// float64 for fp64, else float32 (autocast computes in lower precision)
+at::ScalarType parameter_dtype(Precision);
 // Where something is fp16, whose smallest number is 6e-8: what operators compute, or gradients
 // between ranks.
 bool needs_loss_scaling(Precision, config::Wire = config::Wire::kFp32);

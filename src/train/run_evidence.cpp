@@ -144,8 +144,8 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer,
     return diagnose::BucketPlan{mebibytes, std::vector<double>(bytes.begin(), bytes.end())};
   };
   use.plan = plan(0, reducer.bucket_bytes());
-  use.messages =
-      static_cast<double>(use.plan.bytes.size() + 1);  // with the sums of loss and weight
+  // With the sums of loss and weight
+  use.messages = static_cast<double>(use.plan.bytes.size() + 1);
   use.bytes = static_cast<double>(reducer.bytes_per_step());
   for (const int mebibytes : {1, 2, 4, 8, 16, 32, 64, 128, 1024}) {
     if (mebibytes < first_mebibytes) continue;

@@ -23,9 +23,8 @@ namespace dtrain::train {
 double learning_rate(const config::Schedule&, double base_lr, int64_t step, int64_t total_steps,
                      int64_t steps_per_epoch);
 
-// A warning if the warm-up is more than a third of all steps (one_cycle: half of them, because
-// its rise
-// is a part of the cycle), with the value to set; else "".
+// A warning if the warm-up is more than a third of all steps (one_cycle: half of them, because its
+// rise is a part of the cycle), with the value to set; else "".
 std::string long_warm_up(const config::Schedule&, int64_t total_steps);
 
 struct ScheduleOfRun {
@@ -33,8 +32,7 @@ struct ScheduleOfRun {
   int64_t total_steps = 0;
 };
 // A warning if a run resumed at step `done` is in its warm-up again, because a share of more steps
-// is more
-// than it was, with the value that avoids it; else "".
+// is more than it was, with the value that avoids it; else "".
 std::string second_warm_up(const ScheduleOfRun& before, const ScheduleOfRun& now, int64_t done);
 
 }  // namespace dtrain::train

@@ -128,8 +128,8 @@ class StepRunner {
   // what a CUDA graph of this role and of this shape of the batch would hold.
   void micro_step(data::Batch, const Role&);
   void forward_backward(data::Batch, const Role&);
-  void update(
-      const Role&);  // the optimizer step, from reduced gradients, which are zero afterwards
+  // The optimizer step, from reduced gradients, which are zero afterwards
+  void update(const Role&);
   double next_learning_rate() const;
   void read_device(monitoring::StepStats&);
   // As every step of a run ends, without a request.

@@ -20,8 +20,8 @@ using SteadyClock = std::chrono::steady_clock;
 // See MeasuredSteps::own_deviation. The first step began before the others were measured, and
 // lasted until then.
 double deviation_of(const std::vector<measure::StepTimes>& steps) {
-  constexpr double kOfNormalValues =
-      1.4826;  // standard deviation in relation to the median distance
+  // Standard deviation in relation to the median distance
+  constexpr double kOfNormalValues = 1.4826;
   std::vector<double> own, distances;
   for (size_t i = 1; i < steps.size(); ++i) {
     own.push_back(steps[i].wall - steps[i].of(measure::Phase::kAllReduceWait));
@@ -126,8 +126,8 @@ StepMemory StepRunner::measure_memory() {
   StepMemory memory;
   const bool any_size = context_.store.schema().input.variable();
   const std::unique_ptr<data::Loader> largest = any_size ? loader_of_largest_batch() : nullptr;
-  const data::Batch batch =
-      (largest ? *largest : loader_).next();  // kept: what the step frees of it is not its own
+  // kept: what the step frees of it is not its own
+  const data::Batch batch = (largest ? *largest : loader_).next();
   memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
   Role role = role_of(batch);
   role.last = false;  // nothing is sent
@@ -151,8 +151,8 @@ StepMemory StepRunner::measure_memory() {
 }
 
 MeasuredSteps StepRunner::measure_headroom(double seconds) {
-  constexpr int64_t kReplayed = 4,
-                    kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
+  // steps; what is kept of their batches
+  constexpr int64_t kReplayed = 4, kReplayedBytes = int64_t{64} << 20;
   constexpr int64_t kFewest = 2, kMost = 100000;
   enter_phase();
   const auto put_back = keep_state();

@@ -51,8 +51,8 @@ checkpoint::Snapshot StepRunner::snapshot(TrainingState& state) {
   own.emplace_back("samples_seen", at::tensor({consumption_.samples_seen()}, at::kLong));
   const auto states = dist::all_gather_object(context_.host, checkpoint::to_safetensors(own));
   state.ledger = consumption_.totals(context_.host, loader_.bad_ids()).ledger;
-  const AveragedBuffers averaged(model, context_.host,
-                                 consumption_.samples_seen());  // collective too
+  // Collective too
+  const AveragedBuffers averaged(model, context_.host, consumption_.samples_seen());
   if (context_.host.rank() != 0) return snapshot;
 
   state.scaler = scaler_.state();

@@ -36,13 +36,13 @@ struct TrainContext {
   const data::Splits& splits;
   at::Device device;
   Precision precision;
-  int loader_threads;             // of this rank
-  int cores, host_cores;          // that this rank may use; of its host
-  std::string node;               // its host's name
+  int loader_threads;                    // of this rank
+  int cores, host_cores;                 // that this rank may use; of its host
+  std::string node;                      // its host's name
   dist::MeteredCommunicator& gradients;  // carries tensors of `device`
   dist::MeteredCommunicator& host;       // carries CPU tensors
-  dist::MeteredCommunicator*
-      statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
+  // Tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
+  dist::MeteredCommunicator* statistics;
   // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
   checkpoint::Store* checkpoints;
   monitoring::Sinks& sinks;                 // each one receives every step and evaluation
@@ -71,8 +71,8 @@ struct TrainContext {
   // The batches of a shape have the same tensors in every step (data/loader/batch_tensors.h): what
   // CUDA graphs need.
   bool static_buffers = false;
-  bool global_batch_given =
-      false;  // train.global_batch is what to change: train.accumulate follows from it
+  // train.global_batch is what to change: train.accumulate follows from it
+  bool global_batch_given = false;
   const Clock& clock = real_clock();    // for intervals in minutes
   trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does
 };

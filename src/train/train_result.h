@@ -22,8 +22,8 @@ struct TrainResult {
   std::string metric;       // the watched metric (train.metric)
   double best = 0;          // its best value on the validation split; NaN: never evaluated
   int64_t bad_samples = 0;  // different samples that were left out, over all ranks
-  double padding_waste =
-      monitoring::StepStats::kUnknown;  // share of padding in all batches of this process
+  // Share of padding in all batches of this process
+  double padding_waste = monitoring::StepStats::kUnknown;
   std::vector<std::pair<std::string, double>> validation;  // all metrics of the last evaluation
   diagnose::RunEvidence evidence;                          // rank 0: for the verdict
   double seconds = 0;                                      // of the whole loop

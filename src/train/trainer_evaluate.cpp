@@ -58,8 +58,8 @@ bool Trainer::test() {
 std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<int64_t>& ids,
                                                              const char* split) {
   steps_.tracker().enter(Phase::kEval);
-  StepAgreement agreement(
-      context_.host);  // not that of the steps, whose requests are granted at the next step
+  // Not that of the steps, whose requests are granted at the next step
+  StepAgreement agreement(context_.host);
   const auto stop = [&] {
     steps_.tracker().wait_for_others();
     const bool stops = agreement.exchange({.stop = context_.stop_requested.load()}).stop;

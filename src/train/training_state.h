@@ -26,8 +26,8 @@ struct TrainingState {
   // All validation metrics, measured at this step; empty: none were (older checkpoints do not
   // say it).
   std::vector<std::pair<std::string, double>> evaluation;
-  bool evaluation_owed =
-      false;  // due at this step; the resumed run makes it up, because a request to stop came first
+  // Due at this step; the resumed run makes it up, because a request to stop came first
+  bool evaluation_owed = false;
   uint64_t data_checksum = 0;
   uint64_t splits_checksum = 0;  // of the ids in training, validation and test
   // What the targets mean (data::meaning_of()); none in checkpoints that were saved before it
@@ -39,7 +39,7 @@ struct TrainingState {
 };
 
 std::string to_json(const TrainingState&);
-TrainingState from_json(
-    const std::string& text);  // CheckpointError if a field is missing or malformed
+// CheckpointError if a field is missing or malformed
+TrainingState from_json(const std::string& text);
 
 }  // namespace dtrain::train

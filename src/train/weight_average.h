@@ -18,8 +18,8 @@ namespace dtrain::train {
 
 class WeightAverage {
  public:
-  WeightAverage(const torch::nn::Module&,
-                double decay);  // 0: not enabled, nothing below has an effect
+  // 0: not enabled, nothing below has an effect
+  WeightAverage(const torch::nn::Module&, double decay);
 
   bool enabled() const { return decay_ > 0; }
   int64_t bytes() const;  // of the average, on the device

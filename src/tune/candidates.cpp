@@ -54,8 +54,8 @@ std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given
 
 std::vector<int64_t> worker_candidates(std::vector<LoadingSpeed> speeds, double needed,
                                        int64_t given) {
-  constexpr double kKeepsUp =
-      0.9;  // alone; beside a network it may be slower, which the trials of steps show
+  // alone; beside a network it may be slower, which the trials of steps show
+  constexpr double kKeepsUp = 0.9;
   constexpr size_t kMost = 3, kFastest = 2;
   std::sort(speeds.begin(), speeds.end(),
             [](const auto& a, const auto& b) { return a.threads < b.threads; });

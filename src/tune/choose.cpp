@@ -8,8 +8,8 @@
 namespace dtrain::tune {
 namespace {
 
-constexpr double kEarly =
-    2;  // times the tolerance, before the last round: rates of a short time are not certain
+// Times the tolerance, before the last round: rates of a short time are not certain
+constexpr double kEarly = 2;
 
 double best_rate(std::span<const Choice> choices) {
   double best = std::numeric_limits<double>::quiet_NaN();

@@ -12,8 +12,8 @@
 
 namespace dtrain::tune {
 
-inline constexpr double kAsGood =
-    0.03;  // a rate this share below the best is as good, if it costs less
+// A rate this share below the best is as good, if it costs less
+inline constexpr double kAsGood = 0.03;
 
 struct Choice {
   double rate = 0;  // NaN: it cannot be used
@@ -33,8 +33,8 @@ struct Looks {
   bool stopped = false;
 };
 
-inline constexpr double kContends =
-    0.7;  // of the fastest: less is lost, even with the noise of a short time
+// Of the fastest: less is lost, even with the noise of a short time
+inline constexpr double kContends = 0.7;
 
 // `measure` as in halve().
 Looks look_along(size_t choices, const std::function<std::optional<double>(size_t index)>& measure);

@@ -17,11 +17,11 @@ namespace dtrain::tune {
 struct BatchTrial {
   int64_t batch = 0;
   bool fits = false;
-  double bytes =
-      std::numeric_limits<double>::quiet_NaN();  // that it used; NaN: it ran out of memory before
-  double sample_bytes =
-      std::numeric_limits<double>::quiet_NaN();  // what one more sample takes, if that is known
-  std::string why = {};                          // it does not fit
+  // That it used; NaN: it ran out of memory before
+  double bytes = std::numeric_limits<double>::quiet_NaN();
+  // What one more sample takes, if that is known
+  double sample_bytes = std::numeric_limits<double>::quiet_NaN();
+  std::string why = {};  // it does not fit
 };
 
 struct BatchSearch {

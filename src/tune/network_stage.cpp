@@ -18,8 +18,8 @@ namespace {
 constexpr double kOfNetwork = 0.25, kOfMemoryAgain = 0.35, kOfLooks = 0.2, kOfBatch = 0.45,
                  kOfNetworkAgain = 0.35, kOfWire = 0.1;
 constexpr double kFirstLook = 0.1;  // seconds
-constexpr double kSameNetwork =
-    0.01;  // networks cost the same; the given one is kept where others are no faster
+// Networks cost the same; the given one is kept where others are no faster
+constexpr double kSameNetwork = 0.01;
 
 // From the chosen network to one that is known to fit; `why` goes into the rows from
 // `first_row` on.

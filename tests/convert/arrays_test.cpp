@@ -214,8 +214,8 @@ TEST_F(ArraysTest, SplitsHoldSomeOfEachClass) {
   for (const int64_t id : store->origin().split("train"))
     trained.insert(data::read_target_as<int64_t>(*store, id)[0]);
   EXPECT_EQ(trained.size(), 20u);
-  converted({{"inputs", floats({3, 2})},
-             {"targets", formats::to_npy(Numbers{-1, 900, 4}, {3})}});  // no classes
+  // No classes
+  converted({{"inputs", floats({3, 2})}, {"targets", formats::to_npy(Numbers{-1, 900, 4}, {3})}});
   EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{900});
 }
 

@@ -60,8 +60,8 @@ class ClassSets : public ::testing::Test {
   }
   std::map<std::string, std::string> reasons() const {
     std::map<std::string, std::string> result;
-    const auto json = nlohmann::json::parse(
-        read_text(files / "o.h5.quarantine.json"));  // outlives the loop over it
+    // Outlives the loop over it
+    const auto json = nlohmann::json::parse(read_text(files / "o.h5.quarantine.json"));
     for (const auto& entry : json.at("quarantined")) {
       result[entry.at("name")] = entry.at("reason");
     }
@@ -251,8 +251,8 @@ TEST_F(ClassSets, RefusesUnexpectedFolders) {
   pictures("d/dog", 2, 50);
   picture("d/stray.png", 1);
   refused("images", {"d/stray.png is next to the class folders"});
-  fs::rename(files / "d/stray.png",
-             files / "d/LABELS.txt");  // a file that does not look like a sample is ignored
+  // A file that does not look like a sample is ignored
+  fs::rename(files / "d/stray.png", files / "d/LABELS.txt");
   EXPECT_EQ(convert("images", options("d")).kept, 4);
   fs::remove(files / "o.h5");
   pictures("d/train/cat", 1, 10);
@@ -353,8 +353,8 @@ TEST_F(ClassSets, UnicodeFormsOfANameAreOneClass) {
   EXPECT_NE(lines[0].find("U+0063 U+0061 U+0066 U+00E9 for U+0063 U+0061 U+0066 U+0065 U+0301"),
             std::string::npos);
   auto store = data::open_file(files / "o.h5");
-  EXPECT_EQ(store->origin().attribute("class_names"),
-            str("bar\n", kDecomposed));  // the bytes of the first
+  // The bytes of the first
+  EXPECT_EQ(store->origin().attribute("class_names"), str("bar\n", kDecomposed));
   fs::remove_all(files / "d");
   pictures(str("d/train/", kComposed), 3, 10);
   pictures("d/train/bar", 3, 20);

@@ -121,8 +121,8 @@ TEST_F(Convert, BiwiKeepsTheGeneratedAngles) {
   expect_no_group_on_both_sides(*store);
   EXPECT_EQ(store->origin().attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
-    const std::string name =
-        store->origin().source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
+    // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
+    const std::string name = store->origin().source(id);
     const HeadPose pose = synth::draw_pose(
         1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
     const std::vector<float> target = data::read_target_as<float>(*store, id);
@@ -155,8 +155,8 @@ TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
   EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
   fs::remove_all(files / "biwi/03");
-  fs::remove_all(
-      files / "biwi/06");  // none of the protocol's sequences is left: persons are chosen at random
+  // None of the protocol's sequences is left: persons are chosen at random
+  fs::remove_all(files / "biwi/06");
   const std::string drawn = protocol();
   std::set<std::string> tested;
   const auto store = data::open_file(o.out);
@@ -393,8 +393,8 @@ TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
   EXPECT_FALSE(fs::exists(files / "resumed.h5"));
   std::ofstream(files / "resumed.h5.partial/journal", std::ios::app) << "a part of a record";
   std::string abandoned = temporary_name(files / "resumed.h5").string();
-  abandoned.replace(abandoned.rfind("tmp") + 3, std::to_string(::getpid()).size(),
-                    "4194305");  // above all processes
+  // Above all processes
+  abandoned.replace(abandoned.rfind("tmp") + 3, std::to_string(::getpid()).size(), "4194305");
   std::ofstream(abandoned) << "left by a killed writer";
   o.threads = 3;
   const ConvertSummary summary = convert("300wlp", o);

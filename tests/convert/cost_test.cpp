@@ -78,8 +78,8 @@ TEST(ConvertCost, AListOfFilesTakesLittleMoreThanTheirNames) {
   const double names = static_cast<double>(list.name(0).size() * kSamples);
   std::cout << "bytes a sample: " << static_cast<double>(bytes) / kSamples
             << ", of which names: " << names / kSamples << "\n";
-  EXPECT_LT(static_cast<double>(bytes),
-            names + 48.0 * kSamples);  // 12 at the end, and vectors that grow
+  // 12 at the end, and vectors that grow
+  EXPECT_LT(static_cast<double>(bytes), names + 48.0 * kSamples);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ FindSample among(std::vector<std::string> names) {
 }
 const FindSample kFind = among({"a/0.png", "a/1.png", "b/0.png", "ü/0.png", "#b/0 1.png"});
 
-using Entries =
-    std::vector<std::pair<size_t, std::optional<int64_t>>>;  // samples with the numbers after them
+// Samples with the numbers after them
+using Entries = std::vector<std::pair<size_t, std::optional<int64_t>>>;
 
 Entries entries(const std::string& bytes, const FindSample& find = kFind) {
   const testing::TempDir folder;
@@ -110,8 +110,8 @@ TEST(NameList, LeavesOutAFolderBeforeAllNames) {
   EXPECT_THAT(samples("a/0\na/1\n"), ElementsAre(0u, 1u)) << "a folder of the samples stays";
   EXPECT_THAT(samples("b/a/0\nb/a/1\n", among({"a/0.png", "a/1.png", "b/a/0.png", "b/a/1.png"})),
               ElementsAre(2u, 3u));
-  expect_refused("photos/a/0\nother/a/1\n",
-                 ":1: no sample is called photos/a/0");  // not before all
+  // Not before all
+  expect_refused("photos/a/0\nother/a/1\n", ":1: no sample is called photos/a/0");
   expect_refused("photos/a/0\nphotos/a/9\nphotos/a/1\n", ":2: no sample is called photos/a/9");
   expect_refused("a/0\nphotos/a/1\n", ":2: no sample is called photos/a/1");
 }

@@ -143,8 +143,8 @@ TEST(AssignSplits, AClassKeepsAGroupForTraining) {
   samples.push_back({.name = "d", .group = "c1", .label = 2});
   SplitOptions options;
   options.test_share = 0.3;
-  options.val_share =
-      0.6;  // of what the test leaves: 86 %, which takes the last group of a small class
+  // Of what the test leaves: 86 %, which takes the last group of a small class
+  options.val_share = 0.6;
   const auto splits = assign_splits(Fixed(samples), options);
   EXPECT_EQ(splits[8], Split::kTrain) << "the only group of its class";
   EXPECT_EQ(std::count(splits.begin() + 9, splits.end(), Split::kTest), 1);

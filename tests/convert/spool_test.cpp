@@ -136,8 +136,8 @@ TEST(Spool, IgnoresDamagedRecords) {
 TEST(Spool, RepeatsSamplesWithMissingBytes) {
   const testing::TempDir folder;
   fill(folder / "s");
-  std::filesystem::resize_file(folder / "s/samples",
-                               20);  // the last sample's bytes were not written
+  // The last sample's bytes were not written
+  std::filesystem::resize_file(folder / "s/samples", 20);
   const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(outcome(spool, 2).kind, Kind::kKept);
   EXPECT_EQ(outcome(spool, 3).kind, Kind::kOpen);

@@ -77,8 +77,8 @@ TEST_F(Protect, AFileOfAFolderUnlessItIsAnEarlierOutput) {
   refused(folder / "hard.jpg", inputs, {"hard.jpg is a file of"});
   write("elsewhere/1.jpg");
   fs::create_directory_symlink(folder / "elsewhere", folder / "raw/b");
-  fs::create_directory_symlink(folder / "raw",
-                               folder / "raw/a/back");  // leads back: each folder is visited once
+  // Leads back: each folder is visited once
+  fs::create_directory_symlink(folder / "raw", folder / "raw/a/back");
   refused(folder / "elsewhere/1.jpg", inputs, {"1.jpg is a file of"});
   protect(folder / "beside.jpg", inputs);
 }

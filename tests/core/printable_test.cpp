@@ -16,8 +16,8 @@ TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
   EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(printable(std::string_view("\0\a\x7f", 3)), "\\x00\\x07\\x7f");
-  EXPECT_EQ(printable("\u009b31m"),
-            "\\xc2\\x9b31m");  // the start of an escape sequence as one character
+  // The start of an escape sequence as one character
+  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");
 }
 
 TEST(Printable, ControlsOfTheDirectionOfTextAreEscaped) {

@@ -20,8 +20,8 @@ TEST(Unicode, ComposesCanonically) {
             "\xed\x95\x9c");                                      // Hangul, three letters to one
   EXPECT_EQ(nfc("a\xcc\xa3\xcc\x82"), nfc("a\xcc\x82\xcc\xa3"));  // two marks in any order
   EXPECT_EQ(nfc("\xe2\x84\xab"), "\xc3\x85");  // the sign of the unit is the letter Å
-  EXPECT_EQ(nfc("\xef\xac\x81"),
-            "\xef\xac\x81");  // a ligature is another name: only NFKC takes it apart
+  // A ligature is another name: only NFKC takes it apart
+  EXPECT_EQ(nfc("\xef\xac\x81"), "\xef\xac\x81");
   EXPECT_EQ(nfc("caf\xe9\xcc"), "caf\xe9\xcc");  // not UTF-8
 }
 

@@ -17,10 +17,10 @@ namespace dtrain::diagnose {
 
 // A run with a fault that costs `gain` of the time of a step of 100 ms.
 struct Planted {
-  MadeRun slow,
-      repaired;  // played with the same noise: the measured gain is the ratio of their times
-  std::function<void(RunEvidence&)> measure =
-      {};  // what the machine says, added to evidence_of(slow)
+  // Played with the same noise: the measured gain is the ratio of their times
+  MadeRun slow, repaired;
+  // What the machine says, added to evidence_of(slow)
+  std::function<void(RunEvidence&)> measure = {};
 };
 
 struct MadeFault {
@@ -306,8 +306,8 @@ inline std::function<void(RankEvidence&)> on_one_core(double gain) {
 
 // What a step does once, however many micro-steps it has: half of it per sample with twice as many.
 inline Planted once_per_step(double gain, double MadeRun::*part) {
-  const double seconds =
-      (gain * 0.097 - 0.001) * 2 / (1 - gain);  // of 98 ms without it, and 2 ms of the other part
+  // Of 98 ms without it, and 2 ms of the other part
+  const double seconds = (gain * 0.097 - 0.001) * 2 / (1 - gain);
   Planted planted;
   planted.slow.*part = planted.repaired.*part = seconds;
   planted.repaired.network /= 2;

@@ -38,8 +38,8 @@ struct MadeRun {
 // optimizer runs.
 inline std::vector<Steps> play(const MadeRun& made, uint64_t seed) {
   std::vector<Steps> ranks(made.ranks);
-  std::vector<double> ahead(
-      made.ranks);  // by which each rank has begun the step before the slowest
+  // By which each rank has begun the step before the slowest
+  std::vector<double> ahead(made.ranks);
   for (size_t i = 0; i < made.steps; ++i) {
     std::vector<double> arrives;
     for (size_t rank = 0; rank < made.ranks; ++rank) {

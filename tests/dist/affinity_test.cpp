@@ -35,8 +35,8 @@ TEST(ShareOf, MoreRanksThanCoresUseAllOfThem) {
 
 TEST(CoreShare, ThreadsAreAsManyAsTheCoresOfARank) {
   EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
-  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()),
-            1);  // four ranks on the two cores of a laptop
+  // Four ranks on the two cores of a laptop
+  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);
   EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
 }
 

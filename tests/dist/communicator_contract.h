@@ -32,8 +32,8 @@ inline const std::vector<at::ScalarType>& dtypes() {
 }
 
 inline const std::vector<int64_t>& lengths() {
-  static const std::vector<int64_t> all = {0, 1, 7, 4099,
-                                           (1 << 20) + 3};  // none divides among 2 or 4 ranks
+  // None divides among 2 or 4 ranks
+  static const std::vector<int64_t> all = {0, 1, 7, 4099, (1 << 20) + 3};
   return all;
 }
 
@@ -275,9 +275,8 @@ inline void abort_case(Communicator& comm, at::Device device) {
   EXPECT_THROW(comm.barrier(), CommError);
 }
 
-// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048
-// in float16
-// when rounded each time.
+// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in
+// float16 when rounded each time.
 inline void half_in_float32_case(Communicator& comm, at::Device device) {
   const int size = comm.size();
   const at::Tensor half =

@@ -262,8 +262,8 @@ TEST(StallDetector, ASilentRankIsNamedByTheLowestRankThatIsAlive) {
 TEST(StallDetector, AJobThatWasSuspendedRaisesNoAlarm) {
   Ranks ranks(2);
   ranks.run(5);
-  ranks[0].moves = ranks[1].moves =
-      false;  // no thread has run yet when the watchdogs look at the clock
+  // No thread has run yet when the watchdogs look at the clock
+  ranks[0].moves = ranks[1].moves = false;
   ranks.suspend(100'000);
   EXPECT_THAT(ranks.run(5), Each(""));
   EXPECT_THAT(ranks.run(10), Contains(HasSubstr("has made no progress")))

@@ -87,10 +87,10 @@ const std::map<std::string, Range> kRanges = {{"images", {-1, 1}},
 
 TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
   const Graph graph = quantize(residual(), kRanges);
-  EXPECT_EQ(of_op(graph, "QuantizeLinear").size(),
-            7u);  // images, relu, pool, conv2, sum, average, flat
-  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(),
-            7u + 3 * 2);  // plus those of three weights and biases
+  // Images, relu, pool, conv2, sum, average, flat
+  EXPECT_EQ(of_op(graph, "QuantizeLinear").size(), 7u);
+  // Plus those of three weights and biases
+  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(), 7u + 3 * 2);
   for (const char* op : {"Conv", "Gemm"}) {
     for (const Node* node : of_op(graph, op)) {
       for (const std::string& input : node->inputs)

@@ -254,8 +254,8 @@ TEST(Image, WarningsOfLibjpegThatLosePixelsAreDamage) {
   const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)),
                                arithmetic = from_hex(kArithmeticJpeg);
   const size_t data = scan_parameters_of(jpeg) + 3;
-  refused(with(jpeg, data, {0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0}),
-          "bad Huffman code");  // JWRN_HUFF_BAD_CODE
+  // JWRN_HUFF_BAD_CODE
+  refused(with(jpeg, data, {0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0}), "bad Huffman code");
   std::vector<std::byte> changed = arithmetic;
   const std::vector<std::byte> ones = from_hex("ff00ff00ff00ff00");
   changed.insert(changed.end() - 4, ones.begin(), ones.end());
@@ -264,8 +264,8 @@ TEST(Image, WarningsOfLibjpegThatLosePixelsAreDamage) {
   refused({jpeg.begin(), jpeg.end() - 2}, "Premature end of JPEG file");          // JWRN_JPEG_EOF
   const std::vector<std::byte> restarts = from_hex(kJpegWithRestarts);
   for (const int other : {0xd1, 0xd2, 0xd4, 0xd7}) {
-    refused(with(restarts, marker_at(restarts, 0xd0), {0xff, other}),
-            "instead of RST0");  // JWRN_MUST_RESYNC
+    // JWRN_MUST_RESYNC
+    refused(with(restarts, marker_at(restarts, 0xd0), {0xff, other}), "instead of RST0");
   }
   std::vector<std::byte> scans = progressive_jpeg();
   const auto first = static_cast<std::ptrdiff_t>(marker_at(scans, 0xc4));
@@ -348,8 +348,8 @@ TEST(Image, DamageOfWebpIsNamed) {
       refused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)},
               bytes < 20 ? "damaged WebP: premature end" : "damaged WebP: ");
     }
-    EXPECT_EQ(exif_orientation(std::span(whole).first(whole.size() - 1)),
-              1);  // no crash, no orientation
+    // No crash, no orientation
+    EXPECT_EQ(exif_orientation(std::span(whole).first(whole.size() - 1)), 1);
   }
   refused(from_hex(kAnimatedWebp), "an animated WebP; only still pictures can be read");
   std::vector<std::byte> wrong = from_hex(kLosslessWebp);

@@ -61,8 +61,8 @@ TEST_F(ListFiles, LeavesOutAndCountsWhatToolsLeave) {
   EXPECT_EQ(left_out_of({at("d")}), "4 files and folders of tools: ._*, .h.jpg, @eaDir, __MACOSX");
   EXPECT_THAT(expand({at("d/*")}), ElementsAre(a, b));
   EXPECT_EQ(left_out_of({at("d/a*")}), "");
-  EXPECT_THAT(expand({at("d/.h*")}),
-              ElementsAre(hidden));  // what is asked for by its name is taken
+  // What is asked for by its name is taken
+  EXPECT_THAT(expand({at("d/.h*")}), ElementsAre(hidden));
   EXPECT_THAT(expand({hidden}), ElementsAre(hidden));
 }
 

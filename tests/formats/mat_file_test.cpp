@@ -71,8 +71,8 @@ TEST(MatFile, ReadsEveryNumericClass) {
   expect(two_by_two<uint32_t>(13, 6, {0, 1, 2, 4294967295}), {0, 1, 2, 4294967295});
   expect(two_by_two<int64_t>(14, 12, {-5000000000, -1, 0, 7}), {-5000000000, -1, 0, 7});
   expect(two_by_two<uint64_t>(15, 13, {0, 1, 2, 5000000000}), {0, 1, 2, 5000000000});
-  expect(two_by_two<uint8_t>(14, 2, {0, 1, 128, 255}),
-         {0, 1, 128, 255});  // MATLAB stores small values in fewer bytes
+  // MATLAB stores small values in fewer bytes
+  expect(two_by_two<uint8_t>(14, 2, {0, 1, 128, 255}), {0, 1, 128, 255});
   write_variables(folder / "a.mat", {two_by_two<uint16_t>(4, 4, {'a', 'b', 'c', 'd'})});
   testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); },
                                    {"x is not a full matrix of numbers"});
@@ -174,8 +174,8 @@ TEST(MatFile, RefusesHeadersThatPromiseMoreThanTheFileHolds) {
   expect_refused(flags + sizes(1, 1) + words({1, 0x6f005009}) + data,
                  "the name of a variable is longer");
   expect_refused(flags + sizes(3000, 3000) + name + data, "implausibly large");
-  expect_refused(words({6, 8, 2, 0}) + sizes(4, 4) + name + data,
-                 "implausibly large");  // a structure
+  // A structure
+  expect_refused(words({6, 8, 2, 0}) + sizes(4, 4) + name + data, "implausibly large");
   expect_refused(flags + words({5, 4000}) + name + data, "the header of a variable is wrong");
   expect_refused(flags + words({5 | 128 << 16, 1}) + name + data,
                  "the header of a variable is wrong");

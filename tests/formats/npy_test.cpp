@@ -213,8 +213,8 @@ TEST(Npy, ReadsStrings) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(text("|S3", "(3,)", std::string("abca\0\0\xc3\xbc\0", 9)),
             (Texts{"abc", "a", "\xc3\xbc"}));
-  const std::string wide("\xfc\0\0\0z\0\0\0\xac\x20\0\0\x8a\xf9\x01\0",
-                         16);  // U+FC, z, U+20AC, U+1F98A
+  // U+FC, z, U+20AC, U+1F98A
+  const std::string wide("\xfc\0\0\0z\0\0\0\xac\x20\0\0\x8a\xf9\x01\0", 16);
   EXPECT_EQ(text("<U2", "(2,)", wide), (Texts{"\xc3\xbcz", "\xe2\x82\xac\xf0\x9f\xa6\x8a"}));
   EXPECT_EQ(text(">U1", "(1,)", std::string("\0\0\0\xfc", 4)), Texts{"\xc3\xbc"});
   EXPECT_EQ(text("<U5", "(0,)", ""), Texts{});
@@ -224,8 +224,8 @@ TEST(Npy, ReadsStrings) {
   };
   refused("|S1", "(1,)", "\xff", "element 0 is not UTF-8");
   refused("<U1", "(1,)", std::string("\0\xd8\0\0", 4), "element 0 is not UTF-8");  // a surrogate
-  refused("<U1", "(1,)", std::string("\xff\xff\xff\xff", 4),
-          "element 0 is not UTF-8");  // no code point
+  // No code point
+  refused("<U1", "(1,)", std::string("\xff\xff\xff\xff", 4), "element 0 is not UTF-8");
   refused("|S2", "(1, 2)", "abcd", "one dimension");
   refused("|S2", "(2,)", "abc", "truncated");
   refused("<f4", "(1,)", "abcd", "no strings (dtype '<f4'); an array of strings is expected");

@@ -204,8 +204,8 @@ std::string mutate_hdf5(std::string bytes, uint64_t seed, uint64_t number) {
     if (draws.below(40) == 0) {
       cut_or_extend(bytes, draws);
     } else if (draws.below(4) == 0 && !known.empty()) {
-      put(bytes, at,
-          uint64_t{known[draws.below(known.size())]});  // an address of another structure
+      // An address of another structure
+      put(bytes, at, uint64_t{known[draws.below(known.size())]});
     } else {
       change(bytes, at, draws);
     }

@@ -9,8 +9,8 @@ namespace {
 
 TEST(RecurrentWeightsOnAGpu, LieInOnePieceAndGiveTheSame) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  at::globalContext().setAllowTF32CuDNN(
-      false);  // on by default in LibTorch; differs from the CPU in the fourth digit
+  // On by default in LibTorch; differs from the CPU in the fourth digit
+  at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setAllowTF32CuBLAS(false);
   const at::Tensor x = at::randn({4, 6, 5});
   for (const testing::RecurrentNetwork& network : testing::recurrent_networks()) {

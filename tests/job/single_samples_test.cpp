@@ -74,8 +74,8 @@ class SingleSamplesTest : public ::testing::Test {
     network.register_buffer("scale", at::ones({}));
     network.register_buffer("mean", at::zeros({5}));
     network.register_buffer("variance", at::ones({5}));
-    network.register_buffer(
-        "mask", at::full({5}, -std::numeric_limits<float>::infinity()));  // as of an attention
+    // As of an attention
+    network.register_buffer("mask", at::full({5}, -std::numeric_limits<float>::infinity()));
     network.define("def forward(self, x):\n    " + code +
                    "\n    return torch.matmul(x, self.weight)\n");
     network.save((folder_ / "net.pt").string());

@@ -14,8 +14,8 @@ TEST(PointerLossesOnAGpu, EqualThoseOfTheCpuForAllLengths) {
   const at::Tensor keys = at::randn({kSteps, kSamples, kHidden}),
                    queries = at::randn({kSteps, kSamples, kHidden});
   const at::Tensor v = at::randn({kHidden}), order = at::arange(kSteps).repeat({kSamples, 1});
-  order[2][1] =
-      0;  // chosen already: the sample's loss is infinite, and its later steps have no gradient
+  // Chosen already: the sample's loss is infinite, and its later steps have no gradient
+  order[2][1] = 0;
   const at::Tensor lengths = at::tensor({7, 1, 4, -2, 9}, at::kLong);
   const auto run = [&](at::Device device) {  // the losses and the gradients of keys, queries and v
     std::vector<at::Tensor> inputs;

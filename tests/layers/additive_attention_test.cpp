@@ -89,8 +89,8 @@ TEST(PointerLosses, EqualThoseOfTheNaiveFormInFloat32WithEveryInstructionSet) {
     limit_vectors(vectors);
     for (const int64_t hidden : {256, 37, 3}) {
       expect_like_naive(make_case(13, 6, hidden, true, at::kFloat), 5e-6);
-      expect_like_naive(make_case(13, 6, hidden, false, at::kFloat, 12),
-                        5e-6);  // most tanh values are saturated
+      // Most tanh values are saturated
+      expect_like_naive(make_case(13, 6, hidden, false, at::kFloat, 12), 5e-6);
     }
   }
 }

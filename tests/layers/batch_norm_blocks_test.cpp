@@ -102,12 +102,12 @@ TEST(BlocksGrid, KeepsAGpuBusyWithFewIdleThreads) {
   const blocks::Grid wide = blocks::grid_of({64 * 56 * 56, 64, 64, true, nullptr}, 8);
   EXPECT_EQ(wide.across, 8);
   EXPECT_GE(wide.tiles * wide.parts, 1500);
-  const blocks::Grid odd =
-      blocks::grid_of({64 * 14 * 14, 576, 576, true, nullptr}, 8);  // 72 groups
+  // 72 groups
+  const blocks::Grid odd = blocks::grid_of({64 * 14 * 14, 576, 576, true, nullptr}, 8);
   EXPECT_EQ(odd.across * odd.tiles, 96);
   EXPECT_GE(odd.tiles * odd.parts, 200);
-  const blocks::Grid huge =
-      blocks::grid_of({int64_t{1} << 31, 32, 32, true, nullptr}, 4);  // more than 32 bits count
+  // More than 32 bits count
+  const blocks::Grid huge = blocks::grid_of({int64_t{1} << 31, 32, 32, true, nullptr}, 4);
   EXPECT_LE(huge.rows_per_part / (blocks::kThreads / huge.across), 256);
   EXPECT_LT(huge.tiles * huge.parts, int64_t{1} << 31);
 }

@@ -69,8 +69,8 @@ TEST(KeyedDropout, TheMemoryFormatDoesNotMatter) {
 }
 
 TEST(KeyedDropout, DropsPackedRowsAsPaddedOnes) {
-  const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong),
-                   x = at::rand({5, 4, 7});  // time first
+  // Time first
+  const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong), x = at::rand({5, 4, 7});
   const PackedSteps steps = pack_by_length(lengths.const_data_ptr<int64_t>(), 4);
   const RandomScope scope(random_context(3, 1, ids({8, 6, 9, 7})));
   KeyedDropoutImpl layer(0.4, 2);

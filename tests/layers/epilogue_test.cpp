@@ -1,6 +1,5 @@
 // Batch norm with what follows it in one pass, compared with torch's layers one after the other:
-// outputs, all
-// gradients and running statistics, for each class of shapes.
+// outputs, all gradients and running statistics, for each class of shapes.
 
 #include "layers/epilogue.h"
 

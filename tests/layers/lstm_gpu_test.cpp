@@ -47,8 +47,8 @@ TEST(LstmOnAGpu, UnderBf16AutocastIsThatOfFloat32) {
   EXPECT_TRUE(at::equal(result.states, expected.states));
   EXPECT_TRUE(at::equal(result.c, expected.c));
   EXPECT_EQ(run_lstm(layer, rows.to(at::kBFloat16), h, c).states.scalar_type(), at::kFloat);
-  const auto [h_next, c_next] =
-      run_lstm_cell(layer, rows[0], h, c);  // decoding must compute the same network
+  // Decoding must compute the same network
+  const auto [h_next, c_next] = run_lstm_cell(layer, rows[0], h, c);
   EXPECT_EQ(h_next.scalar_type(), at::kFloat);
   EXPECT_TRUE(at::allclose(h_next, expected.states[0], 1e-5, 1e-6));
   EXPECT_EQ(c_next.scalar_type(), at::kFloat);

@@ -176,8 +176,8 @@ TEST(ProcessCounters, TwoThreadsOnOneCoreDelayEachOther) {
   }
   ProcessCounters after = reader.process();
   for (int tries = 0; after.by_thread.size() != before.by_thread.size() && tries < 1000; ++tries) {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(10));  // what was joined may be in /proc for a moment longer
+    // What was joined may be in /proc for a moment longer
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     after = reader.process();
   }
   EXPECT_EQ(after.by_thread.size(), before.by_thread.size()) << "the thread has ended";

@@ -14,8 +14,7 @@ namespace {
 constexpr int64_t kFeatures = 3, kClasses = 4;
 
 // In float64, so that the influence of one sequence on another is visible beyond rounding. The
-// statistics are not 0
-// and 1.
+// statistics are not 0 and 1.
 class CnnLstmTest : public ::testing::Test {
  protected:
   CnnLstmTest() {

@@ -17,8 +17,8 @@
 namespace dtrain::models {
 namespace {
 
-const bool kOneThread =
-    (at::set_num_threads(1), true);  // so that sums have the same order in both runs
+// So that sums have the same order in both runs
+const bool kOneThread = (at::set_num_threads(1), true);
 
 struct Trained {
   std::map<std::string, at::Tensor> tensors;  // output, gradients, and buffers after the step

@@ -131,8 +131,8 @@ TEST(ChannelsLast, ChangesTheMemoryFormatOnly) {
   const auto plain = make_network("resnet18", {}), last = make_network("resnet18", {});
   const at::Tensor first = last->parameters().front();
   set_channels_last(*last);
-  EXPECT_TRUE(first.is_contiguous(
-      at::MemoryFormat::ChannelsLast));  // in place: holders of the parameter see the change
+  // In place: holders of the parameter see the change
+  EXPECT_TRUE(first.is_contiguous(at::MemoryFormat::ChannelsLast));
   for (const auto& item : last->named_parameters()) {
     EXPECT_TRUE(item.value().dim() != 4 ||
                 item.value().is_contiguous(at::MemoryFormat::ChannelsLast))

@@ -357,8 +357,8 @@ TEST(HttpServer, EndsAtOnceWhateverItsClientsDo) {
   unread.send("GET /large HTTP/1.1\r\n\r\n");
   std::vector<std::unique_ptr<HttpClient>> waiting;  // more than there are threads
   for (int i = 0; i < 8; ++i) waiting.push_back(std::make_unique<HttpClient>(address_of(*server)));
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(100));  // until the server reads and writes them
+  // Until the server reads and writes them
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const auto before = std::chrono::steady_clock::now();
   server.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);

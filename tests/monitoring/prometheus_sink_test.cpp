@@ -113,8 +113,8 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
                                {Quantity::kThreads, 9}}};
   s.own->times.launch = 0.375;
   s.own->times.buckets = {0.25, 0, 0.5};
-  s.own->times.phases[static_cast<size_t>(Phase::kForward)] =
-      0.5;  // the steps before an evaluation too
+  // The steps before an evaluation too
+  s.own->times.phases[static_cast<size_t>(Phase::kForward)] = 0.5;
   s.own->times.wall = 0.625;
   sink->record(s);
   const std::string page = scrape(sink->address());

@@ -191,8 +191,8 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
     ASSERT_EQ(times.size(), 3u);
     EXPECT_EQ(times[0].bytes, 5 * 8);
     EXPECT_EQ(times[2].bytes, 3 * 8);
-    const double wait = std::chrono::duration<double>(kSlowBackward).count() /
-                        longest;  // share of the pass, or less
+    // Share of the pass, or less
+    const double wait = std::chrono::duration<double>(kSlowBackward).count() / longest;
     EXPECT_GT(times[0].ready, 0);
     EXPECT_GE(times[1].ready - times[0].ready, wait);
     EXPECT_GE(times[2].ready - times[1].ready, wait);

@@ -48,8 +48,8 @@ TEST(ThreadCommunicator, SumsInRankOrder) {
 
 TEST(ThreadCommunicator, HalfPrecisionIsSummedInFloat) {
   run_thread_world(4, [](Communicator& world) {
-    const at::Tensor mine =
-        at::full({1}, world.rank() == 0 ? 2048.0 : 0.75, at::kHalf);  // 2048 + 0.75 is 2048 in fp16
+    // 2048 + 0.75 is 2048 in fp16
+    const at::Tensor mine = at::full({1}, world.rank() == 0 ? 2048.0 : 0.75, at::kHalf);
     world.all_reduce(mine, ReduceOp::kSum).wait();
     EXPECT_EQ(mine.item<float>(), 2050.0f);
   });

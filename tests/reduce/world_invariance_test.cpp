@@ -33,8 +33,8 @@ namespace nn = torch::nn;
 
 const bool kOneThread = (at::set_num_threads(1), true);  // ranks are threads here
 
-constexpr int64_t kSamples = 98,
-                  kGlobalBatch = 24;  // tails of 2: ranks and micro-steps without samples
+// Tails of 2: ranks and micro-steps without samples
+constexpr int64_t kSamples = 98, kGlobalBatch = 24;
 constexpr int64_t kSteps = 20;
 constexpr double kRate = 0.05;
 
@@ -164,8 +164,8 @@ struct Case {
   int ranks = 1, accumulate = 1;
   int64_t cap_bytes = 1 << 20;
   std::optional<at::ScalarType> wire = {};
-  std::vector<int> hosts =
-      {};  // by rank; empty: all ranks reduce together, and not first within each host
+  // By rank; empty: all ranks reduce together, and not first within each host
+  std::vector<int> hosts = {};
   dist::WithinHost within = dist::WithinHost::kThreads;
   std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // injects a fault
 };

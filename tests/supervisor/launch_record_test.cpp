@@ -322,8 +322,8 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   steps(5, 9);
   record.look();
   EXPECT_EQ(record.progress().saved(), 4);
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(20));  // time stamps of files advance only every few milliseconds
+  // Time stamps of files advance only every few milliseconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   save(8);
   record.look();
   EXPECT_EQ(record.progress().saved(), 8);

@@ -74,8 +74,8 @@ TEST(OutputRelay, PassesEverythingOnInOrder) {
 
 TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
   PipedStdout pipe;
-  ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK),
-            0);  // by somebody who shares it
+  // By somebody who shares it
+  ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK), 0);
   const std::string expected(1 << 20, 'x');
   std::string got;
   std::thread reader([&] {

@@ -26,8 +26,8 @@ class HostStage final : public data::DeviceStage {
 
   int64_t waits = 0;                   // how often the host waited for a copy
   std::atomic<int64_t> allocated = 0;  // number of blocks
-  int64_t* freed_before_the_end =
-      nullptr;  // receives the number of blocks that did not outlive the stage
+  // Receives the number of blocks that did not outlive the stage
+  int64_t* freed_before_the_end = nullptr;
 
   at::Tensor host_memory(int64_t bytes) override {
     ++allocated;

@@ -160,8 +160,8 @@ TEST(PointerRule, DrawsAllLengthsTiesAndBothDirections) {
   EXPECT_EQ(lengths.rbegin()->first, 10);
   EXPECT_GT(ties, 1000);
   EXPECT_NEAR(ascending, 1000, 100);
-  EXPECT_NEAR(static_cast<double>(in_place) / elements, 1 / 6.5,
-              0.05);  // expected by chance: 1 / n, where n is 6.5 on average
+  // Expected by chance: 1 / n, where n is 6.5 on average
+  EXPECT_NEAR(static_cast<double>(in_place) / elements, 1 / 6.5, 0.05);
   EXPECT_EQ(draw_pointer_set(1, 5, 60).features, draw_pointer_set(1, 5, 60).features);
 }
 

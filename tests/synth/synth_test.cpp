@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 formats::Image draw(const convert::HeadPose& pose) {
-  formats::Image image(
-      96, 96);  // black, with a lamp at the camera, so that only the head is asymmetric
+  // Black, with a lamp at the camera, so that only the head is asymmetric
+  formats::Image image(96, 96);
   render(head_model({}), pose, {.x = 48, .y = 48, .scale = 34}, {}, image);
   return image;
 }

@@ -56,8 +56,8 @@ std::string message_of(const Body& body) {
 
 TEST(ClassWeights, AreNoneBalancedOrAList) {
   EXPECT_THAT(class_weights("none", kThree, {}), ElementsAre(1, 1, 1));
-  EXPECT_THAT(class_weights("balanced", kThree, {6, 3, 0}),
-              ElementsAre(0.75, 1.5, 0));  // 9 / (2 classes · count)
+  // 9 / (2 classes · count)
+  EXPECT_THAT(class_weights("balanced", kThree, {6, 3, 0}), ElementsAre(0.75, 1.5, 0));
   EXPECT_THAT(class_weights("1,0.5,2", kThree, {}), ElementsAre(1, 0.5, 2));
   EXPECT_EQ(mean_weight({0.75, 1.5, 0}, {6, 3, 0}), 1);
   EXPECT_EQ(mean_weight({1, 0.5, 3}, {2, 4, 2}), 1.25);
@@ -87,8 +87,8 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
       const Loss loss = task->loss(batch);
       task->model().eval();
       const std::vector<double> values = class_weights(weights, kThree, {10, 40, 50});
-      const std::vector<Row> rows =
-          task->predict(batch);  // its probabilities give the logits, up to a constant
+      // Its probabilities give the logits, up to a constant
+      const std::vector<Row> rows = task->predict(batch);
       at::Tensor logits = at::empty({5, 3}, at::kDouble);
       for (int64_t i = 0; i < 5; ++i) {
         const auto& order = std::get<std::vector<std::string>>(rows[static_cast<size_t>(i)][2]);

@@ -1,8 +1,7 @@
 // The contract of every task, run for each task of the table on samples made for it: the loss is
-// finite, one batch
-// can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the
-// state round-trips, predictions give the metrics that evaluation gives, and all of it works in
-// double precision.
+// finite, one batch can be overfitted, counts of parts add up to those of the whole, N ranks train
+// like one, the state round-trips, predictions give the metrics that evaluation gives, and all of
+// it works in double precision.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

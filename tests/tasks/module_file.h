@@ -10,8 +10,7 @@ namespace dtrain::tasks {
 
 // A TorchScript file of two linear layers for pictures of 32 pixels, which exists until the tests
 // end. The layers receive means of 4 x 4 pixels. With thousands of inputs, each step of Adam would
-// change all units so
-// much that ReLUs die.
+// change all units so much that ReLUs die.
 inline std::filesystem::path module_file() {
   static const dtrain::testing::TempDir folder;
   const std::filesystem::path file = folder / "network.pt";

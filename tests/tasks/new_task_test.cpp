@@ -41,8 +41,9 @@ TEST(NewTask, TrainsItsOwnNetworksOnly) {
     config::from_yaml("task: toy\nmodel: {name: resnet18}", "c.yaml");
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "c.yaml:2:15: model.name: task toy trains toy_network, headpose_cnn, not resnet18");
+    EXPECT_STREQ(
+        error.what(),
+        "c.yaml:2:15: model.name: task toy trains toy_network, headpose_cnn, not resnet18");
   }
   EXPECT_THROW(config::from_yaml("task: toy\ntrain: {label_smoothing: 0.1}", "c.yaml"),
                ConfigError);

@@ -64,8 +64,8 @@ TEST(Consumption, ReportsThePaddingOfAllRanksSinceTheLastReport) {
     Consumption mine;
     EXPECT_TRUE(std::isnan(mine.report(comm, {}).padding_waste));
     mine.add(padded_batch(2, 10, comm.rank() == 0 ? 20 : 10));
-    const Consumption::Totals between =
-        mine.totals(comm, {});  // a checkpoint's: begins no new interval
+    // A checkpoint's: begins no new interval
+    const Consumption::Totals between = mine.totals(comm, {});
     EXPECT_EQ(between.rows, 30);
     EXPECT_EQ(between.cells, 40);
     EXPECT_EQ(mine.report(comm, {}).padding_waste, 0.25);

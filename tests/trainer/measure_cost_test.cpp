@@ -100,8 +100,8 @@ TEST(MeasureCost, FreeMemoryIsReadInFewTransfers) {
   measure::ResourceMeter meter(2);
   const int64_t with = transfers_of([&] { meter.sample({}); });
   const int64_t without = transfers_of([&] { meter.sample({}); });
-  constexpr int64_t kNoise =
-      10;  // files of the kernel change their length; all facts take more than 20 files
+  // Files of the kernel change their length; all facts take more than 20 files
+  constexpr int64_t kNoise = 10;
   EXPECT_GT(with, without) << "the first sample reads it";
   EXPECT_LE(with - without, alone + kNoise);
 }

@@ -20,8 +20,8 @@ struct Rank {
 };
 
 void with_steps(int ranks, const config::Config& config, ToyTask::Options toy,
-                  const std::function<void(Rank)>& body,
-                  const std::vector<trace::Recorder*>& recorders = {}, int healthy_rank = -1) {
+                const std::function<void(Rank)>& body,
+                const std::vector<trace::Recorder*>& recorders = {}, int healthy_rank = -1) {
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
   splits.train.resize(17);
@@ -215,9 +215,8 @@ TEST(Measure, SaysWhenAllIsIssued) {
 TEST(Measure, ActivationsGrowWithTheBatch) {
   std::vector<int64_t> activations;
   for (const int64_t batch : {2, 4, 8}) {
-    with_steps(1, small(batch), {.batch_norm = true}, [&](Rank rank) {
-      activations.push_back(rank.steps.measure_memory().activations);
-    });
+    with_steps(1, small(batch), {.batch_norm = true},
+               [&](Rank rank) { activations.push_back(rank.steps.measure_memory().activations); });
   }
   const int64_t two_samples = activations[1] - activations[0];
   EXPECT_GT(two_samples, 0);
@@ -226,8 +225,8 @@ TEST(Measure, ActivationsGrowWithTheBatch) {
 
 TEST(Measure, BucketsAreThoseThatAreSent) {
   config::Config config = small(4);
-  config.dist.bucket_mb = config.dist.first_bucket_mb =
-      1.0 / (1 << 20);  // every parameter a bucket of its own
+  // Every parameter a bucket of its own
+  config.dist.bucket_mb = config.dist.first_bucket_mb = 1.0 / (1 << 20);
   with_steps(2, config, {.batch_norm = true}, [](Rank rank) {
     EXPECT_TRUE(rank.steps.time_buckets(1).empty())
         << "the first step sends its buckets at its end";
@@ -282,7 +281,7 @@ TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
     }
   };
   with_steps(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {},
-               /*healthy_rank=*/0);
+             /*healthy_rank=*/0);
   EXPECT_GT(activations, 0);
   EXPECT_EQ(full, 1);
 }
@@ -320,27 +319,27 @@ TEST(Measure, ATraceHasEveryStepAndReadsEverySample) {
     return count;
   };
   with_steps(2, small(4), {},
-               [&](Rank rank) {
-                 rank.steps.measure(2);
-                 trace::Recorder& own = recorders[static_cast<size_t>(rank.rank)];
-                 EXPECT_EQ(own.counted(), 0u) << "it was not started";
-                 own.start(0, 1000);
-                 const MeasuredSteps measured = rank.steps.measure(6);
-                 own.stop();
-                 EXPECT_EQ(counted(own, trace::kTrainingThread, trace::Kind::kStep), 6);
-                 EXPECT_EQ(counted(own, trace::kBuckets, trace::Kind::kSent), 6);
-                 // The reader runs ahead: a little more or less than what the steps took.
-                 EXPECT_GE(counted(own, "loader 0", trace::Kind::kStage), 3);
-                 double phases = 0;
-                 for (const trace::TrackEvents& track : own.events()) {
-                   if (track.name != trace::kTrainingThread) continue;
-                   for (const trace::Event& event : track.events)
-                     phases += 1e-9 * static_cast<double>(event.end - event.begin);
-                 }
-                 EXPECT_LE(phases, measured.seconds);
-                 EXPECT_GT(phases, 0.5 * (measured.seconds - measured.other_seconds()));
-               },
-               {&recorders[0], &recorders[1]});
+             [&](Rank rank) {
+               rank.steps.measure(2);
+               trace::Recorder& own = recorders[static_cast<size_t>(rank.rank)];
+               EXPECT_EQ(own.counted(), 0u) << "it was not started";
+               own.start(0, 1000);
+               const MeasuredSteps measured = rank.steps.measure(6);
+               own.stop();
+               EXPECT_EQ(counted(own, trace::kTrainingThread, trace::Kind::kStep), 6);
+               EXPECT_EQ(counted(own, trace::kBuckets, trace::Kind::kSent), 6);
+               // The reader runs ahead: a little more or less than what the steps took.
+               EXPECT_GE(counted(own, "loader 0", trace::Kind::kStage), 3);
+               double phases = 0;
+               for (const trace::TrackEvents& track : own.events()) {
+                 if (track.name != trace::kTrainingThread) continue;
+                 for (const trace::Event& event : track.events)
+                   phases += 1e-9 * static_cast<double>(event.end - event.begin);
+               }
+               EXPECT_LE(phases, measured.seconds);
+               EXPECT_GT(phases, 0.5 * (measured.seconds - measured.other_seconds()));
+             },
+             {&recorders[0], &recorders[1]});
 }
 
 }  // namespace

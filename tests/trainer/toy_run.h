@@ -144,8 +144,8 @@ class ToyTask : public tasks::Task {
   }
 
   Options options_;
-  std::shared_ptr<torch::nn::Module> module_ =
-      std::make_shared<torch::nn::Module>();  // as modules() asks
+  // As modules() asks
+  std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();
   at::Tensor weight_, bias_, workspace_;
   torch::nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
@@ -213,8 +213,8 @@ struct Scenario {
   config::Config config = {};
   ToyTask::Options toy = {};
   int stop_at_rank = -1;
-  int64_t stop_after =
-      0;  // the request to stop comes so that this step is the last; 0: at the beginning
+  // The request to stop comes so that this step is the last; 0: at the beginning
+  int64_t stop_after = 0;
   std::string stop_in = {};  // instead: in the first evaluation of this split at or after that step
   std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
@@ -263,8 +263,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                                                         config.checkpoint.keep_last);
     }
     const bool is_asked = comm.rank() == setup.stop_at_rank;
-    const int64_t asked_in =
-        setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
+    // Of many, the request is granted a step later
+    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);
     std::atomic<bool> stop{is_asked && setup.stop_after == 0};
     int64_t step_now = 0;
     if (is_asked && !setup.stop_in.empty()) {

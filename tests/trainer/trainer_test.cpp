@@ -382,8 +382,8 @@ TEST(Evaluation, LeavesOutBadSamplesEvenIfARankHasNoOther) {
 TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   config::Config config = small(8);
   config.data.on_bad_sample = config::OnBadSample::kSkip;
-  config.train.overfit_batches =
-      2;  // in the order of the file: the first micro-steps of rank 0 are all bad
+  // In the order of the file: the first micro-steps of rank 0 are all bad
+  config.train.overfit_batches = 2;
   std::vector<std::vector<int64_t>> batches = run({.config = config})[0].seen;
   ASSERT_GE(batches[0].size(), 8u);
   const std::set<int64_t> holes(batches[0].begin(), batches[0].begin() + 4);
@@ -484,8 +484,8 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   setup.config.schedule.name = config::ScheduleName::kConstant;
   setup.config.schedule.warmup_steps = {};
   const auto moved = [&] {
-    const std::vector<at::Tensor> weights =
-        run(setup)[0].weights;  // from zero; the bias has half the rate
+    // From zero; the bias has half the rate
+    const std::vector<at::Tensor> weights = run(setup)[0].weights;
     return at::cat({weights[0], 2 * weights[1]});
   };
   const at::Tensor gradient = moved();
@@ -508,8 +508,8 @@ TEST(Trainer, TellsTheWatchdogOfEachCollectiveThatItWaits) {
                                          "backward",  "all_reduce", "backward",   "all_reduce",
                                          "optimizer", "all_reduce"};
   std::vector<std::string> expected = {"all_reduce"};  // requests from before the first step
-  expected.insert(expected.end(), step.begin(),
-                  step.end());  // a logging step, which reads sums over ranks
+  // A logging step, which reads sums over ranks
+  expected.insert(expected.end(), step.begin(), step.end());
   expected.insert(expected.end(), step.begin(), step.end());
   for (const char* phase : {"eval", "all_reduce", "eval", "all_reduce"})
     expected.emplace_back(phase);

@@ -62,8 +62,8 @@ TEST(TrainerVerdict, EvidenceOfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
 TEST(TrainerVerdict, ComesWithTheFirstEnoughStepsAndThenEachMinute) {
   Scenario setup{.ranks = 2, .config = small(4)};
   setup.config.train.epochs = 12;
-  constexpr int64_t kFirst =
-      RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps + 1;  // the next step ends the last
+  // The next step ends the last
+  constexpr int64_t kFirst = RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps + 1;
   const std::vector<RankRun> runs = run(setup);
   EXPECT_EQ(runs[0].judged, std::vector<int64_t>{kFirst});
   EXPECT_TRUE(runs[1].judged.empty());

@@ -20,8 +20,8 @@ class Augmenter {
   void operator()(const uint8_t* image, const SampleAugment&, float* out);
 
  private:
-  void scale_row(const uint8_t* row,
-                 float* planes) const;  // resamples along x, into three planes of S values
+  // Resamples along x, into three planes of S values
+  void scale_row(const uint8_t* row, float* planes) const;
   // The scaled source row y, from the cache if it is still there: neighboring output rows share
   // source rows.
   const float* scaled(const uint8_t* image, int64_t y);
@@ -31,8 +31,8 @@ class Augmenter {
   int64_t side_;
   Normalization norm_;
   std::vector<float> table_;  // [256, 3]: the normalized value of each byte
-  std::vector<int64_t> left_,
-      right_;  // [S]: byte offsets of the two source pixels of each output column
+  // [S]: byte offsets of the two source pixels of each output column
+  std::vector<int64_t> left_, right_;
   std::vector<float> column_weight_;     // [S]: weight of the right pixel
   std::vector<float> rows_[2], pixels_;  // [3, S] each
   int64_t row_of_[2] = {-1, -1};

@@ -40,8 +40,8 @@ SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t
                   stretch = std::exp(uniform(8, -range, range) / 2);
       result.width *= stretch;
       result.height /= stretch;
-      const float fit =
-          std::min({1.0f, width / result.width, height / result.height});  // keeps the aspect ratio
+      // Keeps the aspect ratio
+      const float fit = std::min({1.0f, width / result.width, height / result.height});
       result.width = std::min(width, result.width * fit);
       result.height = std::min(height, result.height * fit);
     }

@@ -277,8 +277,8 @@ class FileStore final : public Store, public Origin {
 
   const Layout layout_;
   FileDescriptor file_;
-  std::vector<int64_t> input_offsets_,
-      target_offsets_;  // in rows, one more entry than samples; empty: fixed size
+  // In rows, one more entry than samples; empty: fixed size
+  std::vector<int64_t> input_offsets_, target_offsets_;
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ namespace {
 
 using Shape = std::vector<hsize_t>;
 
-constexpr unsigned kAttributesInHeader =
-    64;  // with more, the library moves them to a structure that is harder to read
+// With more, the library moves them to a structure that is harder to read
+constexpr unsigned kAttributesInHeader = 64;
 
 class FileWriter : public Writer {
  public:

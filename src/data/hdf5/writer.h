@@ -50,8 +50,8 @@ class Writer {
   struct Sample {
     std::span<const std::byte> input, target;
   };
-  virtual void write(int64_t first,
-                     std::span<const Sample> samples) = 0;  // samples that follow each other
+  // Samples that follow each other
+  virtual void write(int64_t first, std::span<const Sample> samples) = 0;
   void write(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) {
     const Sample one{input, target};
     write(id, std::span(&one, 1));

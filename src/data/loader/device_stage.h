@@ -31,8 +31,8 @@ class HostCopy {
 class DeviceStage {
  public:
   virtual ~DeviceStage() = default;
-  virtual at::Tensor host_memory(
-      int64_t bytes) = 0;  // new page-locked memory, [bytes] uint8; any thread may call
+  // New page-locked memory, [bytes] uint8; any thread may call
+  virtual at::Tensor host_memory(int64_t bytes) = 0;
   // Starts the copy of a batch and returns without waiting. Requires: at most one earlier batch is
   // not finished.
   virtual std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch&) = 0;

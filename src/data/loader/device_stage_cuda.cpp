@@ -100,8 +100,8 @@ class CudaStage final : public DeviceStage {
 
   void allocate(Buffer& buffer, int64_t bytes) {
     buffer.block = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
-    buffer.consumed.record(
-        c10::cuda::getCurrentCUDAStream(device_.index()));  // after earlier uses of this memory
+    // After earlier uses of this memory
+    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));
   }
 
   // Copies a part of the block, so that the block can be reused for the next batch.

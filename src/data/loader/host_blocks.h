@@ -18,13 +18,13 @@ namespace dtrain::data {
 
 class HostBlocks {
  public:
-  HostBlocks(DeviceStage&, int64_t count,
-             int64_t bytes);  // allocates `count` blocks of `bytes` bytes
+  // Allocates `count` blocks of `bytes` bytes
+  HostBlocks(DeviceStage&, int64_t count, int64_t bytes);
 
   at::Tensor take();                 // a free block, uint8; undefined if there is none
   void give_back(at::Tensor block);  // frees a block that was not copied; it may have another size
-  void copying(at::Tensor block,
-               std::unique_ptr<HostCopy>);  // the block becomes free when the copy is done
+  // The block becomes free when the copy is done
+  void copying(at::Tensor block, std::unique_ptr<HostCopy>);
   // Frees the blocks whose copies are done; returns whether there were any. Waits only if all
   // blocks are being copied.
   bool reclaim();

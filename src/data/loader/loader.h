@@ -38,8 +38,8 @@ namespace dtrain::data {
 struct LoaderOptions {
   int64_t batch_size = 32;
   int64_t global_batch = 32;
-  bool avoid_single =
-      false;  // training: no micro-batch of one sample where that is possible (order/shard.h)
+  // training: no micro-batch of one sample where that is possible (order/shard.h)
+  bool avoid_single = false;
   int64_t steps = -1;   // total number of optimizer steps; -1: unlimited (training)
   bool shuffle = true;  // false: in the order of `ids` (evaluation)
   bool augment = true;  // false: center crop and normalization only

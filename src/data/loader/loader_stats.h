@@ -14,13 +14,12 @@ struct LoaderStats {
   int64_t samples = 0;      // that were read, whether taken yet or not
   int64_t bytes = 0;        // of them, as stored
   double read_seconds = 0;  // from the store to memory: the disk, or the page cache
-  double decode_seconds =
-      0;  // from stored bytes to values: decoding, checksum, the check of values
+  // From stored bytes to values: decoding, checksum, the check of values
+  double decode_seconds = 0;
   double augment_seconds = 0;  // transforms and normalization on the CPU; with a GPU they run there
-  // The part of samples and service_seconds() of those batches that half of the reader threads
-  // load alone,
-  // now and then (read_ahead.h). If a sample takes longer with all of them at work, they are in
-  // each other's way.
+  // The part of samples and service_seconds() of those batches that half of the reader threads load
+  // alone, now and then (read_ahead.h). If a sample takes longer with all of them at work, they are
+  // in each other's way.
   int64_t few_samples = 0;
   double few_seconds = 0;
   // Samples of the verified epoch that were compared with their checksums, and those for which
@@ -28,8 +27,8 @@ struct LoaderStats {
   // has Verify::kFirstEpoch.
   int64_t compared = 0, not_compared = 0;
   double wait_seconds = 0;  // in which next() waited for a batch
-  double full_seconds =
-      0;  // in which reader threads waited, because all of data.prefetch was read ahead
+  // In which reader threads waited, because all of data.prefetch was read ahead
+  double full_seconds = 0;
 
   double service_seconds() const {
     return read_seconds + decode_seconds + augment_seconds;

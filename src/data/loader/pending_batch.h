@@ -39,8 +39,8 @@ struct PendingBatch {
 
   Batch batch;
   PackedBatch packed;  // sizes; also used if the batch is not packed
-  at::Tensor
-      host;  // the block; undefined without a device or samples, and after its copy has begun
+  // The block; undefined without a device or samples, and after its copy has begun
+  at::Tensor host;
   bool begun = false;           // whether the copy to the device has begun
   std::byte* inputs = nullptr;  // place of the first sample; null for images on the CPU
   std::byte* targets = nullptr;

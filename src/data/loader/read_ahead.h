@@ -69,8 +69,8 @@ class ReadAhead {
 
   struct Waited {          // in seconds, since construction, waits that go on included
     double for_front = 0;  // front() for the first job
-    double for_room =
-        0;  // the workers, all of them together, while `depth` jobs were made and all items claimed
+    // The workers, all of them together, while `depth` jobs were made and all items claimed
+    double for_room = 0;
   };
   Waited waited() const;
 

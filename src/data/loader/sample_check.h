@@ -33,8 +33,8 @@ bool too_long(const Store&, const SampleSpec&, int64_t id);
 
 // Whether all values are finite. Vectorized: this costs less than copying the values.
 bool all_finite(std::span<const float>);
-int64_t first_not_finite(
-    std::span<const float>);  // index of the first NaN or infinity; -1 if there is none
+// Index of the first NaN or infinity; -1 if there is none
+int64_t first_not_finite(std::span<const float>);
 
 // The message for a bad sample, "FILE#7: WHAT (SOURCE)"; without skip_bad it also says what to do.
 std::string bad_sample(const Store&, int64_t id, const std::string& what, bool skip_bad);

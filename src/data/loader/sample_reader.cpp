@@ -55,8 +55,8 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, Stage
   number_classes(target);
   clock.has_decoded();
   if (augment.flip) {
-    auto* values = reinterpret_cast<float*>(
-        target.data());  // float32 if there are signs, see check_loadable()
+    // float32 if there are signs, see check_loadable()
+    auto* values = reinterpret_cast<float*>(target.data());
     for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i)
       values[i] *= spec_.target_flip_sign[i];
   }
@@ -95,8 +95,8 @@ std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, 
   const std::span<std::byte> all = job.target_place(item);
   const std::span<std::byte> target = all.first(static_cast<size_t>(store_.target_bytes(id)));
   store_.read_target(id, target);
-  std::memset(all.data() + target.size(), 0xff,
-              all.size() - target.size());  // int64 -1, see storable_target()
+  // int64 -1, see storable_target()
+  std::memset(all.data() + target.size(), 0xff, all.size() - target.size());
   return target;
 }
 

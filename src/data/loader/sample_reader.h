@@ -55,8 +55,8 @@ class SampleReader {
                              std::span<const std::byte> target);
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
-  void refuse(int64_t id,
-              const std::string& what) const;  // throws DataError unless `what` is empty
+  // Throws DataError unless `what` is empty
+  void refuse(int64_t id, const std::string& what) const;
 
   const Store& store_;
   const Schema& schema_;

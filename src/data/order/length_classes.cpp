@@ -42,8 +42,8 @@ std::vector<int64_t> length_classes(const std::vector<PaddedLength>& lengths, in
   for (size_t j = 0; j < n; ++j) samples[j + 1] = samples[j] + all[j].samples;
   std::vector<int64_t> rows(n + 1, kNone);
   rows[0] = 0;
-  std::vector<std::vector<size_t>> before(
-      most, std::vector<size_t>(n + 1));  // by class: where the one before it ends
+  // By class: where the one before it ends
+  std::vector<std::vector<size_t>> before(most, std::vector<size_t>(n + 1));
   for (std::vector<size_t>& from : before) {
     std::vector<int64_t> next(n + 1, kNone);
     for (size_t j = 1; j <= n; ++j) {

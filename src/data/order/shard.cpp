@@ -20,9 +20,8 @@ int64_t micro_steps(int64_t samples, int64_t batch_size, int ranks) {
   return std::max<int64_t>(1, (largest_share + batch_size - 1) / batch_size);
 }
 
-// Whether micro_plan() makes a micro-batch of one sample: then a rank with the smallest share
-// has fewer
-// than two samples for each of its micro-steps.
+// Whether micro_plan() makes a micro-batch of one sample: then a rank with the smallest share has
+// fewer than two samples for each of its micro-steps.
 bool has_single_evenly(int64_t samples, int64_t batch_size, int ranks) {
   return 0 < samples && samples < 2 * ranks * micro_steps(samples, batch_size, ranks);
 }

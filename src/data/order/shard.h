@@ -47,11 +47,9 @@ struct MicroPlan {
 MicroPlan micro_plan(const GlobalBatch&, int64_t batch_size, Shard);
 
 // The plan of a training. Batch norm cannot train on one sample, so where micro_plan() gives some
-// rank a
-// micro-batch of one, all micro-batches are pairs or empty; of an odd number, one has three
-// samples. The
-// numbers of micro-steps are those of micro_plan(), and so is the plan where pairs are not possible
-// either, see has_single().
+// rank a micro-batch of one, all micro-batches are pairs or empty; of an odd number, one has three
+// samples. The numbers of micro-steps are those of micro_plan(), and so is the plan where pairs are
+// not possible either, see has_single().
 MicroPlan training_plan(const GlobalBatch&, int64_t batch_size, Shard);
 
 // Whether training_plan() gives some micro-batch exactly one of `samples` samples: with a batch
@@ -59,9 +57,8 @@ MicroPlan training_plan(const GlobalBatch&, int64_t batch_size, Shard);
 // 1, for a single sample, and for an odd number in micro-batches of at most two.
 bool has_single(int64_t samples, int64_t batch_size, int ranks);
 
-// The batch size to divide a training with: that of the run, or 1 if a full step gives no rank
-// more than
-// one sample. Then one sample per rank was chosen, and pairs would leave half of the ranks
+// The batch size to divide a training with: that of the run, or 1 if a full step gives no rank more
+// than one sample. Then one sample per rank was chosen, and pairs would leave half of the ranks
 // without work.
 int64_t division_size(int64_t batch_size, int64_t global_batch, int ranks);
 

@@ -54,8 +54,8 @@ class GroupOrder {
     std::vector<int64_t> distinct = places_;
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    std::vector<uint64_t> place(
-        distinct.size());  // first keys; those of different groups differ, see keyed()
+    // First keys; those of different groups differ, see keyed()
+    std::vector<uint64_t> place(distinct.size());
     for (size_t i = 0; i < place.size(); ++i) {
       place[i] = keyed(static_cast<uint64_t>(purpose), seed, static_cast<uint64_t>(distinct[i]));
     }
@@ -107,9 +107,8 @@ class GroupOrder {
   int64_t count_ = 0;
 };
 
-// Moves `val_share` of the groups of `splits.train` to `splits.val`. The last group of a class
-// that is
-// among them stays, and if these were all of them, the first group that no class needs is
+// Moves `val_share` of the groups of `splits.train` to `splits.val`. The last group of a class that
+// is among them stays, and if these were all of them, the first group that no class needs is
 // moved instead.
 void hold_out(const Store& store, double val_share, uint64_t seed, Splits& splits) {
   const GroupOrder groups(store, splits.train, Purpose::kSplit, seed);

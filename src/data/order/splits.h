@@ -20,13 +20,12 @@ namespace dtrain::data {
 //
 // If train_share is below 1, training uses only that fraction of its remaining groups, also chosen
 // by `seed`: rounded, at least one group. Validation and test are the same for every train_share,
-// and the groups of a smaller one are
-// among those of a larger one, so that runs can be compared. A group is added for each class that
-// has none among them.
+// and the groups of a smaller one are among those of a larger one, so that runs can be compared. A
+// group is added for each class that has none among them.
 struct Splits {
   std::vector<int64_t> train, val, test;
-  std::vector<int64_t> untrained_classes =
-      {};  // had samples for training, which all are in val now; sorted
+  // Had samples for training, which all are in val now; sorted
+  std::vector<int64_t> untrained_classes = {};
 };
 Splits splits(const Store&, double val_share, uint64_t seed, double train_share = 1);
 uint64_t checksum(const Splits&);  // depends on the ids of each split and on their order

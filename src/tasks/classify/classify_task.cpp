@@ -15,11 +15,11 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr float kCentreShare =
-    224.0f / 256.0f;  // torchvision scales the shorter side to 256 and takes the center of 224
+// Torchvision scales the shorter side to 256 and takes the center of 224
+constexpr float kCentreShare = 224.0f / 256.0f;
 constexpr int64_t kTop = 5;
-constexpr const char* kMacro[] = {"precision", "recall",
-                                  "f1"};  // means over classes, in the columns of class_table
+// Means over classes, in the columns of class_table
+constexpr const char* kMacro[] = {"precision", "recall", "f1"};
 
 // Mean of a column of class_table over the classes that occur. NaN counts as 0, as in
 // scikit-learn's macro average.

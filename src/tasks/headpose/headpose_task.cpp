@@ -13,8 +13,8 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr double kAngleScale =
-    30;  // degrees per unit of the network's output: targets are of the order of one
+// Degrees per unit of the network's output: targets are of the order of one
+constexpr double kAngleScale = 30;
 constexpr float kLargestAngle = 180;  // degrees
 constexpr std::array<double, 8> kEdges = {
     1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
@@ -122,8 +122,8 @@ class HeadposeTask : public Task {
 
   Metadata metadata() const override {
     Metadata metadata = image_metadata(spec_);
-    metadata.merge(to_metadata(
-        facts_));  // stored_size: raw photos are scaled twice, as those of a data file are
+    // stored_size: raw photos are scaled twice, as those of a data file are
+    metadata.merge(to_metadata(facts_));
     metadata.insert({{"task", "headpose"},
                      {"network", str(config::network_of(config_))},
                      {"outputs", join(angles_.names, ",")},

@@ -83,8 +83,8 @@ class SequenceTask : public Task {
 
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
-    const Loss loss =
-        class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
+    // Comparable between runs
+    const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);
     // Every evaluation uses the same noise and masks.
     const Loss rebuilt =
         rebuild_loss(batch, layers::random_context(/*seed=*/0, /*step=*/0, ids_of(batch)));

@@ -235,8 +235,8 @@ TEST(Augment, CropsWithARatioFitAndKeepTheArea) {
       sum += std::log(ratio), squares += std::log(ratio) * std::log(ratio);
     }
     EXPECT_NEAR(sum / 4000, 0, 0.015);  // 5 standard deviations
-    EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3,
-                0.0025);  // uniform in the logarithm
+    // Uniform in the logarithm
+    EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3, 0.0025);
     EXPECT_TRUE(0 < smaller && smaller < 2000) << smaller;
   }
   SampleSpec whole = spec_of(32);  // a ratio without a scale

@@ -108,8 +108,8 @@ TEST_F(Probing, ALoopEnds) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr const char* kOutOfMemory =
-    "the process in which the HDF5 library read its structure";  // ends in its own way
+// Ends in its own way
+constexpr const char* kOutOfMemory = "the process in which the HDF5 library read its structure";
 #else
 constexpr const char* kOutOfMemory = "needed more than 256.0 MiB: the file is damaged";
 #endif
@@ -198,8 +198,8 @@ TEST_F(Probing, AKilledHelperIsAnError) {
 
 // Both generations end with a process that is killed, also in the middle of a file.
 TEST_F(Probing, NothingSurvivesTheProcess) {
-  ::prctl(PR_SET_CHILD_SUBREAPER,
-          1);  // orphans become children of this process, which then sees them end
+  // Orphans become children of this process, which then sees them end
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t process = ::fork();

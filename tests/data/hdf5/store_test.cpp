@@ -159,8 +159,8 @@ TEST(Store, AFileThatIsOverwrittenIsNoticed) {
   const std::unique_ptr<Store> store = open_file(folder / "d.h5");
   EXPECT_NO_THROW(store->origin().check_unchanged());
   std::filesystem::copy_file(folder / "d.h5", folder / "copy.h5");
-  std::filesystem::rename(folder / "copy.h5",
-                          folder / "d.h5");  // another file: this one stays as it was
+  // Another file: this one stays as it was
+  std::filesystem::rename(folder / "copy.h5", folder / "d.h5");
   EXPECT_NO_THROW(store->origin().check_unchanged());
   EXPECT_GT(store->origin().modified_ns(), 0);
 

@@ -119,8 +119,8 @@ TEST(Cost, AMillionSamplesStartWithFewBytesAndOneReadEach) {
             << ", reads a sample: " << per_sample(testing::file_calls_of_process() - calls) << "\n";
   EXPECT_LT(per_sample(bytes), 40);
   EXPECT_LT(new_allocations, 20'000);
-  EXPECT_LT(per_sample(testing::file_calls_of_process() - calls),
-            1.1);  // targets are checked; inputs only as used
+  // Targets are checked; inputs only as used
+  EXPECT_LT(per_sample(testing::file_calls_of_process() - calls), 1.1);
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
 
 // While it waits for batches, a loader has all of its readers at work.
 TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
-  constexpr int kBatch = 32,
-                kSteps = 24;  // the 21st batch is one of those that half of the readers load
+  // The 21st batch is one of those that half of the readers load
+  constexpr int kBatch = 32, kSteps = 24;
   const SlowStore store(64, 2ms);
   const auto stats_of = [&](int threads, bool compare) {
     LoaderOptions options = options_of(kBatch, kBatch, kSteps, threads, /*prefetch=*/4);

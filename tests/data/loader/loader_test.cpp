@@ -294,8 +294,8 @@ TEST(Loader, SeekEqualsSkipping) {
   Loader straight(store, all_ids(23), full_spec(8), options_of(2, 6, -1), {1, 2});
   load_until(straight, 12, all);
   Loader jumping(store, all_ids(23), full_spec(8), options_of(2, 6, -1, 3), {1, 2});
-  load_until(jumping, 1,
-             parts);  // its threads are reading ahead when it seeks, forward and then back
+  // Its threads are reading ahead when it seeks, forward and then back
+  load_until(jumping, 1, parts);
   jumping.seek(9);
   load_until(jumping, 12, parts);
   jumping.seek(5);

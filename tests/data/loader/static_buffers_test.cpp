@@ -65,8 +65,8 @@ void expect_static(const Store& store, const SampleSpec& spec, bool staged) {
   const auto ids = all_ids(store.schema().samples);
   Loader plain(store, ids, spec, options, {0, 1});
   options.static_buffers = true;
-  options.length_classes =
-      spec.kind == SampleSpec::Kind::kRows ? 64 : 0;  // does not change a length
+  // Does not change a length
+  options.length_classes = spec.kind == SampleSpec::Kind::kRows ? 64 : 0;
   const std::vector<int64_t>& shape = store.schema().input.shape;
   const StageOptions stage{
       spec, spec.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{},

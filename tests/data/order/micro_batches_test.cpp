@@ -35,8 +35,8 @@ std::vector<MicroBatch> all_of(MicroBatches& batches) {
 // For any number of ranks, the micro-batches of a step together contain the same samples exactly
 // once, and an epoch contains all samples.
 TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
-  constexpr int64_t kSamples = 23, kGlobal = 10,
-                    kSteps = 6;  // 3 steps per epoch; the last one has 3 samples
+  // 3 steps per epoch; the last one has 3 samples
+  constexpr int64_t kSamples = 23, kGlobal = 10, kSteps = 6;
   for (const int64_t window : {0, 2}) {
     std::vector<std::multiset<int64_t>> expected;
     for (const int size : {1, 2, 3, 7, 12}) {

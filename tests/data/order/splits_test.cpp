@@ -204,8 +204,8 @@ TEST(Splits, AGroupOfAnotherClassIsHeldOutInPlaceOfTheLastOfARareOne) {
 
 TEST(Splits, NamesAClassThatCannotKeepATrainingSample) {
   const TempDir folder;
-  const std::unique_ptr<Store> store =
-      classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});  // one group must be held out
+  // One group must be held out
+  const std::unique_ptr<Store> store = classes_store(folder, {0, 0, 1, 1}, {0, 0, 1, 1});
   const Splits s = splits(*store, 0.5, 1);
   EXPECT_EQ(s.val.size(), 2u);
   ASSERT_EQ(s.untrained_classes.size(), 1u);
