@@ -8,28 +8,29 @@ namespace dtrain::catalog {
 namespace {
 
 // The networks of more than one task, and those beside them.
+constexpr std::array<ConvStage, 8> kMobilenetStages = {{{16, 1, 1, 1},
+                                                        {24, 2, 2, 6},
+                                                        {32, 3, 2, 6},
+                                                        {64, 4, 2, 6},
+                                                        {96, 3, 1, 6},
+                                                        {160, 3, 2, 6},
+                                                        {320, 1, 1, 6}}};
 constexpr Network kHeadposeCnn{
     .name = "headpose_cnn",
     .dropout = 0.3,
     .batch_norm = true,
-    .layers = PictureLayers{.stages = {{32}, {64}, {128}, {256}, {512}}, .hidden = 256},
+    .layers = PictureLayers{.stages = {{{32}, {64}, {128}, {256}, {512}}}, .hidden = 256},
     .memory = {26.0, 32.7, 21.0, 28.1}};
 constexpr Network kSimpleCnn{
     .name = "simple_cnn",
     .dropout = 0.5,
-    .layers = PictureLayers{.stages = {{32}, {64}, {128}}, .hidden = 256, .averages = false},
+    .layers = PictureLayers{.stages = {{{32}, {64}, {128}}}, .hidden = 256, .averages = false},
     .memory = {393.5, 19.7, 12.9, 3.6}};
 constexpr Network kMobilenetV2{.name = "mobilenet_v2",
                                .dropout = 0.2,
                                .batch_norm = true,
                                .layers = PictureLayers{.block = ConvBlockKind::kInvertedResidual,
-                                                       .stages = {{16, 1, 1, 1},
-                                                                  {24, 2, 2, 6},
-                                                                  {32, 3, 2, 6},
-                                                                  {64, 4, 2, 6},
-                                                                  {96, 3, 1, 6},
-                                                                  {160, 3, 2, 6},
-                                                                  {320, 1, 1, 6}},
+                                                       .stages = kMobilenetStages,
                                                        .stem = {3, 32, 3, 2},
                                                        .features = 1280},
                                .memory = {34.3, 75.7, 37.8, 23.0}};
@@ -37,14 +38,14 @@ constexpr Network kResnet18{
     .name = "resnet18",
     .batch_norm = true,
     .layers = PictureLayers{.block = ConvBlockKind::kResidual,
-                            .stages = {{64, 2}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}},
+                            .stages = {{{64, 2}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}}},
                             .stem = {3, 64, 7, 2}},
     .memory = {170.7, 21.2, 12.0, 4.6}};
 constexpr Network kResnet50{
     .name = "resnet50",
     .batch_norm = true,
     .layers = PictureLayers{.block = ConvBlockKind::kBottleneck,
-                            .stages = {{64, 3}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}},
+                            .stages = {{{64, 3}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}}},
                             .stem = {3, 64, 7, 2}},
     .memory = {359.2, 81.5, 42.1, 24.0}};
 

@@ -27,17 +27,16 @@ std::vector<Convolution> convolutions_of(ConvBlockKind kind, const ConvStage& st
 std::vector<ConvBlock> blocks_of(const PictureLayers& layers) {
   std::vector<ConvBlock> blocks;
   int64_t in = layers.stem.out > 0 ? layers.stem.out : layers.stem.in;
-  size_t number = 0;
-  for (const ConvStage& stage : layers.stages) {
+  for (size_t s = 0; s < layers.stages.size() && layers.stages[s].channels > 0; ++s) {
+    const ConvStage& stage = layers.stages[s];
     for (int64_t i = 0; i < stage.blocks; ++i) {
       const int64_t stride = i == 0 ? stage.stride : 1;
       blocks.push_back({.convolutions = convolutions_of(layers.block, stage, in, stride),
-                        .stage = number,
+                        .stage = s,
                         .number = i,
                         .stride = stride});
       in = blocks.back().out();
     }
-    ++number;
   }
   return blocks;
 }

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -19,24 +18,15 @@ struct Convolution {  // square, padded so that a stride of 1 keeps the size
   constexpr int64_t padding() const { return kernel / 2; }
 };
 
+struct MaxPooling {
+  int64_t kernel = 0, stride = 0, padding = 0;
+};
+
 // Blocks that follow each other and have equally many channels.
 struct ConvStage {
   int64_t channels = 0, blocks = 1;
   int64_t stride = 1;     // only the first block has it; the others have 1
   int64_t expansion = 1;  // kInvertedResidual: channels between its 1 × 1 convolutions ÷ input's
-};
-
-class ConvStages {  // at most eight
- public:
-  constexpr ConvStages(std::initializer_list<ConvStage> stages) {
-    for (const ConvStage& stage : stages) stages_.at(count_++) = stage;
-  }
-  constexpr const ConvStage* begin() const { return stages_.data(); }
-  constexpr const ConvStage* end() const { return stages_.data() + count_; }
-
- private:
-  std::array<ConvStage, 8> stages_{};
-  size_t count_ = 0;
 };
 
 enum class ConvBlockKind {
@@ -49,53 +39,35 @@ enum class ConvBlockKind {
 // A network of pictures: stem, blocks, a convolution to `features`, linear layers.
 struct PictureLayers {
   ConvBlockKind block = ConvBlockKind::kPlain;
-  ConvStages stages = {};
-  Convolution stem = {.in = 3};  // no output channels: none
-  int64_t features = 0;          // channels of a last 1 × 1 convolution; 0: none
-  int64_t hidden = 0;            // kPlain: units of the first of its two linear layers
+  std::array<ConvStage, 8> stages = {};  // those with channels
+  Convolution stem = {.in = 3};          // no output channels: none
+  int64_t features = 0;                  // channels of a last 1 × 1 convolution; 0: none
+  int64_t hidden = 0;                    // kPlain: units of the first of its two linear layers
   // kPlain: whether linear layers take the mean of each channel, with dropout before them, or all
   // values, with dropout between them.
   bool averages = true;
 };
+inline constexpr MaxPooling kStemPooling{3, 2, 1};  // of kResidual and kBottleneck
+std::string_view head_of(const PictureLayers&);     // name of the last linear layer
 
 struct ConvBlock {
   std::vector<Convolution> convolutions;
   size_t stage = 0;
-  int64_t number = 0;  // in its stage
+  int64_t number = 0, stride = 1;  // number: in its stage
   int64_t in() const { return convolutions.front().in; }
   int64_t out() const { return convolutions.back().out; }
-  int64_t stride = 1;
   bool keeps_shape() const { return stride == 1 && in() == out(); }
 };
 std::vector<ConvBlock> blocks_of(const PictureLayers&);  // in their order
 
-// The max-pooling after the stem of kResidual and kBottleneck.
-struct MaxPooling {
-  int64_t kernel = 0, stride = 0, padding = 0;
-};
-inline constexpr MaxPooling kStemPooling{3, 2, 1};
-
-std::string_view head_of(const PictureLayers&);  // name of the last linear layer
-
-// Convolutions over the rows of a sequence, each with batch norm and ReLU, then an LSTM.
+// Two convolutions over the rows of a sequence, each with batch norm and ReLU, and two LSTM layers.
 struct SequenceLayers {
-  std::array<Convolution, 2> convolutions;  // the first one takes the features of a row
-  int64_t lstm_layers = 1;
-  constexpr int64_t stride() const {  // rows of the input ÷ steps of the LSTM
-    int64_t product = 1;
-    for (const Convolution& one : convolutions) product *= one.stride;
-    return product;
-  }
+  Convolution first, second;  // `first` takes the features of a row
 };
 inline constexpr SequenceLayers kCnnLstm{
-    .convolutions = {{{.out = 64, .kernel = 5}, {.in = 64, .out = 128, .kernel = 5, .stride = 2}}},
-    .lstm_layers = 2};
+    .first = {.out = 64, .kernel = 5}, .second = {.in = 64, .out = 128, .kernel = 5, .stride = 2}};
 
-struct SetLayers {  // an LSTM over the elements of a set, and a decoder of one layer
-  int64_t encoder_layers = 1;
-};
-inline constexpr SetLayers kPointerNetwork{.encoder_layers = 2};
-
+struct SetLayers {};          // two LSTM layers over the elements of a set, and a decoder
 struct TorchScriptLayers {};  // what the file says
 
 // monostate: layers that the task's folder makes; such a network is not exported as a graph.

@@ -166,7 +166,8 @@ int run_convert(const Arguments& arguments) {
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
   const std::vector<std::string> tasks = convert::array_tasks();
   app.add_option("--task", options.task,
-                 str("arrays: ", join(tasks, " or "), " (default: ", tasks.front(), ")"))
+                 str("arrays: ", join(tasks, " or "),
+                     " (default: ", catalog::data_set_named("arrays")->task, ")"))
       ->check(CLI::IsMember(tasks));
   app.add_option("--size", options.size,
                  "side of the stored pictures in pixels (default: images 256, head pose 224)")

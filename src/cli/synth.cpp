@@ -1,7 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/interruptible.h"
@@ -21,17 +19,16 @@ namespace {
 
 // The lines of --help about the tasks, which the table of tasks holds.
 std::string lines_of_tasks(const std::vector<std::string>& tasks) {
-  constexpr int kNameWidth = 11, kLayoutsWidth = 21;
-  std::ostringstream out;
-  out << std::left;
+  std::string lines;
   for (const std::string& name : tasks) {
     const catalog::Generated& made = synth::synth_task(name).generated;
-    out << "  " << std::setw(kNameWidth) << name << std::setw(kLayoutsWidth)
-        << join(made.layouts, " | ")
-        << join(split(made.text, '\n'), "\n" + std::string(2 + kNameWidth + kLayoutsWidth, ' '))
-        << "\n";
+    std::string line = "  " + name;
+    line.resize(13, ' ');
+    line += join(made.layouts, " | ");
+    line.resize(34, ' ');
+    lines += line + join(split(made.text, '\n'), "\n" + std::string(34, ' ')) + "\n";
   }
-  return out.str();
+  return lines;
 }
 
 std::string about(const std::vector<std::string>& tasks) {

@@ -68,12 +68,7 @@ void check_source(const catalog::DataSet& kind, const fs::path& source) {
 }  // namespace
 
 std::vector<std::string> array_tasks() {
-  std::vector<std::string> tasks =
-      catalog::task_names([](const catalog::Task& task) { return task.from_arrays; });
-  std::ranges::stable_partition(tasks, [](const std::string& name) {
-    return name == catalog::data_set_named("arrays")->task;
-  });
-  return tasks;
+  return catalog::task_names([](const catalog::Task& task) { return task.from_arrays; });
 }
 
 void check_options(const std::string& name, const ConvertOptions& options) {
@@ -95,9 +90,8 @@ void check_options(const std::string& name, const ConvertOptions& options) {
   if (!options.task.empty()) {
     if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
     const std::vector<std::string> known = array_tasks();
-    if (std::ranges::count(known, options.task) == 0) {
+    if (std::ranges::count(known, options.task) == 0)
       throw UsageError(str("--task ", options.task, " is not one of ", join(known, ", ")));
-    }
   }
   if (options.size < 0 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));

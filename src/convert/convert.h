@@ -77,7 +77,7 @@ struct ConvertSummary {
 std::filesystem::path partial_folder(const std::filesystem::path& out);
 std::filesystem::path quarantine_file(const std::filesystem::path& out);
 
-std::vector<std::string> array_tasks();  // of `dtrain convert arrays --task`, the default first
+std::vector<std::string> array_tasks();  // those of `dtrain convert arrays --task`
 
 // What can be said of the options before anything is read: UsageError, and DataError if the source
 // is not there. convert() begins with it.

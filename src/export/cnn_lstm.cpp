@@ -2,7 +2,6 @@
 // zeroed before each convolution and skipped by the LSTM, so a sequence's output depends neither on
 // its batch nor on its padding.
 
-#include "core/strings.h"
 #include "export/layers.h"
 #include "export/networks.h"
 
@@ -33,27 +32,20 @@ Graph sequence_graph(const catalog::SequenceLayers& net, const Weights& weights,
   const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
 
   std::string x = graph.add("Transpose", {sequences}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
-  std::string valid = lengths;
-  for (size_t i = 0; i < net.convolutions.size(); ++i) {
-    const catalog::Convolution& conv = net.convolutions[i];
-    x = layers.relu(
-        layers.conv(zeroed_beyond(graph, x, valid), str("conv", i + 1), conv, str("bn", i + 1)));
-    if (conv.stride == 1) continue;  // a stride of n leaves ceil(length / n) positions
-    const std::string more = graph.add("Add", {valid, graph.integer(conv.stride - 1)});
-    valid = graph.add("Div", {more, graph.integer(conv.stride)}, {}, "half_lengths");
-  }
-  // 6: int32, which LSTM requires
-  const std::string steps = graph.add("Cast", {valid}, {{"to", int64_t{6}}}, "steps");
-  // [time, batch, channels]
-  x = graph.add("Transpose", {x}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
-  for (int64_t i = 0; i + 1 < net.lstm_layers; ++i) {
-    const std::string states = str("lstm", i, "_steps");
-    layers.lstm(x, "lstm", i, steps, "", "", {states});
-    x = graph.add("Squeeze", {states, graph.integers({1})});
-  }
-  const std::string last = str("lstm", net.lstm_layers - 1, "_last");
-  layers.lstm(x, "lstm", net.lstm_layers - 1, steps, "", "", {"", last});
-  const std::string logits = layers.linear(graph.add("Squeeze", {last, graph.integers({0})}), "fc");
+  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv1", net.first, "bn1"));
+  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv2", net.second, "bn2"));
+  // The stride of 2 leaves ceil(length / 2) positions.
+  const std::string half = graph.add(
+      "Div", {graph.add("Add", {lengths, graph.integer(1)}), graph.integer(2)}, {}, "half_lengths");
+  const std::string steps =
+      graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
+  x = graph.add("Transpose", {x},
+                {{"perm", std::vector<int64_t>{2, 0, 1}}});  // [time, batch, channels]
+  layers.lstm(x, "lstm", 0, steps, "", "", {"lstm0_steps"});
+  x = graph.add("Squeeze", {"lstm0_steps", graph.integers({1})});
+  layers.lstm(x, "lstm", 1, steps, "", "", {"", "lstm1_last"});
+  const std::string logits =
+      layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
 
   weights.check_all_used({"reconstruct."});  // used in training only
   graph.output(logits, "logits", Element::kFloat, {"batch", layers.outputs_of("fc")});

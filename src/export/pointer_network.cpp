@@ -24,7 +24,7 @@ std::vector<std::byte> last_of(int64_t features) {
 
 }  // namespace
 
-Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Metadata& metadata) {
+Graph set_graph(const Weights& weights, const Metadata& metadata) {
   const int64_t features = required_integer(metadata, "features"),
                 longest = required_integer(metadata, "longest");
   Builder graph(required(metadata, "network"));
@@ -37,19 +37,11 @@ Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Met
   const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");
   const std::string in_time =
       graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-  std::string x = in_time, encoder;
-  for (int64_t i = 0; i < net.encoder_layers; ++i) {
-    if (i > 0) x = graph.add("Squeeze", {encoder + "_states", graph.integers({1})});
-    encoder = str("encoder", i);
-    std::vector<std::string> outputs = {encoder + "_states"};
-    if (i + 1 == net.encoder_layers) {
-      outputs.push_back(encoder + "_hidden");
-      outputs.push_back(encoder + "_cell");
-    }
-    layers.lstm(x, "encoder", i, count, "", "", outputs);
-  }
+  layers.lstm(in_time, "encoder", 0, count, "", "", {"encoder0_states"});
+  layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count,
+              "", "", {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
   const std::string states =
-      graph.add("Transpose", {graph.add("Squeeze", {encoder + "_states", graph.integers({1})})},
+      graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
                 {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
   const std::string keys =
       graph.add("MatMul", {states, factor(graph, weights, "attention.key")}, {}, "keys");
@@ -75,7 +67,7 @@ Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Met
       "ConstantOfShape",
       {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})},
                  {{"axis", int64_t{0}}})});
-  std::string hidden = encoder + "_hidden", cell = encoder + "_cell", closed = padding;
+  std::string hidden = "encoder1_hidden", cell = "encoder1_cell", closed = padding;
   std::vector<std::string> choices;
   for (int64_t step = 0; step < longest; ++step) {
     const std::string next_hidden = str("hidden_", step), next_cell = str("cell_", step);

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "catalog/networks.h"
-#include "core/strings.h"
 #include "layers/dropout.h"
 #include "layers/lengths.h"
 #include "models/initial_values.h"
@@ -13,16 +12,21 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr const catalog::SequenceLayers& kNet = catalog::kCnnLstm;
+constexpr catalog::SequenceLayers kNet = catalog::kCnnLstm;
+constexpr int64_t kLayers = 2;
 constexpr int64_t kHeadDropout = 0, kLstmDropout = 1;  // numbers of the dropout layers
 
-// What is left of so many rows after a convolution of this stride, or after all of them.
-int64_t steps_of(int64_t rows, int64_t stride = kNet.stride()) {
-  return (rows + stride - 1) / stride;
+nn::Conv1d convolution(const catalog::Convolution& conv, int64_t in) {
+  return nn::Conv1d(nn::Conv1dOptions(in, conv.out, conv.kernel)
+                        .stride(conv.stride)
+                        .padding(conv.padding())
+                        .bias(false));
 }
-at::Tensor steps_of(const at::Tensor& lengths, int64_t stride = kNet.stride()) {
-  return stride == 1 ? lengths : (lengths + (stride - 1)).floor_divide(stride);
-}
+
+// Lengths after the second convolution.
+static_assert(kNet.first.stride == 1 && kNet.second.stride == 2);
+int64_t half(int64_t rows) { return (rows + 1) / 2; }
+at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
 
 // The hidden states [T, B, hidden] of one layer whose initial state is zero.
 at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
@@ -35,19 +39,12 @@ at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
 
 CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   const int64_t hidden = options.hidden;
-  int64_t in = options.features;
-  for (const catalog::Convolution& conv : kNet.convolutions) {
-    const std::string number = std::to_string(convs_.size() + 1);
-    convs_.push_back(
-        register_module("conv" + number, nn::Conv1d(nn::Conv1dOptions(in, conv.out, conv.kernel)
-                                                        .stride(conv.stride)
-                                                        .padding(conv.padding())
-                                                        .bias(false))));
-    norms_.push_back(register_module("bn" + number, layers::BatchNorm(conv.out)));
-    in = conv.out;
-  }
-  lstm_ = register_module("lstm",
-                          std::make_shared<layers::LstmParameters>(in, hidden, kNet.lstm_layers));
+  conv1_ = register_module("conv1", convolution(kNet.first, options.features));
+  bn1_ = register_module("bn1", layers::BatchNorm(kNet.first.out));
+  conv2_ = register_module("conv2", convolution(kNet.second, kNet.second.in));
+  bn2_ = register_module("bn2", layers::BatchNorm(kNet.second.out));
+  lstm_ = register_module(
+      "lstm", std::make_shared<layers::LstmParameters>(kNet.second.out, hidden, kLayers));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kHeadDropout));
   lstm_dropout_ =
       register_module("lstm_dropout", layers::KeyedDropout(options.lstm_dropout, kLstmDropout));
@@ -62,13 +59,11 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
     tensor.uniform_(-bound, bound, keyed_generator(options.seed, name));
   };
-  for (size_t i = 0; i < convs_.size(); ++i) {
-    const at::Tensor& weight = convs_[i]->weight;
-    uniform(weight, str("conv", i + 1, ".weight"), weight.size(1) * weight.size(2));
-  }
+  uniform(conv1_->weight, "conv1.weight", options.features * kNet.first.kernel);
+  uniform(conv2_->weight, "conv2.weight", kNet.second.in * kNet.second.kernel);
   for (const auto& item : lstm_->named_parameters())
     uniform(item.value(), "lstm." + item.key(), hidden);
-  for (int64_t i = 0; i < kNet.lstm_layers; ++i) {  // the second quarter is that of the forget gate
+  for (int64_t i = 0; i < kLayers; ++i) {  // the second quarter is that of the forget gate
     const layers::LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
     layer.bias_hh.slice(0, hidden, 2 * hidden).zero_();
@@ -82,12 +77,9 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
   const at::Tensor clean = rows.masked_fill(
       layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
-  at::Tensor x = clean.transpose(1, 2), valid = lengths;
-  for (size_t i = 0; i < convs_.size(); ++i) {
-    valid = steps_of(valid, kNet.convolutions[i].stride);
-    x = norms_[i]->forward_valid(convs_[i]->forward(x), valid, layers::Activation::kReLU);
-  }
-  return x;
+  constexpr auto kReLU = layers::Activation::kReLU;
+  const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
+  return bn2_->forward_valid(conv2_->forward(x), half(lengths), kReLU);
 }
 
 CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengths) {
@@ -95,14 +87,14 @@ CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengt
   const at::Tensor first =
       states_of(lstm_->layer(0), convolve(rows, lengths).permute({2, 0, 1}).contiguous());
   const at::Tensor states = states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(first));
-  const at::Tensor at = (steps_of(lengths) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
+  const at::Tensor at = (half(lengths) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
   return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
 }
 
 CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor counts = steps_of(lengths).contiguous();
+  const at::Tensor halves = half(lengths).contiguous();
   const layers::PackedSteps steps =
-      layers::pack_by_length(counts.const_data_ptr<int64_t>(), counts.numel());
+      layers::pack_by_length(halves.const_data_ptr<int64_t>(), halves.numel());
   const at::Tensor order = steps.indices();
   const at::Tensor convolved =
       convolve(rows.index_select(0, order), lengths.index_select(0, order));
@@ -122,10 +114,10 @@ at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) 
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
-  const int64_t longest = rows.size(1), steps = steps_of(longest);
+  const int64_t longest = rows.size(1), steps = half(longest);
   const Encoded encoded = encode(rows, lengths);
   const auto clean = [&] {
-    return encoded.states * layers::valid_positions(steps_of(lengths), steps).t().unsqueeze(2);
+    return encoded.states * layers::valid_positions(half(lengths), steps).t().unsqueeze(2);
   };
   const at::Tensor states =
       encoded.packed ? layers::unpack(encoded.states, *encoded.packed, steps) : clean();
@@ -156,7 +148,8 @@ void CnnLstm::freeze_encoder(bool frozen) {
 void CnnLstm::train(bool on) {
   Network::train(on);
   if (encoder_frozen_) {
-    for (layers::BatchNorm& norm : norms_) norm->train(false);
+    bn1_->train(false);
+    bn2_->train(false);
   }
 }
 

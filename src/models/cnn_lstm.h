@@ -25,7 +25,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
@@ -83,8 +82,8 @@ class CnnLstm : public Network {
   Encoded encode(const at::Tensor& rows, const at::Tensor& lengths);
   Encoded encode_packed(const at::Tensor& rows, const at::Tensor& lengths);
 
-  std::vector<torch::nn::Conv1d> convs_;
-  std::vector<layers::BatchNorm> norms_;
+  torch::nn::Conv1d conv1_{nullptr}, conv2_{nullptr};
+  layers::BatchNorm bn1_{nullptr}, bn2_{nullptr};
   layers::KeyedDropout dropout_{nullptr}, lstm_dropout_{nullptr};
   std::shared_ptr<layers::LstmParameters> lstm_;
   torch::nn::Linear fc_{nullptr};

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "catalog/networks.h"
 #include "core/check.h"
 #include "layers/additive_attention.h"
 #include "layers/lengths.h"
@@ -30,9 +29,8 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module(
-      "encoder", std::make_shared<layers::LstmParameters>(options.features, hidden,
-                                                          catalog::kPointerNetwork.encoder_layers));
+  encoder_ = register_module("encoder",
+                             std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
   decoder_ = register_module("decoder",
                              std::make_shared<layers::LstmParameters>(options.features, hidden, 1));

@@ -195,12 +195,10 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
   if (name == "loss") return kind;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (name.starts_with("mae")) {
-    kind.unit = "absolute error";
-    for (const std::string& name : {run.setting("task.name"), run.environment.task}) {
-      const auto task = value_named<catalog::TaskId>(name);
-      if (task && !catalog::row(*task).numbers.error_unit.empty())
-        kind.unit = catalog::row(*task).numbers.error_unit;
-    }
+    const std::string& said = run.environment.task;
+    const auto task = value_named<catalog::TaskId>(said.empty() ? run.setting("task.name") : said);
+    if (task) kind.unit = catalog::row(*task).numbers.error_unit;
+    if (kind.unit.empty()) kind.unit = "absolute error";
   } else if (has("mse") || has("reconstruction")) {
     kind.unit = "squared error";
   } else if (has("accuracy") || has("top1") || has("top5") || has("f1") || has("precision") ||

@@ -74,10 +74,5 @@ TEST(Networks, MobilenetExpandsInAllBlocksButTheFirst) {
   EXPECT_EQ(blocks.back().out(), 320);
 }
 
-TEST(Networks, TheStrideOfSequenceLayersIsThatOfTheirConvolutions) {
-  EXPECT_EQ(kCnnLstm.stride(), 2);
-  EXPECT_EQ((SequenceLayers{.convolutions = {{{.stride = 2}, {.stride = 3}}}}.stride()), 6);
-}
-
 }  // namespace
 }  // namespace dtrain::catalog

@@ -106,7 +106,7 @@ def every_command_works_on_it(folder):
     meta = model.get_modelmeta().custom_metadata_map
     assert meta["task"] == "toy" and float(meta["number_scale"]) == SCALE, meta
     check_close("ONNX", model.run(["numbers"], {"images": inputs})[0] * SCALE, found)
-    said = dtrain(folder, "export", "runs/r", "--format", "onnx-int8", "--out", "int8.onnx", "--samples", 32)
+    said = runner.run(["export", "runs/r", "--format", "onnx-int8", "--out", "int8.onnx", "--samples", 32], cwd=folder).expect(0).output
     before = float(re.search(r"mean absolute error on \d+ samples of the test split: float32 ([\d.]+)", said).group(1))
     assert abs(before - metrics["mae"]) < 1e-3 * before, said
     assert "no TorchScript code" in dtrain(folder, "export", "runs/r", "--format", "torchscript", "--out", "toy.pt", code=64)
