@@ -115,7 +115,7 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   EXPECT_EQ(tested, (std::map<std::string, int64_t>{{"ant", 4}, {"zebra", 2}}));
   o.split.seed = 2;
   convert("images", o);
-  EXPECT_NE(data::open_file(files / "o.h5")->split("test"), store->origin().split("test"));
+  EXPECT_NE(data::open_file(files / "o.h5")->origin().split("test"), store->origin().split("test"));
   o.split.val_share = 0;
   o.split.test_share = 0.5;
   EXPECT_EQ(convert("images", o).splits,

@@ -137,7 +137,7 @@ TEST_F(Convert, BiwiTestsAllSequencesOfAPerson) {
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
   EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
-  EXPECT_EQ(data::open_file(o.out)->attribute("protocol"),
+  EXPECT_EQ(data::open_file(o.out)->origin().attribute("protocol"),
             "BIWI: test sequences 03, 15; split by person");
   o.test_sequences = {"23"};
   o.force = true;
@@ -150,7 +150,7 @@ TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   o.force = true;
   const auto protocol = [&] {
     convert("biwi", o);
-    return data::open_file(o.out)->attribute("protocol");
+    return data::open_file(o.out)->origin().attribute("protocol");
   };
   fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
   EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
@@ -198,7 +198,7 @@ TEST_F(Convert, Aflw2000IsATestSet) {
   const ConvertSummary summary = convert("aflw2000", options("flat", "a.h5"));
   EXPECT_EQ(summary.kept, 4);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
-  EXPECT_EQ(data::open_file(files / "a.h5")->attribute("protocol"),
+  EXPECT_EQ(data::open_file(files / "a.h5")->origin().attribute("protocol"),
             "AFLW2000: all samples within ±99 degrees are the test");
 }
 
@@ -421,7 +421,7 @@ TEST_F(Convert, ReadsAChangedFileAgain) {
   struct Stop {};
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }),
                Stop);
-  const fs::path one = files / "lp" / data::open_file(files / "whole.h5")->source(3);
+  const fs::path one = files / "lp" / data::open_file(files / "whole.h5")->origin().source(3);
   fs::copy_file(one, files / "copy");
   fs::rename(files / "copy", one);  // the same bytes with another time
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 15);
@@ -493,7 +493,8 @@ TEST_F(Convert, ListsSelectTheSamples) {
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
   EXPECT_EQ(summary.straddling.groups, 1);
   EXPECT_EQ(summary.straddling.first, "AFW/AFW_000000_1");
-  EXPECT_EQ(data::open_file(files / "o.h5")->attribute("protocol"), "splits by the lists given");
+  EXPECT_EQ(data::open_file(files / "o.h5")->origin().attribute("protocol"),
+            "splits by the lists given");
 }
 
 }  // namespace

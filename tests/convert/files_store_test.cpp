@@ -56,8 +56,9 @@ class FilesStore : public ::testing::Test {
     EXPECT_EQ(raw->schema().input, stored->schema().input);
     EXPECT_EQ(raw->schema().target, stored->schema().target);
     for (int64_t id = 0; id < raw->schema().samples; ++id) {
-      const std::string name = raw->source(id);
-      EXPECT_TRUE(name.ends_with(stored->source(id))) << name << " is not " << stored->source(id);
+      const std::string name = raw->origin().source(id);
+      EXPECT_TRUE(name.ends_with(stored->origin().source(id)))
+          << name << " is not " << stored->origin().source(id);
       std::vector<std::byte> a(static_cast<size_t>(raw->input_bytes(id))),
           b(static_cast<size_t>(stored->input_bytes(id)));
       raw->read_input(id, a);
@@ -75,7 +76,7 @@ TEST_F(FilesStore, PicturesEqualConvertedOnes) {
   const auto raw =
       opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
   EXPECT_EQ(raw->schema().input.shape, (std::vector<int64_t>{28, 28, 3}));
-  EXPECT_EQ(raw->attribute("class_names"), "a\nb");
+  EXPECT_EQ(raw->origin().attribute("class_names"), "a\nb");
   EXPECT_EQ(data::read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
   const auto heads = opened({{"task", "headpose"}, {"image_size", "28"}}, {path("raw")});
   EXPECT_TRUE(std::isnan(data::read_target_as<float>(*heads, 0)[2]));

@@ -48,10 +48,10 @@ TEST_P(SynthTasks, ConvertingTheRawLayoutGivesTheHdf5Layout) {
   a->verify();
   EXPECT_EQ(a->schema().samples, 120);
   EXPECT_EQ(a->schema().checksum, b->schema().checksum);
-  EXPECT_EQ(a->attribute("class_names"), b->attribute("class_names"));
+  EXPECT_EQ(a->origin().attribute("class_names"), b->origin().attribute("class_names"));
   for (const char* split : {"train", "val", "test"}) {
-    EXPECT_EQ(a->split(split), b->split(split));
-    EXPECT_FALSE(a->split(split).empty());
+    EXPECT_EQ(a->origin().split(split), b->origin().split(split));
+    EXPECT_FALSE(a->origin().split(split).empty());
   }
 }
 

@@ -110,7 +110,7 @@ TEST_F(StoredAttributes, KeepTheirTypes) {
   EXPECT_EQ(found.at("empty"), Attribute(""));
   EXPECT_EQ(found.at("task"), Attribute("sequence"));
   EXPECT_EQ(found.at(kAttributesChecksum), Attribute(attributes_checksum(found)));
-  EXPECT_EQ(open_file(file)->attribute("share"), "0.1");
+  EXPECT_EQ(open_file(file)->origin().attribute("share"), "0.1");
 }
 
 TEST_F(StoredAttributes, TextHasAFixedLength) {
@@ -132,7 +132,7 @@ TEST_F(StoredAttributes, MayBeLongAndMany) {
   for (int i = 0; i < 200; ++i) extras.attributes["note " + std::to_string(i)] = int64_t{i};
   testing::write_row_set(file, false, extras);
   EXPECT_EQ(class_names(open_file(file)->origin()).size(), 30000u);
-  EXPECT_EQ(open_file(file)->attribute("note 199"), "199");
+  EXPECT_EQ(open_file(file)->origin().attribute("note 199"), "199");
   EXPECT_NO_THROW(open_file(file)->verify());
 }
 
@@ -156,7 +156,7 @@ TEST_F(StoredAttributes, OfAnOlderFileOpenAndAreReportedAsNotCovered) {
   EXPECT_NE(verified().find("the attributes match theirs"), std::string::npos);
   forget_checksum();
   for (const char* name : {"format", "task", "class_names", "target_unit"}) {
-    put_variable_text(name, open_file(file)->attribute(name));
+    put_variable_text(name, open_file(file)->origin().attribute(name));
   }
   EXPECT_EQ(class_names(open_file(file)->origin()),
             (std::vector<std::string>{"walk", "run", "stand still"}));
@@ -168,7 +168,7 @@ TEST_F(StoredAttributes, OfAnOlderFileOpenAndAreReportedAsNotCovered) {
 TEST_F(StoredAttributes, PaddingIsNoPartOfATextButAZeroByteInsideIsRefused) {
   forget_checksum();
   put_text("target_unit", std::string("degree\0\0\0", 9));
-  EXPECT_EQ(open_file(file)->attribute("target_unit"), "degree");
+  EXPECT_EQ(open_file(file)->origin().attribute("target_unit"), "degree");
   put_text("class_names", std::string("walk\0run\nstand", 14));
   expect_refusal("`class_names` has a zero byte");
   put_text("class_names", "walk\nrun\xff");

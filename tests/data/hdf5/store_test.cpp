@@ -169,10 +169,10 @@ TEST(Store, AFileThatIsOverwrittenIsNoticed) {
       std::filesystem::last_write_time(folder / "d.h5") + std::chrono::milliseconds(5);
   overwrite(folder / "d.h5", 4000, 'x');
   std::filesystem::last_write_time(folder / "d.h5", written);  // a disk may keep coarse times
-  expect_error<DataError>([&] { again->check_unchanged(); },
+  expect_error<DataError>([&] { again->origin().check_unchanged(); },
                           {"d.h5", "was written to since it was opened"});
   std::filesystem::resize_file(folder / "d.h5", 100);
-  expect_error<DataError>([&] { again->check_unchanged(); }, {"d.h5", "now has 100"});
+  expect_error<DataError>([&] { again->origin().check_unchanged(); }, {"d.h5", "now has 100"});
 }
 
 TEST(Store, AFileThatShrinksWhileInUseIsAnErrorThatNamesTheSample) {
