@@ -97,9 +97,9 @@ TEST_F(FilesStore, HeadsOfAPublishedSetEqualConvertedOnes) {
   cropped->read_input(0, b);
   EXPECT_NE(a, b);
 
-  fs::remove(fs::path(cropped->source(0)).replace_extension(".mat"));
+  fs::remove(fs::path(cropped->origin().source(0)).replace_extension(".mat"));
   expect_error<DataError>([&] { cropped->read_input(0, b); },
-                          {cropped->source(0), ".mat next to it"});
+                          {cropped->origin().source(0), ".mat next to it"});
   const auto wrong = opened(metadata, {path("lp")}, "biwi");
   expect_error<DataError>([&] { wrong->read_input(0, b); },
                           {"its name is not frame_NNNNN_rgb.png"});
