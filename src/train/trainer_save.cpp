@@ -39,6 +39,7 @@ void Trainer::save(const char* why) {
   const auto began = std::chrono::steady_clock::now();
   TrainingState state;
   checkpoint::Snapshot saved = steps_.snapshot(state);
+  add_decisions(state);
   saved.state_json = to_json(state);
   dist::agree_on_rank0(context_.host, [&] {
     if (context_.check_run_folder) context_.check_run_folder();

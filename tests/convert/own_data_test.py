@@ -142,7 +142,7 @@ def mistakes_say_what_is_expected(folder):
     convert(folder, code=65).expect(65, "inputs is float32 [20, 3, 8, 8]; images must be uint8 [N, H, W, 3]", "x.transpose(0, 2, 3, 1)")
     np.savez(folder / "a.npz", inputs=x, targets=y, class_names=np.array(["a", "b"], dtype=object))
     convert(folder, code=65).expect(65, "class_names: Python objects")
-    convert(folder, "--task", "pointer", code=64).expect(64, "--task: pointer not in {module,classify}")
+    convert(folder, "--task", "pointer", code=64).expect(64, "--task: pointer not in {classify,module}")
     convert(folder, "--size", 64, code=64).expect(64, "--size is of pictures")
     runner.run(["convert", "images", ".", "--task", "module"], cwd=folder).expect(64, "--task applies only to arrays")
     runner.run(["convert", "arrays", "none.npz"], cwd=folder).expect(65, "no such file: none.npz")
