@@ -120,7 +120,7 @@ class CommThread::Queue {
   std::deque<std::shared_ptr<Item>> items_;
   std::string reason_;
   std::optional<int> peer_;
-  bool running_ = false;  // somebody runs a task
+  bool running_ = false;  // a thread runs a task
   bool stopping_ = false;
   std::atomic<bool> failed_ = false;
 };

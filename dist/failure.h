@@ -57,7 +57,7 @@ bool says_failed(const c10::Error&);
 // for programmers.
 std::string first_line(const c10::Error&);
 
-// From now on std::terminate prints the exception that nobody could catch (thrown while another one
+// From now on std::terminate prints an exception that no handler catches (thrown while another one
 // passes, or by a thread) as describe() does, and ends the process, and with it the job, with its
 // exit code. Once the GPU has failed, LibTorch's destructors throw.
 void report_when_terminated();

@@ -138,7 +138,7 @@ class Handshake {
     }
     reports_.send(report);
     last_report_ = seconds_;
-    // Nobody leaves before all have said how it went: a collective would keep those who are asked.
+    // No rank leaves before all have sent a report: a collective would keep those that are asked.
     wait(timeout + kForReports, [&] { return reports_.all_arrived() || said_missing(); });
     if (!missing().empty()) return false;
     wait(timeout + 2 * kForReports, [&] { return is_idle(); });
@@ -246,7 +246,7 @@ std::vector<Peer> shake_hands(const Peer& own, int rank, int size, double timeou
 std::string describe_unreached(std::span<const std::pair<int, int>> missing,
                                std::span<const std::string> nodes, double seconds) {
   std::vector<Gap> gaps;
-  std::set<int> said, ranks, silent;  // silent: nobody is known to have heard of them
+  std::set<int> said, ranks, silent;  // silent: no rank is known to have heard of them
   for (const auto& [rank, other] : missing) {
     gaps.push_back({rank, other});
     said.insert(rank);

@@ -21,7 +21,7 @@ struct LinkSpeed {
   double bytes_per_second = 0;
 };
 
-// Rank 0 gets the speeds, the others nothing; with one host nobody does. Waits for the other hosts
+// Rank 0 gets the speeds, the others nothing; with one host no rank does. Waits for the other hosts
 // without a limit: the watchdog has to run. Throws CommError. Collective.
 std::vector<LinkSpeed> probe_links(const World&);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// For a process that a rank starts and that shall run by itself, without MPI's other ranks, on the
+// For a process that a rank starts and that has to run by itself, without MPI's other ranks, on the
 // device of the rank.
 
 #include <span>

@@ -11,7 +11,7 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr size_t kMostPairs = 4;  // a longer list is no more useful
+constexpr size_t kMostPairs = 4;  // a longer list does not help
 
 const std::string& host_of(int rank, std::span<const std::string> nodes) {
   return nodes[static_cast<size_t>(rank)];

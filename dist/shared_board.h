@@ -66,7 +66,7 @@ class SharedBoard {
   // this rank's.
   void wait_for_posts(uint64_t number, const Patience&);
   const std::byte* data(int rank, uint64_t number) const;
-  // This rank needs the others' data of operations up to `number` no more; and waiting until no
+  // This rank no longer needs the others' data of operations up to `number`; and waiting until no
   // rank does.
   void finish(uint64_t number) noexcept;
   void wait_for_finish(uint64_t number, const Patience&);

@@ -58,7 +58,7 @@ Offer identified(const FileDescriptor& file, const std::string& path) {
   return offer;
 }
 
-// Removes the files whose makers were killed before they could: nobody holds their locks.
+// Removes the files whose makers were killed before they could: no process holds their locks.
 void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code ended;
   for (std::filesystem::directory_iterator entry(folder, ended), end; !ended && entry != end;
@@ -82,8 +82,8 @@ int make_locked(const std::string& path, FileDescriptor& file) {
   return info.st_nlink == 0 ? EAGAIN : 0;
 }
 
-// A file of no size. Only this process has it: nobody else can open it but by the path in
-// the offer.
+// A file of no size. Only this process has it: another can open it only by the path in the
+// offer.
 Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& file) {
   Offer failed;
   if (memfd) {

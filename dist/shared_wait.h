@@ -3,8 +3,8 @@
 // How the ranks of one host wait for each other's stores to shared memory. A waiter spins, then
 // yields its core, then sleeps in the kernel (futex) until the owner of the bell rings. Each step
 // costs more latency and less of the cores: with more ranks than cores a spinning rank delays the
-// very rank that it waits for, so there nobody spins. (Backoff serves the same purpose for MPI,
-// where nobody rings and a waiter has to poll.)
+// very rank that it waits for, so there no rank spins. (Backoff serves the same purpose for MPI,
+// where no bell rings and a waiter has to poll.)
 //
 // Thread-safety: all methods may be called from any thread of any process that maps the bell.
 

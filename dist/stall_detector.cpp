@@ -12,7 +12,7 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // a longer list of ranks is no more useful
+constexpr size_t kMostNamed = 8;  // a longer list of ranks does not help
 
 bool is_behind(const RankState& a, const RankState& b) { return a.step < b.step; }
 bool waits_for_others(const RankState& state) {
@@ -204,7 +204,7 @@ std::optional<PeerError> StallDetector::judge() const {
     const auto rank = static_cast<int>(states.size());
     const double silent = this->silent(states.size());
     // A rank that still sends heartbeats may have moved since the last one: only the next one can
-    // tell. A rank that leaves sends no more of them.
+    // tell. A rank that leaves stops sending them.
     const double stalled =
         heartbeat.stalled + (silent >= silence() || heartbeat.leaving != 0 ? silent : 0);
     states.push_back(

@@ -23,7 +23,7 @@ struct RankState {
   double stalled = 0;
   std::string phase;  // where it was then
   int64_t step = 0;
-  bool leaving = false;  // waits in Watchdog::close() for the others, and sends no more heartbeats
+  bool leaving = false;  // waits in Watchdog::close() for the others, without heartbeats
   // Hosts of which this rank hears no rank at all, as far as it said so. `of` is this rank.
   std::vector<Gap> unheard = {};
   bool hears_few = false;  // there are more of them than it could say
@@ -68,8 +68,8 @@ class StallDetector {
   // `longest_interval` seconds.
   double update(uint64_t progress, const char* phase, int64_t step);
   // For the next heartbeat: other hosts that this rank hears nothing of. `packets_since(rank,
-  // seconds)` says whether packets have arrived from the host of that rank in the last so many
-  // seconds. Call it after receive().
+  // seconds)` says whether packets have arrived from the host of that rank in the last
+  // `seconds`. Call it after receive().
   void note_unheard(const std::function<bool(int rank, double seconds)>& packets_since);
   void leave();  // this rank waits for the others from now on
   void receive(int from, const Heartbeat&);

@@ -27,7 +27,7 @@ constexpr size_t kLongestLine = 1024;
   throw ConfigError(str("metrics.auth_file: ", file.string(), " ", problem));
 }
 
-// As ssh sees its keys: a file of this user is for this user alone. One of somebody else may be
+// As ssh sees its keys: a file of this user is for this user alone. One of another user may be
 // readable by a group, because this process must have been put into it: so Kubernetes mounts a
 // Secret for a user that is not root.
 constexpr mode_t kNotOfOwn = S_IRWXG | S_IRWXO, kNotOfOther = S_IWGRP | S_IXGRP | S_IRWXO;

@@ -2,7 +2,7 @@
 
 // HTTP basic authentication (RFC 7617) with one user name and password, which stand in a private
 // file. Over plain HTTP the password crosses the network unencrypted: it keeps out other users of a
-// network, not somebody who listens on it.
+// network, not those who listen on it.
 
 #include <filesystem>
 #include <string>

@@ -3,8 +3,8 @@
 // One client of the HTTP server: its socket, the part of a request that has arrived, and the part
 // of the response that it has not taken yet. No call waits, so that one thread can hold many
 // connections, and a client that sends or reads slowly, or nothing at all, costs a file descriptor
-// and no more. Knows requests only as blocks of text that end in an empty line; bodies of requests
-// are not read.
+// and nothing else. Knows requests only as blocks of text that end in an empty line; bodies of
+// requests are not read.
 //
 // Thread-safety: none; one thread owns it.
 

@@ -92,9 +92,9 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-// For browsers. A page may load scripts, styles and data from this server only, and nobody may show
-// it in a frame; what it shows is neither stored nor named to other sites. (`data:` is the empty
-// icon of a page.)
+// For browsers. A page may load scripts, styles and data from this server only, and no other page
+// may show it in a frame; what it shows is neither stored nor named to other sites. (`data:` is the
+// empty icon of a page.)
 constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "

@@ -112,7 +112,7 @@ class HttpServer::Impl {
   ~Impl() {
     thread_.request_stop();
     const uint64_t one = 1;
-    // The counter of an eventfd that nobody else writes to is never full.
+    // The counter of an eventfd that no other thread writes to is never full.
     static_cast<void>(wake_.write_all(std::as_bytes(std::span(&one, 1))));
   }
 

@@ -3,7 +3,7 @@
 // A small HTTP server of read-only pages inside the training process. It is made so that no client
 // can disturb the training or another client: one thread that never waits for a single client, a
 // deadline and a largest size for each request, a largest number of connections, and an end that
-// waits for nobody. Beyond that number idle connections are closed, and new clients wait in the
+// waits for no client. Beyond that number idle connections are closed, and new clients wait in the
 // kernel until a place is free: a request is answered late rather than not at all. Plain HTTP/1.1
 // over IPv4 or IPv6, with keep-alive and gzip; for TLS put a proxy in front of it.
 

@@ -122,7 +122,7 @@ int dispatch(Arguments arguments) {
 
 // Before MPI starts, most failures are those of every rank: rank 0 prints, and the others give it
 // time until mpirun has ended them. What fails on another host alone, its first rank prints when
-// nobody has ended it for a while.
+// it has not been ended for a while.
 void report_early(dtrain::dist::Failure failure) {
   if (dtrain::dist::launcher_rank_hint() == 0) return dtrain::dist::report(failure);
   const bool first_on_host = dtrain::dist::launcher_local_rank_hint() == 0;

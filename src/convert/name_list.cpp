@@ -83,7 +83,7 @@ std::vector<std::string> folders_of(const std::string& path) {
   return parts;
 }
 
-// `path` without so many leading folders; "": it has fewer.
+// `path` without its first `count` folders; "": it has fewer.
 std::string without_folders(const std::string& path, size_t count) {
   size_t begin = 0;
   for (; count > 0; --count) {

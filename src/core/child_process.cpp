@@ -21,7 +21,7 @@
 namespace dtrain {
 namespace {
 
-constexpr size_t kMostInput = 64 << 10;  // of a pipe that nobody reads yet
+constexpr size_t kMostInput = 64 << 10;  // of a pipe that is not read yet
 
 struct Pipe {
   FileDescriptor read, write;
@@ -41,7 +41,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-// What posix_spawn() shall do in the child: the three standard files and nothing else, a group of
+// What posix_spawn() does in the child: the three standard files and nothing else, a group of
 // its own, and signals as a program expects them.
 class Attributes {
  public:

@@ -1,7 +1,7 @@
 #pragma once
 
 // An open file, closed when its owner goes out of scope, and the loops around system calls that
-// nobody should write again: a call that a signal interrupted (EINTR) is repeated, and one that
+// no other file has to repeat: a call that a signal interrupted (EINTR) is repeated, and one that
 // moved only a part of the bytes goes on.
 //
 // Failures come back as errno values, not as exceptions, because callers answer them differently:

@@ -12,7 +12,7 @@
 
 namespace dtrain::device {
 
-// Queues a kernel of one thread on a stream of the current device, which ends after so many cycles
+// Queues a kernel of one thread on a stream of the current device, which ends after `cycles` cycles
 // of the GPU's clock, and returns at once. May be called from any thread.
 [[nodiscard]] cudaError_t spin(int64_t cycles, cudaStream_t stream);
 

@@ -63,10 +63,10 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
     left -= waits.bound;
   }
   // The network waits for a core while other threads run: those of other processes, and the readers
-  // of the ranks, whose work has to be done in any case. Nobody waits for others longer than they
-  // ran. Where the ranks have more threads of the network than cores, these wait for each other,
-  // too, and without others share what those took of all cores. Where the job may not use all
-  // cores, others run on the rest first.
+  // of the ranks, whose work has to be done in any case. No thread waits for others longer than
+  // they ran. Where the ranks have more threads of the network than cores, these wait for each
+  // other, too, and without others share what those took of all cores. Where the job may not use
+  // all cores, others run on the rest first.
   const double elsewhere =
       std::max(0.0, or_zero(cores_of(host)) - or_zero(host.job_cores)) * mean_wall(rank.steps);
   const double others = host.others_cpu - (host.job_cores > 0 ? elsewhere : 0);
@@ -85,7 +85,7 @@ double comm_waits(const RankEvidence& rank, double seconds, double lost) {
   return lost > 0 ? rank.values.or_zero(Quantity::kCommDelay) * seconds / lost : 0;
 }
 
-// While others run, no more threads of a job that fits on its cores wait than others run. What is
+// A job that fits on its cores has at most as many waiting threads as others run. What is
 // beyond that is due to the job's own threads.
 void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
   for (size_t h = 0; h < run.hosts.size(); ++h) {

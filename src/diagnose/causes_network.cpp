@@ -1,5 +1,5 @@
 // What is done once per step: gradients that all ranks wait for, against what the network was
-// measured to cost when nobody is late, and the optimizer.
+// measured to cost when no rank is late, and the optimizer.
 
 #include <algorithm>
 #include <utility>

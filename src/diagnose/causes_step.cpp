@@ -103,7 +103,7 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   };
   Replay replay = saves.replay(Phase::kCheckpoint, part, without);
   if (!best && !saves.missing() && !(run.settings.checkpoints > 0))
-    replay.planned_per_step = 0;  // nobody planned them
+    replay.planned_per_step = 0;  // they were not planned
   found.push_back(
       {.cause = Cause::kCheckpoint,
        .evidence = str(of_step(saves.seconds(), saves.step(steps)),
@@ -213,7 +213,7 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
 
 // Computing padding takes no longer than computing as many rows with values, and a network may skip
 // some of it (packed sequences), so between nothing and that: the gain is that of the middle. (How
-// the time of steps follows their padding tells no more: batches of like lengths also need fewer
+// the time of steps follows their padding does not help: batches of like lengths also need fewer
 // recurrent steps, and that does not follow the padding.)
 void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
   double rows = 0, cells = 0, computing = 0, step = 0;
@@ -227,7 +227,7 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
   }
   if (!(rows < cells)) return;
   // Batches are cut from that many global batches, sorted by length: of twice as many, half as
-  // different. An epoch has no more.
+  // different. An epoch is the limit.
   const int64_t window = std::max<int64_t>(1, run.settings.length_window);
   const auto most = static_cast<int64_t>(std::ceil(run.settings.steps_per_epoch));
   const int64_t wider = std::min(std::max<int64_t>(32, 2 * window), most);
@@ -269,7 +269,7 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
     return;
   }
   if (!(skipped > 0) || skipped >= 1) return;
-  // How many of so many steps are skipped is a matter of chance, too.
+  // The number of skipped steps is a matter of chance, too.
   const double steps = std::max(1.0, static_cast<double>(run.ranks[0].steps.size()));
   const auto without = [useful = 1 - skipped](size_t, size_t, StepTimes& s) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());

@@ -68,7 +68,7 @@ struct BucketPlan {
   std::vector<double> bytes = {};
 };
 
-// What one all-reduce of the gradients costs when nobody is late (dist/cost_fit.h), and what a
+// What one all-reduce of the gradients costs when no rank is late (dist/cost_fit.h), and what a
 // step sends.
 struct NetworkUse {
   double latency = kUnknown, seconds_per_byte = kUnknown;

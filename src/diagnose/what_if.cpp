@@ -66,7 +66,7 @@ Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
 }
 
 // The cycles in which the change makes something planned shorter; none where that is nearly always,
-// or never, or nobody knows how often. (What it leaves as it is, such as saves of another kind, is
+// or never, or is not known. (What it leaves as it is, such as saves of another kind, is
 // not among the planned ones.)
 std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vector<Steps>& changed,
                                 size_t cycles, const Replay& replay) {

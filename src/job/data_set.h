@@ -43,7 +43,7 @@ std::string untrained_classes(const DataSet&);
 // is bad.
 void check_data(const data::Store&, tasks::Task&, const config::Data&);
 
-// Reader threads of a rank: `workers`, or for 0 as many as suit a rank with so many cores.
+// Reader threads of a rank: `workers`, or for 0 as many as suit a rank with this number of `cores`.
 int reader_threads(int64_t workers, int cores);
 
 }  // namespace dtrain::job

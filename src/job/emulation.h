@@ -50,9 +50,9 @@ struct Emulation {
 inline constexpr int kMostAccelerators = 256;
 
 // Every accelerator has a loader of its own on a share of the training samples, with as many reader
-// threads as a rank would have if so many ranks ran here. `samples_per_second`: about what the
-// loader gives, where the search begins; `seconds`: about how long each number of accelerators is
-// tried. Requires: one rank.
+// threads as a rank would have if each accelerator were a rank here. `samples_per_second`: about
+// what the loader gives, where the search begins; `seconds`: about how long each number of
+// accelerators is tried. Requires: one rank.
 Emulation emulate(const PreparedRun&, const Accelerator&, double samples_per_second,
                   double seconds);
 

@@ -59,9 +59,10 @@ struct Preset {
   std::string text;  // for the banner: what was set, and what was not and why
 };
 
-// What the preset gives to a run of so many ranks that `loaded` describes. Each of the ranks that
-// share the card has an equal part of its memory, with a context of its own. `device_capability`:
-// of the device that the run uses (0: a CPU), which may be another than the card's. Pure.
+// What the preset gives to a run of this number of ranks that `loaded` describes. Each of the ranks
+// that share the card has an equal part of its memory, with a context of its own.
+// `device_capability`: of the device that the run uses (0: a CPU), which may be another than the
+// card's. Pure.
 Preset preset_for(const Card&, const config::Loaded&, int64_t ranks, int device_capability);
 
 // Puts the values of device.preset into loaded.config, and their origin into loaded.places. The

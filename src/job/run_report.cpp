@@ -92,7 +92,7 @@ std::string picture(const data::Store& store, int64_t id) {
   return report::data_uri("image/jpeg", formats::encode_jpeg(small, /*quality=*/80));
 }
 
-// So many of the ids, evenly spaced.
+// `count` of the ids, evenly spaced.
 std::vector<int64_t> spread(const std::vector<int64_t>& ids, size_t count) {
   std::vector<int64_t> chosen;
   const size_t most = std::min(count, ids.size());

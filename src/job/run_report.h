@@ -18,8 +18,8 @@ inline constexpr const char* kReportName = "report.html";  // in the run folder
 
 // A dozen samples of the validation split (or of the test or training split, where it is empty),
 // spread evenly over it, as the newest checkpoint sees them; computed on the CPU. Any Error where
-// the checkpoint or the data are not there. A TorchScript network is code, and somebody may look at
-// a run of others: only the file that `code` names is run.
+// the checkpoint or the data are not there. A TorchScript network is code, and users may look at
+// the runs of others: only the file that `code` names is run.
 report::ContactSheet contact_sheet(data::ProbeProcess&, const std::filesystem::path& run,
                                    const std::string& code);
 

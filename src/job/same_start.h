@@ -3,7 +3,7 @@
 // Whether the ranks of a job were started alike: with one program, one configuration and the same
 // data. Ranks on several hosts may have been given an old binary or another copy of a file, and an
 // app context of mpirun (`mpirun -np 1 dtrain A : -np 1 dtrain B`) may give each its own flags.
-// Such a job would train something that nobody asked for, or hang where ranks take different ways.
+// Such a job would train something that was not asked for, or hang where ranks take different ways.
 // Every function but the pure ones is collective.
 
 #include <cstdint>
@@ -35,7 +35,7 @@ uint64_t program_hash();
 // which model.init may be gone.
 std::string keys_of_start(const config::Config&, bool reads_init);
 
-// What rank `rank` has otherwise than rank 0, for a message; "": nothing. Pure.
+// What differs between rank `rank` and rank 0, for a message; "": nothing. Pure.
 std::string other_program(std::span<const RankStart> ranks, size_t rank);
 std::string other_config(std::span<const RankStart> ranks,
                          size_t rank);  // "train.epochs is 3, not 2"

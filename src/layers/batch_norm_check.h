@@ -1,7 +1,7 @@
 #pragma once
 
 // A comparison of dtrain's own GPU kernels of batch norm with LibTorch's operators. Kernels that
-// give wrong numbers on a machine that nobody has tried must not train a network there.
+// give wrong numbers on a machine that was never tried must not train a network there.
 
 #include <c10/util/Exception.h>
 #include <torch/types.h>

@@ -40,7 +40,7 @@ Link link_of_fit(const dist::CostFit&, int64_t ranks);
 
 struct Interconnect {
   Link inside, between;       // the ranks of a node; nodes
-  std::vector<Link> assumed;  // those of them that nobody asked for
+  std::vector<Link> assumed;  // those of them that were not asked for
 };
 
 // "NAME", "COUNTxNAME", "ALPHA,BETA" (latency of a message in µs, bandwidth in GB/s), "measured",

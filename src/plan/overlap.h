@@ -25,8 +25,8 @@ struct Overlap {
 };
 
 // `buckets` in the order of sending. `backward`: seconds of the pass alone. `contention`: share of
-// its speed that it loses while the wire is busy, 0 to below 1. `seconds`: of the all-reduce of so
-// many bytes.
+// its speed that it loses while the wire is busy, 0 to below 1. `seconds`: of the
+// all-reduce of `bytes`.
 Overlap overlap(std::span<const Bucket> buckets, double backward, double contention,
                 const std::function<double(double bytes)>& seconds);
 

@@ -302,8 +302,7 @@ void RecordAdder::add(StepWindow window) {
   }
   window.count = std::exchange(begins_, false) ? 1 : window.step - before;
   if (!steps.empty() &&
-      std::isfinite(
-          window.step_seconds)) {  // the first step of a process is slow, as everybody knows
+      std::isfinite(window.step_seconds)) {  // the first step of a process is always slow
     std::vector<StepWindow>& slowest = records_.slowest;
     const auto shorter = [](const StepWindow& a, const StepWindow& b) {
       return a.longest_seconds() > b.longest_seconds();

@@ -7,11 +7,11 @@
 //               are not independent.
 //   metric      the best validation value. Its standard error is the larger of the jitter of the
 //               last evaluations (how far one is from the mean of its neighbors) and, for a share,
-//               that of so many samples.
+//               that of a share of its samples.
 // The loss is how much worse the second is, relative to the first. The noise is twice the standard
-// error of the difference. With a noise that is larger than both the loss and the limit, nobody can
-// tell; else the second run is worse if the loss is larger than the limit. A second run without a
-// value that the first one has is worse. Pure.
+// error of the difference. With a noise that is larger than both the loss and the limit, the
+// judgment is kCannotTell; else the second run is worse if the loss is larger than the limit. A
+// second run without a value that the first one has is worse. Pure.
 
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ struct Regression {
   // Shares of the first value; loss < 0: the second is better
   double loss = kUnknown, noise = kUnknown;
   Judgment judgment = Judgment::kCannotTell;
-  // Why nobody can tell, or which value is missing; "": the numbers say it
+  // Why the numbers do not decide, or which value is missing; "": the numbers say it
   std::string reason = {};
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Whether a run is being trained, and how it ended if not. A run that says neither `finished` nor
-// `failed`, and whose lock nobody holds, has crashed. Pure but for is_run_folder().
+// `failed`, and whose lock is free, has crashed. Pure but for is_run_folder().
 
 #include <cstdint>
 #include <filesystem>

@@ -14,7 +14,7 @@ enum class Cause : uint8_t {
   kFinished,   // exit code 0
   kStopped,    // after a signal that the supervisor forwarded: the ranks saved (75), or had nothing
                // to save yet (138)
-  kPreempted,  // 75 without such a signal: somebody else asked the ranks to stop
+  kPreempted,  // 75 without such a signal: another process asked the ranks to stop
   kComm,       // 76: MPI or NCCL failed, or a rank died or hangs
   kCrash,      // ended by a signal, or with a code that is no error of dtrain
   kHostLost,   // a host no longer answered

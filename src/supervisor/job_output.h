@@ -30,7 +30,7 @@ class JobOutput {
 
   // Bytes of mpirun's standard output or standard error, cut anywhere.
   void add(std::string_view bytes, bool is_error);
-  // No more will come: what has no newline is a line too.
+  // The output has ended: what has no newline is a line too.
   void finish();
 
   // The first rank that failed: one that a signal ended, by mpirun's words, or that of the first

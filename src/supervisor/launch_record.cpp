@@ -154,7 +154,7 @@ LaunchTotals LaunchRecord::totals() const {
   return totals;
 }
 
-// A job that failed before it held the run belongs to the record all the same, unless somebody else
+// A job that failed before it held the run belongs to the record all the same, unless another job
 // trains the run.
 void LaunchRecord::settle() {
   is_held_ = is_held_ || (is_folder(run_) && !is_locked(run_ / ".lock"));

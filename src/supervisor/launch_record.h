@@ -41,7 +41,7 @@ struct LaunchTotals {
 class LaunchRecord {
  public:
   // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it.
-  // The file is opened once a job of this launch holds the run, or has ended and nobody does: of
+  // The file is opened once a job of this launch holds the run, or has ended and none does: of
   // two launches that start the same run at the same moment, the one that trains it writes the
   // record. Borrows the clock.
   // `run` may be "" until a job has named it: then run_is_held() says it, and the folder is
@@ -80,7 +80,7 @@ class LaunchRecord {
   std::filesystem::path run_;
   const bool may_exist_;
   bool is_ours_;          // the folder
-  bool is_held_ = false;  // a job of this launch held the run, or nobody did after it
+  bool is_held_ = false;  // a job of this launch held the run, or none did after it
   const Clock& clock_;
   FileLock lock_;  // while it writes
   std::unique_ptr<monitoring::AppendFile> file_;

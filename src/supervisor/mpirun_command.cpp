@@ -82,7 +82,7 @@ std::vector<std::string> remote_shell(const std::vector<std::string>& flags,
   // Of a list such as "ssh : rsh" mpirun takes the first that is there.
   const std::string agent = mca_parameter("plm_rsh_agent", flags, environment).value_or("");
   std::vector<std::string> shell = words(std::string_view(agent).substr(0, agent.find(" :")));
-  // Never a question for a password, which nobody would answer.
+  // Never a question for a password, which would not be answered.
   if (shell.empty()) shell = {"ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};
   for (const std::string& word :
        words(mca_parameter("plm_rsh_args", flags, environment).value_or(""))) {

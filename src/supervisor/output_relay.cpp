@@ -65,7 +65,8 @@ void put_back_and_terminate() {
 
 }  // namespace
 
-// Its thread may outlive the relay, where nobody reads any more: it shares the ownership.
+// Its thread may outlive the relay, where the output is no longer read: it
+// shares the ownership.
 class OutputRelay::Outlet {
  public:
   explicit Outlet(FileDescriptor file) : file_(std::move(file)) {}
@@ -121,7 +122,7 @@ class OutputRelay::Outlet {
         const int code = count < 0 ? errno : 0;
         lock.lock();
         if (code == EINTR) continue;
-        if (code == EAGAIN) {  // somebody who shares the file made it non-blocking
+        if (code == EAGAIN) {  // another process that shares the file made it non-blocking
           pollfd file{file_.get(), POLLOUT, 0};
           lock.unlock();
           ::poll(&file, 1, -1);

@@ -20,7 +20,7 @@ namespace dtrain::supervisor {
 
 class OutputRelay {
  public:
-  // What is printed while so many bytes wait for a file is left out, with a line that says so.
+  // What is printed while this number of bytes waits for a file is left out, and a line says so.
   static constexpr size_t kMostWaiting = 8 << 20;
 
   OutputRelay();  // Error if there are no pipes or threads

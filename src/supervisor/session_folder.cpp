@@ -47,7 +47,7 @@ std::optional<WallTime> made_at(const fs::path& file) {
       std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(time.tv_nsec)));
 }
 
-// Of a folder that a supervisor of this user made which runs no more: when it made it.
+// When a supervisor of this user made the folder; nullopt if that supervisor still runs.
 std::optional<WallTime> left_behind_since(const fs::path& folder) {
   struct stat status {};
   const std::string name = folder.filename().string();
@@ -61,7 +61,7 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   }
   if (!is_free(folder / kLock))
     return std::nullopt;           // where there are no locks, nothing says that it is left
-  return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
+  return made_at(folder / kLock);  // which is not changed later; mpirun changes the folder
 }
 
 // Whether `is_it` is true of the folder in /proc of any process.

@@ -2,7 +2,7 @@
 
 // A folder for the temporary files of one job: Open MPI keeps its sockets and session folders
 // there, and leaves them behind where it is killed. It is removed with all that is in it, and so is
-// shared memory that nobody uses any more.
+// shared memory that no process uses any longer.
 
 #include <chrono>
 #include <filesystem>
@@ -21,7 +21,7 @@ class SessionFolder {
   SessionFolder& operator=(const SessionFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Until no rank has it for temporary files (TMPDIR) any more, or so many seconds.
+  // Until no rank uses it for temporary files (TMPDIR), for at most `seconds`.
   void wait_until_unused(double seconds) const;
 
  private:

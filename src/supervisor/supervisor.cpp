@@ -110,7 +110,7 @@ class Supervisor {
   }
 
   // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet.
-  // False: they are not after so long, or somebody else trains the run.
+  // False: they still run after `seconds`, or another job trains the run.
   bool wait_for_lock(double seconds) {
     const std::filesystem::path lock = folder() / ".lock";
     if (name_.empty() || !record_.is_of_this_run() || !is_locked(lock)) return true;
@@ -318,7 +318,7 @@ class Supervisor {
                   seconds, " s, from ", from));
   }
 
-  // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked
+  // Until `enough`, a request to stop, or the end of `seconds`; signals and hosts are looked
   // at meanwhile.
   template <typename Enough>
   void wait(double seconds, const Enough& enough) {

@@ -48,7 +48,7 @@ struct LaunchedRun {
 
 // The exit code of the launch: 0 when the run is finished, 75 after a request to stop, 76 where too
 // few hosts answer, that of the job otherwise, or of the error because of which it cannot be
-// started. OutputError if somebody else trains the run.
+// started. OutputError if another job trains the run.
 int supervise(const LaunchOptions&, const LaunchedRun&, SignalQueue&, LaunchRecord&,
               monitoring::LaunchMetrics&, const Clock&);
 

@@ -57,7 +57,7 @@ class Task {
   // From now on `phase` is trained: sets requires_grad of the parameters by its lr_ratio, and what
   // loss() means. (Freezing by name comes after it and wins.)
   void enter(const Phase& phase);
-  // Before a training of so many epochs, which are fewer than train.epochs where train.max_steps
+  // Before a training of `epochs` epochs, which are fewer than train.epochs where train.max_steps
   // ends it sooner. Returns a warning, or "". ConfigError when a part of the network would never be
   // trained, except with max_steps, with which people cut a run short on purpose.
   virtual std::string check_epochs(int64_t /*epochs*/, bool /*by_max_steps*/) const { return ""; }

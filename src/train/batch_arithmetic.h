@@ -53,7 +53,7 @@ bool has_pairs(const BatchArithmetic&);
 std::string flags_without_single_samples(const BatchArithmetic&, bool keeps_global_batch);
 
 // train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or
-// network have a bug. Returns `samples` of the training split (all of it if it has no more), drawn
+// network have a bug. Returns `samples` of the training split (all of it if it is smaller), drawn
 // by seed, both to train on and to validate on, and no test split.
 data::Splits overfit_splits(const data::Splits&, int64_t samples, uint64_t seed);
 

@@ -13,7 +13,7 @@
 
 namespace dtrain::train {
 
-// Whether a run should measure it: nobody has chosen a precision, and the CPU has products
+// Whether a run should measure it: no precision is chosen, and the CPU has products
 // of bfloat16.
 bool should_measure_bf16(config::AmpMode, at::DeviceType, bool has_products);
 

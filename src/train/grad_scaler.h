@@ -54,7 +54,7 @@ class GradScaler {
   at::Tensor overflow_;  // found_inf_, but 0 for a step without samples
 };
 
-// The k of docs/design.md, promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
+// The k of docs/promises.md, promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
 int64_t loss_power_of_two(double planned_weight, int ranks);
 
 }  // namespace dtrain::train

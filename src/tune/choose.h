@@ -51,11 +51,11 @@ struct Round {
 struct RoundLimits {
   double overhead = 0;    // seconds that each measurement takes beside its own
   double shortest = 0.1;  // seconds below which a measurement says nothing
-  double longest = 10;    // above which it says no more
+  double longest = 10;    // above which it says nothing new
 };
 
-// The rounds for so many choices that end within `seconds`. Fewer choices begin, or fewer rounds
-// are held, where the time does not suffice for all of them; one choice at least is measured once.
+// The rounds for `choices` choices that end within `seconds`. Fewer choices begin, or fewer rounds
+// are held, where the time does not suffice for all of them; at least one is measured once.
 std::vector<Round> plan_rounds(size_t choices, double seconds, const RoundLimits&);
 
 struct Candidate {

@@ -36,13 +36,13 @@ struct LargestBatch {
     kMost,
     kLimit,
     kStopped
-  };                  // all fit; the limit is known; the oracle had no more time
+  };                  // all fit; the limit is known; the time of the oracle was over
   int64_t batch = 0;  // 0: none fits, or none was tried
   End end = End::kStopped;
   std::vector<BatchTrial> trials = {};  // in their order
 };
 
-// The oracle tries one batch size; nullopt: it has no more time.
+// The oracle tries one batch size; nullopt: its time is over.
 LargestBatch find_largest_batch(const BatchSearch&,
                                 const std::function<std::optional<BatchTrial>(int64_t)>& oracle);
 

@@ -21,7 +21,7 @@ struct MemorySearch {
 };
 void add(TuneState&, MemorySearch);  // its rows, and its largest batch in place of the one before
 
-// From `start` on, for about so many seconds, or until one batch fits or none is left.
+// From `start` on, for about `seconds`, or until one batch fits or none is left.
 MemorySearch search_memory(Trials&, const Settings&, int64_t start, double seconds);
 
 // The same for settings with another network than that of `largest`, from its batch on. Where a

@@ -9,7 +9,7 @@
 //
 // The global batch stays as it is: other micro-batches accumulate to it. Rates of trials are those
 // of one micro-step, from which that of the optimizer step is computed; the last comparison makes
-// whole steps where the time suffices for so many.
+// whole steps where the time suffices for them.
 
 #include <atomic>
 

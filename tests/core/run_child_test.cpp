@@ -30,7 +30,7 @@ ChildEnd shell(const std::string& script, const std::string& input = "",
   return run_child({"/bin/sh", "-c", script}, environment, input, limits, stop);
 }
 
-// Whether a process of this number is there, other than as a zombie that nobody has waited for.
+// Whether a process of this number is there, other than as a zombie that was not waited for.
 bool lives(const std::string& process) {
   std::ifstream status("/proc/" + process + "/stat");
   std::string text;

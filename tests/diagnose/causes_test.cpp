@@ -227,7 +227,7 @@ TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
       << "without a fifth of the work: " << shared.text;
 }
 
-// One thread on its one core waits for nobody.
+// One thread on its one core waits for no other.
 TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
   RunEvidence run = evidence_of({.ranks = 1});
   run.hosts[0].values[Quantity::kHostCores] = 16;

@@ -14,7 +14,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// One rank that waits for data, so many seconds per step of 100 ms.
+// One rank that waits for data, `seconds` per step of 100 ms.
 RunEvidence waiting_run(double seconds = 0.054) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, seconds);

@@ -280,8 +280,8 @@ inline std::vector<MadeFault> recorded_faults() {
   };
 }
 
-// All ranks wait for batches, which take their readers so many seconds more than a step does
-// without data.
+// All ranks wait for batches, which take their readers `seconds` longer than a step
+// takes without data.
 // `stage`: where the time goes.
 inline Planted slow_readers(double seconds, int threads, Quantity stage,
                             std::function<void(RankEvidence&)> measure = {}) {

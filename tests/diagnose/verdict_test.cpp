@@ -256,7 +256,7 @@ TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
   }
 }
 
-// A process that ran for 1 ms kept nobody waiting for 40.
+// A process that ran for 1 ms kept no rank waiting for 40.
 TEST(Verdict, NobodyWaitsForOthersLongerThanTheyRan) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.040);

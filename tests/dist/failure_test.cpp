@@ -109,7 +109,7 @@ TEST(Failure, OfAPathThatCannotBeUsedNamesItAndTheReason) {
   EXPECT_EQ(failure.message, "cannot use " + name + ": File name too long");
 }
 
-// ---- exceptions that nobody can catch
+// ---- exceptions that no handler can catch
 
 void use_the_gpu() { throw kIllegalAddress; }
 

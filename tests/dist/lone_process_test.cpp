@@ -1,4 +1,4 @@
-// The environment of a process that a rank starts and that shall run alone.
+// The environment of a process that a rank starts and that has to run alone.
 
 #include "dist/lone_process.h"
 

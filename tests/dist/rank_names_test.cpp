@@ -70,7 +70,7 @@ TEST(DescribeUnreached, NamesRanksAndHosts) {
             "firewall or a broken link is between them: `launch/ssh/check b c` tries their ports");
 }
 
-// With two hosts, or a rank that is stopped, nobody can say where the others are.
+// With two hosts, or a rank that is stopped, no rank can say where the others are.
 TEST(DescribeUnreached, RanksOfWhichNobodyHasHeardAreOnlyNumbers) {
   const std::vector<std::pair<int, int>> missing = {{0, 2}, {0, 3}, {1, 2}, {1, 3}};
   EXPECT_THAT(

@@ -137,7 +137,7 @@ TEST(DescribeStall, AHostThatIsAliveIsNotSaidToBeDown) {
                        {2, 10.2, 10.4, "all_reduce", 12}},
                       {"a", "b", "c"}),
               AllOf(HasSubstr("a and c do not reach each other"), Not(HasSubstr("heartbeat"))));
-  // A host that nobody hears is down.
+  // A host that no other hears is down.
   EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
                        {1, 0.5, 10.2, "all_reduce", 12, false, {{1, 2, false}}},
                        {2, 10.2, 10.4, "all_reduce", 12}},
@@ -276,7 +276,7 @@ TEST(StallDetector, ARankThatLeavesWaitsForTheOthers) {
   ranks[0].moves = false;
   ranks.run(1);
   EXPECT_FALSE(ranks[0].detector.all_left());
-  ranks[0].alive = false;  // sends no more heartbeats
+  ranks[0].alive = false;  // it stops sending heartbeats
   EXPECT_THAT(ranks.run(1000), Each("")) << "rank 1 still makes progress";
   ranks[1].moves = false;
   ranks[1].phase = "checkpoint";

@@ -61,7 +61,7 @@ struct Fault {
   size_t findings = 1;
 };
 
-// Somebody can type what a fix begins with: a command, a flag or a variable.
+// A user can type what a fix begins with: a command, a flag or a variable.
 bool begins_with_a_command(const std::string& fix) {
   static const std::set<std::string> commands = {
       "cat",   "chronyc", "cpupower",   "df",  "docker", "dtrain", "export", "findmnt", "lsof",

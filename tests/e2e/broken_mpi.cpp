@@ -1,6 +1,6 @@
 // Throws from MPI_Isend what no handler of dtrain expects, for a program that is started with
-// LD_PRELOAD: it stands for an exception on a thread, or in a destructor, that nobody can catch. On
-// MPI_COMM_WORLD, where ranks meet at the start, it works.
+// LD_PRELOAD: it stands for an exception on a thread, or in a destructor, that no handler can
+// catch. On MPI_COMM_WORLD, where ranks meet at the start, it works.
 
 #include <dlfcn.h>
 

@@ -153,7 +153,7 @@ TEST_F(LinearBottleneckTest, EqualsItsLayersInFloat64WithEachVectorSet) {
   }
 }
 
-// Rounding decides for a few of so many values on which side of a bend they are.
+// Rounding decides for a few of these many values on which side of a bend they are.
 TEST_F(LinearBottleneckTest, WritesLargeTensorsPastTheCaches) {
   if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "needs AVX2";
   for (const Sizes& sizes :

@@ -24,8 +24,8 @@ PHRASES = {
     r"anew": "again, from the start",
     r"lest|nought|naught|aught|betwixt|henceforth": "a common word",
 }
-# The same in documents and scripts alone: the C++ sources still have them in 130 places, and follow later.
-DOCUMENT_PHRASES = {
+# The same in documents, scripts and comments. Texts that the program prints keep them: users and scripts know those.
+WORDS = {
     r"is no matter of": "is not, does not depend on",
     r"no more(?! (\w+ )?than\b)": "no longer, not again",
     r"(nobody|somebody|everybody)(?!\")": "no process, a person, all users: say who",
@@ -43,7 +43,7 @@ SPELLINGS = {
 }
 TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|def|in|sbatch|json)$|(^|/)[^./]+$")
 NOT_OURS = re.compile(r"^(LICENSE$|launch/requirements/|launch/packages/|docs/images/|monitoring/grafana/)")
-CPP = (".h", ".cuh", ".cpp", ".cu")
+CPP = (".h", ".cuh", ".cpp", ".cu", ".inc", ".def")
 COLUMNS = 100  # of .clang-format
 
 
@@ -53,7 +53,7 @@ def compiled(phrases):
             for phrase, advice in phrases.items()}
 
 
-PHRASES, DOCUMENT_PHRASES, SPELLINGS = compiled(PHRASES), compiled(DOCUMENT_PHRASES), compiled(SPELLINGS)
+PHRASES, WORDS, SPELLINGS = compiled(PHRASES), compiled(WORDS), compiled(SPELLINGS)
 
 
 def prose(path, text):
@@ -73,8 +73,8 @@ def prose(path, text):
 def flourishes(path, text):
     """[(line, what was found, what to write instead)] of one file."""
     found = []
-    of_documents = {} if path.suffix in (*CPP, ".inc", ".def") else DOCUMENT_PHRASES
-    for patterns, searched in ((PHRASES, text), (of_documents, text), (SPELLINGS, prose(path, text))):
+    words_in = prose(path, text) if path.suffix in CPP else text
+    for patterns, searched in ((PHRASES, text), (WORDS, words_in), (SPELLINGS, prose(path, text))):
         for pattern, advice in patterns.items():
             for match in pattern.finditer(searched):
                 found.append((searched.count("\n", 0, match.start()) + 1, " ".join(match.group().split()), advice))
@@ -116,7 +116,8 @@ class Language(unittest.TestCase):
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.h"), good), good)
         for bad in ("It is no matter of taste.", "it is there no more", "Somebody sends it", "otherwise\nthan", "to whom", "It shall", "# so\n# many", "as everybody knows"):
             self.assertTrue(flourishes(tree.pathlib.PurePath("a.md"), bad), bad)
-            self.assertFalse(flourishes(tree.pathlib.PurePath("a.cpp"), bad), bad)
+            self.assertTrue(flourishes(tree.pathlib.PurePath("a.cpp"), f"// {bad}" if "\n" not in bad else f"/* {bad} */"), bad)
+            self.assertFalse(flourishes(tree.pathlib.PurePath("a.cpp"), f'"{" ".join(bad.split())}"'), bad)
         for good in ("no more threads than cores", "no more than", "marshall", "-o \"nobody\"", "also many"):
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.md"), good), good)
         self.assertTrue(flourishes(tree.pathlib.PurePath("a.py"), 'x = 1  # the centre'))

@@ -3,7 +3,7 @@
 // [fault=KIND] [linger=SECONDS]` writes RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and
 // RUNS/targets/NAME.RANK.json (NAME: demo), prints its address, trains for SECONDS, and serves its
 // metrics until linger has passed too. A fault begins with the 30th step, after three seconds: nan,
-// scale, skips, starved, slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
+// scale, skips, starved, slow (rank 1), heat (with gpu), stalled or unsaved (checkpoints end).
 
 #include <chrono>
 #include <cmath>

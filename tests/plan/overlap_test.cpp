@@ -7,7 +7,7 @@
 namespace dtrain::plan {
 namespace {
 
-// A wire on which so many bytes take as many seconds.
+// A wire on which N bytes take N seconds.
 double as_bytes(double bytes) { return bytes; }
 
 Overlap play(const std::vector<Bucket>& buckets, double backward, double contention = 0) {

@@ -1,4 +1,4 @@
-// The gate between two runs: what counts as worse, and when nobody can tell.
+// The gate between two runs: what counts as worse, and when the numbers do not decide.
 
 #include "report/regression.h"
 

@@ -13,7 +13,7 @@
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
 //   SIGNAL_WAIT         1: the rank does not go on before it has received the signal
 //   SIGNAL_SLOW_US      after the text each read of samples takes so much longer
-//   SIGNAL_NUMBER, SIGNAL_TO   which (SIGUSR1), and to whom: parent (mpirun; without mpirun the
+//   SIGNAL_NUMBER, SIGNAL_TO   which (SIGUSR1), and its target: parent (mpirun; without mpirun the
 //                              process itself) or self
 
 #include <dlfcn.h>

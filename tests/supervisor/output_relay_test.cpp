@@ -74,7 +74,7 @@ TEST(OutputRelay, PassesEverythingOnInOrder) {
 
 TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
   PipedStdout pipe;
-  // By somebody who shares it
+  // By another process that shares it
   ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK), 0);
   const std::string expected(1 << 20, 'x');
   std::string got;
@@ -132,7 +132,8 @@ TEST(OutputRelay, BothStreamsMayBeTheSamePipe) {
   std::string expected, got;
   {
     const OutputRelay relay;
-    for (int line = 0; line < 20000; ++line) {  // more than the pipe has room for: nobody reads yet
+    for (int line = 0; line < 20000;
+         ++line) {  // more than the pipe has room for: it is not read yet
       const std::string text = std::to_string(line) + "\n";
       ASSERT_EQ(::write(line % 2 == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size()),
                 std::ssize(text));

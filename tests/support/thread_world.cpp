@@ -113,7 +113,7 @@ class Meeting {
     break_up(std::string(reason));
   }
 
-  // `rank` issues no more operations: a rank that waits for it, now or later, would wait forever.
+  // `rank` has issued its last operation: a rank that waits for it would wait forever.
   void leave(int rank) noexcept {
     const std::lock_guard lock(mutex_);
     departed_ = str("rank ", rank);

@@ -111,7 +111,7 @@ TEST(Precision, AutocastIsOnForTheHalfPrecisionsOnly) {
   }
 }
 
-// An advice that the device refuses helps nobody.
+// An advice that the device refuses does not help.
 TEST(Precision, WhatHelpsAgainstOverflowIsWhatTheDeviceHas) {
   EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 86), "--amp bf16");
   EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 75), "--optimizer.clip_norm 1")

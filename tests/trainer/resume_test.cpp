@@ -141,7 +141,7 @@ TEST(Trainer, AStopEndsTheTestWhichTheResumedRunDoesAlone) {
   }
 }
 
-// What the evaluation found is in the checkpoint of its step, as if nobody had asked to stop.
+// What the evaluation found is in the checkpoint of its step, as if no stop had been requested.
 TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUp) {
   const testing::TempDir folder;
   Scenario setup{.config = small(1),

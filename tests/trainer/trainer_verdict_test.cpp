@@ -85,7 +85,7 @@ TEST(TrainerVerdict, EvidenceOfARunThatIsStoppedBeforeItLogsHasAllParts) {
   EXPECT_GT(evidence.ranks[0].values[Quantity::kCpu], 0);
 }
 
-// Steps that nobody kept, and what follows the last step, which no next step ends.
+// Steps that were not kept, and what follows the last step, which no next step ends.
 TEST(TrainerVerdict, KnowsAllEvaluationsAndSavesOfTheRun) {
   const testing::TempDir folder;
   Scenario setup{.ranks = 2, .config = small(4), .folder = folder / "steps"};

@@ -1,5 +1,5 @@
 // The search for the largest batch, over made oracles: memory that grows with the batch as it is,
-// with noise, in steps, or that nobody knows.
+// with noise, in steps, or not known.
 
 #include <gtest/gtest.h>
 

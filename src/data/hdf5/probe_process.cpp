@@ -121,7 +121,7 @@ void limit(int resource, rlim_t value) {
 }
 
 // ---- the helper ---------------------------------------------------------------------------------
-// What the worker wrote, and why no more was read.
+// What the worker wrote, and why reading ended.
 struct Output {
   enum End { kClosed, kTooLate, kTooLong, kFailed } end = kClosed;
   std::string text;  // all of it if `end` is kClosed

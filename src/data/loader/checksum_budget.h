@@ -1,7 +1,7 @@
 #pragma once
 
-// When a loader compares samples with their checksums, and how much time that may take where nobody
-// asked for it. Thread-safety: one ChecksumBudget per reader thread.
+// When a loader compares samples with their checksums, and how much time that may take by
+// default. Thread-safety: one ChecksumBudget per reader thread.
 
 #include <chrono>
 

@@ -40,7 +40,7 @@ class CudaStage final : public DeviceStage {
   }
 
   // Waits for the copies in progress: the allocators that reuse their memory do not know this
-  // stream. A GPU that has failed copies no more, and its error is not for a destructor to throw.
+  // stream. A GPU that has failed no longer copies, and its error is not for a destructor to throw.
   ~CudaStage() override { static_cast<void>(cudaStreamSynchronize(copy_stream_)); }
 
   at::Tensor host_memory(int64_t bytes) override {

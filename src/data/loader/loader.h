@@ -55,7 +55,7 @@ struct LoaderOptions {
   bool compare_readers = false;
   bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
   at::Device device = at::kCPU;
-  // Batches of samples of different lengths are padded to one of at most so many lengths; longer
+  // Batches of samples of different lengths are padded to one of at most this many lengths; longer
   // ones than in the first epoch, to their longest sample. 0: all are. See order/length_classes.h.
   int64_t length_classes = 0;
   // Batches of one shape have the same tensors, so a batch is valid until the next one

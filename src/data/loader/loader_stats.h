@@ -1,7 +1,7 @@
 #pragma once
 
 // Where a loader's time went, since it was made: what its reader threads did, summed over them, and
-// who waited for whom. A run that waits for data reads here which stage to change: `wait_seconds`
+// which side waited. A run that waits for data reads here which stage to change: `wait_seconds`
 // grows where reading is too slow, and `full_seconds` where the consumer is. The counters cost a
 // few clock reads per sample, and none per pixel. Each counter is exact, but while threads read,
 // one may have counted a sample that the next one has not. Thread-safety: plain values.

@@ -10,7 +10,7 @@
 
 namespace dtrain::data {
 
-struct PaddedLength {  // so many samples are padded to this length
+struct PaddedLength {  // `samples` samples are padded to `length`
   int64_t length = 0;
   int64_t samples = 0;
 };

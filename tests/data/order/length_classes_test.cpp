@@ -65,8 +65,8 @@ TEST(LengthClasses, IgnoreWhatIsEmpty) {
   EXPECT_THROW(length_classes({{9, 1}}, 0), Error);
 }
 
-// So many distinct lengths that neighbors are joined: the longest is still a class, and the loss
-// is small.
+// Neighbors are joined where there are many distinct lengths: the longest is still a class, and
+// the loss is small.
 TEST(LengthClasses, OfManyLengthsAreNearlyTheBest) {
   std::vector<PaddedLength> lengths;
   for (int64_t length = 1; length <= 10000; ++length) lengths.push_back({length, 1});

@@ -162,8 +162,8 @@ TEST(MicroPlan, UsesEveryPositionOnceInItsStepForAnyWorldSize) {
   }
 }
 
-// Whether some numbers from 2 to `most` add up to `samples`: a division in which nobody gets
-// one sample.
+// Whether some numbers from 2 to `most` add up to `samples`: a division in which no rank
+// gets one sample.
 bool divides_without_single(int64_t samples, int64_t most) {
   std::vector<bool> reached(static_cast<size_t>(samples) + 1, false);
   reached[0] = true;
