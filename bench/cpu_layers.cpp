@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "layers/convolution.h"
 #include "layers/depthwise.h"
 #include "layers/lstm.h"

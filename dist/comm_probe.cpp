@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "dist/device_wait.h"
 
 namespace dtrain::dist {

@@ -15,7 +15,6 @@
 #include "core/error.h"
 #include "core/library_text.h"
 #include "core/log.h"
-#include "core/log_detail.h"
 #include "core/machine.h"
 #include "core/strings.h"
 #include "device/device.h"

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <map>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "core/strings.h"
 #include "dist/backoff.h"
 

@@ -18,7 +18,7 @@
 #include "cli/command_list.h"
 #include "cli/commands.h"
 #include "core/error.h"
-#include "core/log_detail.h"
+#include "core/log.h"
 #include "core/machine.h"
 #include "core/strings.h"
 #include "device/device.h"

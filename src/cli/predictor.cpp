@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "core/strings.h"
 #include "job/data_set.h"
 

@@ -17,11 +17,11 @@
 #include "convert/sample_runs.h"
 #include "convert/spool.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/file_system.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/running_hash.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 
 namespace dtrain::convert {

@@ -2,8 +2,8 @@
 
 // The time, for code that waits, times out or repeats at an interval: it takes a Clock, so that a
 // test can replace it by one that it moves by hand (tests/support/fake_clock.h). Code that only
-// measures a duration uses std::chrono directly. Thread-safety: all methods may be called from
-// any thread.
+// measures a duration uses seconds_since(). Thread-safety: all methods may be called from any
+// thread.
 
 #include <chrono>
 #include <thread>
@@ -16,12 +16,10 @@ class Clock {
   using Wall = std::chrono::system_clock;
 
   virtual ~Clock() = default;
-  virtual Steady::time_point now() const {
-    return Steady::now();
-  }  // never goes back; for intervals and timeouts
-  virtual Wall::time_point wall() const {
-    return Wall::now();
-  }  // the date and time, for people and files
+  // Never goes back; for intervals and timeouts
+  virtual Steady::time_point now() const { return Steady::now(); }
+  // The date and time, for people and files
+  virtual Wall::time_point wall() const { return Wall::now(); }
   virtual void sleep_for(Steady::duration duration) const { std::this_thread::sleep_for(duration); }
 };
 
@@ -34,6 +32,11 @@ inline const Clock& real_clock() {
 // Seconds since 1970, with fractions: the time in metrics and events.
 inline double unix_seconds(const Clock& clock = real_clock()) {
   return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
+}
+
+// Seconds from `began` until now, on the machine's own clock.
+inline double seconds_since(Clock::Steady::time_point began) {
+  return std::chrono::duration<double>(Clock::Steady::now() - began).count();
 }
 
 inline double seconds_between(Clock::Steady::time_point begin, Clock::Steady::time_point end) {

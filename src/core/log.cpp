@@ -11,9 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/log_detail.h"
 #include "core/printable.h"
-#include "core/quiet_log.h"
 
 namespace dtrain::log {
 namespace {

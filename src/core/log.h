@@ -41,6 +41,21 @@ std::string error(std::string_view message);  // any rank; returns what was prin
 // Any rank, the terminal only: a line for the program that started this one, as it is.
 void for_program(std::string_view line);
 
+// All that a library said of an error whose message is one sentence. Printed as plain() does, but
+// on every rank, if show_details() was called (--debug). Any thread may call them at any time.
+void show_details();  // from now on
+void detail(std::string_view message);
+
+// While one lives, info() and plain() print nothing, on the terminal and in the file, from any
+// thread: for work that is repeated and says the same each time.
+class Quiet {
+ public:
+  Quiet();
+  ~Quiet();
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+};
+
 // Rank 0's line at the bottom of a terminal, such as a progress bar, which is rewritten in place:
 // messages are printed above it. `text` must fit into the width of the terminal, and is shown as it
 // is; "" removes the line.

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "core/child_process.h"
-#include "core/stopwatch.h"
+#include "core/clock.h"
 
 namespace dtrain {
 namespace {

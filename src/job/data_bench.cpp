@@ -7,8 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "core/clock.h"
 #include "core/page_cache.h"
-#include "core/stopwatch.h"
 #include "data/loader/loader.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/error.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "data/order/shard.h"

@@ -11,8 +11,8 @@
 #include <numeric>
 #include <optional>
 
-#include "core/quiet_log.h"
-#include "core/stopwatch.h"
+#include "core/clock.h"
+#include "core/log.h"
 #include "core/vector_set.h"
 #include "data/loader/loader.h"
 #include "device/tensor_memory.h"

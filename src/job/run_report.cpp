@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file_system.h"
-#include "core/quiet_log.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "core/utf8.h"
 #include "data/loader/loader.h"

@@ -10,7 +10,7 @@
 #include "checkpoint/finite_values.h"
 #include "core/error.h"
 #include "core/library_text.h"
-#include "core/quiet_log.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "device/device.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <span>
 
-#include "core/quiet_log.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/failure.h"

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/printable.h"
-#include "core/quiet_log.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "device/kernel_trace.h"

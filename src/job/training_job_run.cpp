@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/number_text.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"

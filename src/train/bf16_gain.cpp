@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "core/strings.h"
 #include "layers/autocast.h"
 #include "layers/lstm.h"

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/number_text.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/object_collectives.h"

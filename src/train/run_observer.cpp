@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "core/clock.h"
 #include "core/log.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/comm_probe.h"

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/clock.h"
 #include "core/spread.h"
-#include "core/stopwatch.h"
 #include "device/device.h"
 #include "device/tensor_memory.h"
 #include "dist/object_collectives.h"

@@ -3,9 +3,9 @@
 #include <torch/version.h>
 
 #include "config/print.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "train/trainer.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/log.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <exception>
 
-#include "core/quiet_log.h"
-#include "core/stopwatch.h"
+#include "core/clock.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"

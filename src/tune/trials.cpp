@@ -4,9 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "core/clock.h"
 #include "core/log.h"
-#include "core/quiet_log.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"

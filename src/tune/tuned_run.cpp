@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/quiet_log.h"
+#include "core/log.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/preset.h"

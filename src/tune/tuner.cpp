@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "tune/memory_stage.h"
 #include "tune/stages.h"
 #include "tune/trials.h"

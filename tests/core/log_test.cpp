@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/file_system.h"
-#include "core/quiet_log.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {

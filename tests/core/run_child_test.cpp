@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "core/child_process.h"
+#include "core/clock.h"
 #include "core/error.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 
 namespace dtrain {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/error.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "support/thread_world.h"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <functional>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 #include "dist/lone_process.h"
 #include "support/temp_dir.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "core/stopwatch.h"
+#include "core/clock.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -11,7 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/library_text.h"
-#include "core/log_detail.h"
+#include "core/log.h"
 #include "core/strings.h"
 
 namespace dtrain::tasks {
