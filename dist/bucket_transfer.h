@@ -35,7 +35,7 @@ class BucketTransfer {
   // the buffer has the sums over ranks, on the current stream; does nothing if nothing was sent
   void receive();
   int64_t wire_bytes() const;    // that this rank gives to all_reduce
-  int64_t memory_bytes() const;  // of the buffer, and of what travels in its place
+  int64_t memory_bytes() const;  // the buffer, and what travels in its place
 
  private:
   Communicator* communicator_;

@@ -24,7 +24,7 @@ struct Bucket {
   at::ScalarType dtype = at::kFloat;
   std::vector<size_t> params;    // indices into the parameter list, in the order of the buffer
   std::vector<int64_t> offsets;  // element offset of each, aligned to 64 bytes
-  int64_t elements = 0;          // of the whole buffer, without the extra elements
+  int64_t elements = 0;          // size of the whole buffer, with the gaps for alignment
 };
 
 // Buckets in reverse order of the parameters, which is roughly the order in which backward finishes

@@ -16,7 +16,7 @@ namespace dtrain::dist {
 
 struct ClockOffset {
   double seconds = 0;  // ahead of rank 0's clock; negative: behind
-  double error = 0;    // by which `seconds` may be wrong: half of what the trials leave open
+  double error = 0;    // largest error of `seconds`: half of what the trials leave open
 };
 
 // When a rank entered and left a barrier, on its own clock, in seconds.

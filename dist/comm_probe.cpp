@@ -40,7 +40,7 @@ class Cases {
     const int64_t values = elements_of(largest);
     switch (operation) {
       case Collective::kAllReduce:
-        out_ = comm.allocate({values}, options);  // as the buckets of gradients
+        out_ = comm.allocate({values}, options);  // like the buckets of gradients
         break;
       case Collective::kBroadcast:
         out_ = at::empty({values}, options);

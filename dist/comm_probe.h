@@ -33,7 +33,7 @@ struct ProbeOptions {
   std::vector<int64_t> sizes = {};
   at::ScalarType dtype = at::kFloat;
   double seconds = 0.2;        // about how long it takes in all
-  int most_repetitions = 100;  // of a size
+  int most_repetitions = 100;  // upper limit for each size of each operation
   // Compares the result of the first operation of each size with what it must be
   bool check_values = false;
   // Called after each operation, outside of its time: for a watchdog
@@ -42,7 +42,7 @@ struct ProbeOptions {
 
 struct ProbedSize {
   Collective operation = Collective::kAllReduce;
-  int64_t bytes = 0;     // as nccl-tests counts
+  int64_t bytes = 0;     // size as nccl-tests counts it
   int64_t elements = 0;  // values that one rank passes
   at::ScalarType dtype = at::kFloat;
   Spread seconds = {};  // over the repetitions

@@ -19,8 +19,9 @@ namespace dtrain::dist {
 struct Failure {
   int exit_code = 70;
   std::string message;                                // "" where another rank has it
-  std::optional<int> culprit = launcher_rank_hint();  // as in FailureRecord
-  bool is_reported = false;                           // by this rank or another one (AgreedFailure)
+  std::optional<int> culprit = launcher_rank_hint();  // see FailureRecord
+  // This rank or another one has reported it already (AgreedFailure)
+  bool is_reported = false;
 };
 
 // Never throws an exception of its own. Out of memory, of a GPU or of the host, and a GPU that

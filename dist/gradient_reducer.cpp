@@ -342,15 +342,15 @@ class GradientReducer::Impl {
   at::Device device() const { return all_[0].tensor.device(); }
 
   const std::vector<NamedParameter> all_;
-  std::vector<ParamInfo> infos_;  // of those in the buckets
+  std::vector<ParamInfo> infos_;  // only the parameters in the buckets
   Communicator& gradients_;
   Communicator& host_;
   const Options options_;
   std::vector<FilledBucket> buckets_;
-  std::vector<at::Tensor> views_;   // by parameter; undefined: unused
-  std::vector<size_t> bucket_of_;   // by parameter
-  std::vector<bool> used_, ready_;  // by parameter: ever reached; reached in this micro-step
-  at::Tensor sums_;                 // of loss and weight
+  std::vector<at::Tensor> views_;   // one per parameter: gradient in a bucket; undefined: unused
+  std::vector<size_t> bucket_of_;   // one per parameter: index of its bucket
+  std::vector<bool> used_, ready_;  // one per parameter: ever reached; reached in this micro-step
+  at::Tensor sums_;                 // two elements: sum of the loss, sum of the weight
   Work sums_work_;
   Mode mode_ = Mode::kIdle;
   // This micro-step; any of this optimizer step

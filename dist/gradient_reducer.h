@@ -82,9 +82,9 @@ class GradientReducer {
   at::Tensor loss_sum() const;  // float64 device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;
   int64_t bytes_per_step() const;  // given by this rank to all_reduce
-  int64_t memory_bytes() const;    // of the buckets, and of what travels in their place
-  const BackwardTimes& backward_times()
-      const;  // of the last micro-step; of nothing before begin_backward()
+  int64_t memory_bytes() const;    // buckets, what travels in their place, sums of loss and weight
+  // Covers the last micro-step; has no times before begin_backward()
+  const BackwardTimes& backward_times() const;
   std::vector<int64_t> bucket_bytes()
       const;  // on the way, by bucket, in the order in which they are sent
   // If Options::cap_bytes were this

@@ -28,7 +28,7 @@ struct Card {
 };
 
 struct Report {
-  int32_t count = 0;  // of the ranks that have not been reached
+  int32_t count = 0;  // number of ranks that have not been reached
   std::array<int32_t, 32> first{};
 };
 
@@ -114,7 +114,7 @@ class Exchange {
   }
 
   const int rank_, tag_;
-  std::vector<Message> in_;  // by rank, with its own
+  std::vector<Message> in_;  // one per rank, in rank order, including this rank's own
   std::vector<MPI_Request> receives_, sends_;
   std::vector<bool> arrived_;
 };

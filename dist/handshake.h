@@ -14,8 +14,8 @@ namespace dtrain::dist {
 
 struct Peer {
   std::string node;  // host name
-  std::vector<std::string>
-      addresses;  // of its host, as address_text(), without those of itself alone
+  // Addresses of the network interfaces of its host, as own_addresses() returns them
+  std::vector<std::string> addresses;
 };
 
 // Exchanges `own` with all ranks of MPI_COMM_WORLD; returns those of all, by rank. Throws CommError

@@ -45,7 +45,7 @@ int least_ranks_of_a_host(std::span<const RankPlace> places);
 struct HierarchicalOptions {
   // A tensor of at most this size is exchanged by one rank of each host
   int64_t small_bytes = 16 << 10;
-  int64_t chunk_bytes = 1 << 20;  // of a tensor, in the pipeline
+  int64_t chunk_bytes = 1 << 20;  // size of a chunk of a tensor in the pipeline
 };
 
 // `places` of all ranks; the new communicator has the rank `rank` among them. `within_host`

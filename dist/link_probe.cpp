@@ -15,12 +15,12 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr int kTag = 3;  // of MPI_COMM_WORLD; the handshake has two others
+constexpr int kTag = 3;  // MPI tag in MPI_COMM_WORLD; the handshake uses two others
 constexpr int kSmall = 64 << 10, kLarge = 1 << 20;
 // seconds: where a small message takes less, its latency counts for too much
 constexpr double kQuick = 5e-3;
 constexpr int kRepetitions = 3;
-constexpr double kSlow = 0.25;  // of the speed of most links
+constexpr double kSlow = 0.25;  // share of the speed of most links; a link below it is slow
 constexpr size_t kMostNamed = 8;
 
 void finish(MPI_Request request) {

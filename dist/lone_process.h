@@ -9,7 +9,7 @@
 
 namespace dtrain::dist {
 
-std::vector<std::string> environment();  // of this process, as NAME=VALUE
+std::vector<std::string> environment();  // variables of this process: NAME=VALUE
 
 // `ours` without what tells a process that mpirun or srun started it, and with the one GPU that is
 // number `gpu` for this process as the only one that CUDA shows; -1: the process uses no GPU, and

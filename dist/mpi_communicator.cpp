@@ -162,7 +162,7 @@ class Exchange {
   struct Transfer {
     const char* what;
     int rank = -1;            // the other rank, in MPI_COMM_WORLD; -1: all of them
-    int expected_bytes = -1;  // of a message that arrives; -1: not known
+    int expected_bytes = -1;  // size of the message to receive; -1: not known
     std::string text() const { return rank < 0 ? what : str(what, " ", rank); }
   };
 
@@ -344,7 +344,7 @@ class MpiCommunicator final : public Communicator {
 
   const MpiOptions options_;
   MPI_Comm comm_;
-  const std::vector<int> world_ranks_;  // by rank, for messages
+  const std::vector<int> world_ranks_;  // one per rank, in rank order, for error messages
   // An operation failed, and its messages may still be in flight; used by the thread
   bool broken_ = false;
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();

@@ -21,7 +21,7 @@ struct MpiOptions {
   int64_t message_bytes = 1 << 20;  // the smallest message that a larger tensor is cut into
   // The ranks that give the same number, 0 or more, form a communicator of their own
   int group = 0;
-  int order = 0;  // of the ranks in it; those that give the same number keep their order
+  int order = 0;  // sorts the ranks of the group; ranks that give the same number keep their order
 };
 
 // A communicator among the ranks of MPI_COMM_WORLD that give the same group. Its errors name ranks

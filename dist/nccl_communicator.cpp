@@ -283,7 +283,7 @@ class NcclCommunicator final : public MeteredCommunicator {
   std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
   Mark record_began_;  // passed by the device when the host's clock was at record_origin_
   trace::Time record_origin_ = 0;
-  mutable std::mutex mutex_;  // of comm_ and reason_; held only around calls that do not block
+  mutable std::mutex mutex_;  // guards comm_ and reason_; held only around calls that do not block
   ncclComm_t comm_ = nullptr;
   std::string reason_;
 };

@@ -18,7 +18,7 @@ void raise_open_files();
 
 struct MpiRoom {
   uint64_t file_bytes = 0;       // largest file that this process may write (ulimit -f)
-  std::filesystem::path folder;  // of MPI's session
+  std::filesystem::path folder;  // where MPI keeps its session
   uint64_t folder_bytes = 0;     // free there
   uint64_t shared_bytes = 0;     // free in /dev/shm
   int local_ranks = 1;           // processes of the job on this host, which share both

@@ -8,7 +8,8 @@ namespace dtrain::dist {
 
 namespace {
 
-constexpr int kOffsetBits = 40;  // of a place: parts of up to 1 TiB, and 16 million allocations
+// Low bits of a place: parts of up to 1 TiB, and 16 million allocations
+constexpr int kOffsetBits = 40;
 
 }  // namespace
 

@@ -20,7 +20,7 @@ namespace dtrain::dist {
 struct SharedParts {
   // The same on all ranks for the same bytes of one allocate(); 0: not in the arena
   uint64_t place = 0;
-  std::byte* first = nullptr;  // of rank 0
+  std::byte* first = nullptr;  // address in the part of rank 0
   int64_t stride = 0;          // from one rank to the next
   std::byte* of(int rank) const { return first + rank * stride; }
 };
@@ -39,13 +39,13 @@ class SharedArena {
  private:
   struct Entry {
     std::shared_ptr<SharedSegment> segment;
-    uint64_t number;  // of the allocation; the same on all ranks
+    uint64_t number;  // number of the allocation; the same on all ranks
     int64_t bytes;
   };
   // Outlives the arena, because each tensor removes its entry.
   struct Registry {
     mutable std::mutex mutex;
-    std::map<const std::byte*, Entry> by_address;  // of this rank's part
+    std::map<const std::byte*, Entry> by_address;  // key: address of this rank's part
   };
 
   const SharedMemoryOptions options_;

@@ -35,7 +35,7 @@ std::string describe(const SharedOperation& operation) {
 // Its first line has room for a few values, so that a small operation costs the transfer of
 // one line.
 struct alignas(kLine) SharedBoard::Slot {
-  std::atomic<uint64_t> number;  // of the operation; stored last
+  std::atomic<uint64_t> number;  // number of the operation; stored last
   SharedOperation operation;
   alignas(kLine / 2) std::byte data[kSlotBytes];
 };
@@ -47,9 +47,10 @@ struct alignas(kLine) SharedBoard::Page {
   std::atomic<uint32_t> presence;
   int32_t process;
   pthread_mutex_t alive;
-  struct alignas(kLine) Failure {  // of all ranks, on the page of rank 0
-    std::atomic<uint32_t> state;   // 0, 1: being written, 2: written
-    int32_t peer;                  // -1: not known
+  // The first failure on any rank; used only on the page of rank 0
+  struct alignas(kLine) Failure {
+    std::atomic<uint32_t> state;  // 0, 1: being written, 2: written
+    int32_t peer;                 // -1: not known
     char reason[1000];
   } failure;
   Slot slots[kSlots];

@@ -41,7 +41,8 @@ struct SharedOperation {
   at::ScalarType dtype = at::kByte;
   int root = 0;
   int64_t bytes = 0;
-  uint64_t place = 0;  // of a tensor that is reduced where it lies (SharedParts); else 0
+  // SharedParts::place of a tensor that is reduced where it lies; 0: any other operation
+  uint64_t place = 0;
   bool operator==(const SharedOperation&) const = default;
 };
 

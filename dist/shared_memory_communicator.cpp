@@ -43,8 +43,8 @@ struct Operation {
   at::Tensor out, in;  // `in` only where it is another one
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
-  SharedParts parts;      // of a tensor of the arena
-  int64_t elements = 0;   // of `in`
+  SharedParts parts;      // where a tensor of the arena lies
+  int64_t elements = 0;   // number of elements of the input
   int64_t per_piece = 1;  // elements
   int64_t width = 1;      // bytes of an element
   int64_t pieces() const {
@@ -344,7 +344,7 @@ class SharedMemoryCommunicator final : public Communicator {
   // Sums this rank's slice of a tensor of the arena and writes the sum to all ranks, block
   // by block.
   void reduce_slice(const Operation& o) {
-    constexpr int64_t kLine = 64;  // of the cache: no two ranks write the same one
+    constexpr int64_t kLine = 64;  // bytes of a cache line: no two ranks write to the same line
     const int64_t lines = (o.what.bytes + kLine - 1) / kLine;
     const int64_t begin = std::min(lines * rank() / size() * kLine, o.what.bytes);
     const int64_t end = std::min(lines * (rank() + 1) / size() * kLine, o.what.bytes);

@@ -23,7 +23,7 @@ namespace dtrain::dist {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr const char* kPrefix = "dtrain-";  // of the names of files
+constexpr const char* kPrefix = "dtrain-";  // file names begin with it
 
 // What rank 0 has made, as the others find it.
 struct Offer {
@@ -40,7 +40,7 @@ struct Outcome {
 
 struct Attempt {
   std::byte* base = nullptr;
-  std::string failure;  // of the lowest rank that failed; empty: all have mapped the file
+  std::string failure;  // message of the lowest rank that failed; empty: all have mapped the file
   bool no_room = false;
 };
 
@@ -116,7 +116,7 @@ Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return failed("look at", errno);
   if (info.st_dev != offer.device || info.st_ino != offer.inode) return failed("find", ESTALE);
-  rlimit limit{};  // of the size of files, for memory files too; to pass it is a signal
+  rlimit limit{};  // largest file size, for memory files too; exceeding it raises a signal
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) {
     return failed("enlarge", EFBIG);
   }

@@ -29,7 +29,7 @@ namespace dtrain::dist {
 
 struct SharedMemoryOptions {
   bool memfd = true;                          // false: only the file below, for tests
-  std::filesystem::path folder = "/dev/shm";  // of the file; empty: only a memfd
+  std::filesystem::path folder = "/dev/shm";  // folder of the file; empty: only a memfd
   // Of the files of Linux that tell the memory that can be used, for tests
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers

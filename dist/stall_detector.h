@@ -100,7 +100,7 @@ class StallDetector {
   double now_ = 0;  // seconds that this process has run
   double progress_at_ = 0;
   uint64_t progress_ = 0;
-  std::vector<Report> reports_;  // by rank
+  std::vector<Report> reports_;  // one per rank, in rank order
 };
 
 }  // namespace dtrain::dist

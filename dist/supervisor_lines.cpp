@@ -68,7 +68,7 @@ struct Reader {
 
  private:
   const Json& at(const char* name) {
-    static const Json kMissing = Json::array();  // of no field's type
+    static const Json kMissing = Json::array();  // a type that no field has
     const auto found = json.find(name);
     return found == json.end() ? kMissing : *found;
   }

@@ -248,13 +248,13 @@ class Watchdog::Impl {
   const int rank_, size_;
   const double period_;
   const OnStall on_stall_;
-  const std::vector<std::vector<std::string>> addresses_;  // by rank
+  const std::vector<std::vector<std::string>> addresses_;  // one list per rank, in rank order
 
   std::atomic<const char*> phase_ = "start";
   std::atomic<int64_t> step_ = 0;
   std::atomic<uint64_t> progress_ = 0;
 
-  std::mutex mutex_;  // of order_ and check_
+  std::mutex mutex_;  // guards order_ and check_
   std::function<void()> check_;
   std::condition_variable ordered_;
   Order order_ = Order::kWatch;
@@ -262,7 +262,7 @@ class Watchdog::Impl {
   // Used by the watchdog's thread alone until it has ended.
   StallDetector detector_;
   std::unique_ptr<Channel> channel_;
-  std::vector<bool> goodbye_sent_;  // by rank
+  std::vector<bool> goodbye_sent_;  // one per rank, in rank order
   std::exception_ptr error_;
   bool closed_ = false;
   std::thread thread_;

@@ -12,12 +12,12 @@
 namespace dtrain::dist {
 
 struct World {
-  int rank = 0, size = 1;               // of the job
+  int rank = 0, size = 1;               // this rank, and the number of ranks of the job
   int local_rank = 0, local_size = 1;   // on this host, by MPI's shared-memory split
   int host = 0;                         // the lowest rank on this host, which no other host has
   std::string node;                     // host name
   std::vector<std::string> nodes = {};  // those of all ranks
-  bool launched = false;  // by mpirun or srun: stdout may be a pty that no person looks at
+  bool launched = false;  // mpirun or srun started it: stdout may be a pty that no person looks at
   // By rank: network addresses of its host, as address_text(), without those that this host
   // has too.
   std::vector<std::vector<std::string>> addresses = {};

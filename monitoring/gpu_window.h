@@ -41,7 +41,7 @@ class GpuWindow {
   Mean utilization_, power_, sm_clock_, working_sm_clock_;
   double full_sm_clock_ = measure::kUnknown;  // hertz, the highest of the run that nothing reduced
   GpuSettings settings_;
-  double last_energy_ = measure::kUnknown;  // as the card counts it
+  double last_energy_ = measure::kUnknown;  // newest value of the card's energy counter, joules
 };
 
 }  // namespace dtrain::monitoring

@@ -44,7 +44,8 @@ class HttpConnection {
   // The request line and headers, up to and including the empty line, once all of it has arrived
   // and the response before it has left. Each is returned once.
   std::optional<std::string> take_request();
-  bool is_last_request() const { return requests_ >= kRequests; }  // of the one just taken
+  // Whether the request just taken is the last one of the connection
+  bool is_last_request() const { return requests_ >= kRequests; }
 
   // Sends `response` in answer to the request taken last. `close`: the connection ends after it.
   void respond(std::string response, bool close);

@@ -150,7 +150,7 @@ class JsonLines : public Sink {
     put(j, "memory_total_bytes", s.memory_total);
     if (!std::isnan(s.padding_waste)) put(j, "padding_waste", s.padding_waste);
     if (s.bad_samples > 0) j["bad_samples"] = s.bad_samples;
-    j["ledger"] = hex(s.ledger);  // as text, because many readers round a JSON number of 64 bits
+    j["ledger"] = hex(s.ledger);  // text, because many readers round a JSON number of 64 bits
     write(j);
   }
 

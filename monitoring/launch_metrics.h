@@ -17,7 +17,7 @@
 namespace dtrain::monitoring {
 
 struct LaunchNumbers {
-  std::map<std::string, int> restarts;  // by cause
+  std::map<std::string, int> restarts;  // key: cause; value: number of restarts
   int64_t lost_steps = 0;
   double effective_ratio = 0;  // share of the wall time that trained
   int ranks = 0;               // that run now

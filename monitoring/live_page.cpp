@@ -272,7 +272,7 @@ class LivePage::State {
               !evaluations_.continues(since);
       points = points_.since(whole ? 0 : since);
       evaluations = evaluations_.since(whole ? 0 : since);
-      if (!whole && since >= placed_at_) now.places.clear();  // as they were
+      if (!whole && since >= placed_at_) now.places.clear();  // the client already has them
     }
     Json json = summary(now);
     json["number"] = number;
@@ -342,9 +342,9 @@ class LivePage::State {
 
   Waiting mine_;  // the training thread's own
 
-  std::mutex mutex_;  // of the next five
+  std::mutex mutex_;  // guards the next five fields
   Now now_;
-  int64_t number_ = 0;     // of the newest entry of either history
+  int64_t number_ = 0;     // number of the newest change: an entry of either history, or the places
   int64_t placed_at_ = 0;  // number when the places became known
   ThinnedHistory<Point> points_{kPoints};
   ThinnedHistory<Evaluation> evaluations_{kEvaluations};

@@ -56,7 +56,7 @@ class LivePage : public Sink {
   void earlier(const StepStats&, double time);
   void earlier(const EvalStats&, double time);
 
-  void places(std::vector<Place>);  // by rank; once, when they are known
+  void places(std::vector<Place>);  // one per rank, in rank order; call once, when they are known
   void log_line(std::string_view line);
 
  private:

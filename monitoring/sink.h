@@ -25,8 +25,8 @@ constexpr auto names_of(RunState) {
 // How a process leaves the run.
 struct RunEnd {
   RunState state = RunState::kFinished;  // or kFailed
-  int exit_code = 0;                     // of the process
-  std::string reason;                    // message of the error, or why training stopped
+  int exit_code = 0;
+  std::string reason;        // message of the error, or why training stopped
   std::string failure = "";  // after a failure: the record of dist/supervisor_lines.h as JSON
 };
 
@@ -39,7 +39,7 @@ class Sink {
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
   virtual void state(RunState) {}  // what the run does now
   virtual void end(const RunEnd& end) { state(end.state); }
-  virtual void progress(const Progress&) {}  // of an evaluation, after each batch
+  virtual void progress(const Progress&) {}  // during an evaluation, after each batch
   virtual void verdict(const VerdictRecord&) {
   }  // on rank 0: after 20 steps, every minute, on request, at the end
 };

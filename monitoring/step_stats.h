@@ -39,7 +39,7 @@ struct StepStats {
   int64_t step = 0;   // 1-based, counts optimizer steps, skipped ones too
   int64_t epoch = 0;  // 0-based
   int64_t steps_per_epoch = 0, epochs = 0, total_steps = 0;
-  int64_t samples = 0;  // of this step, all ranks
+  int64_t samples = 0;  // all ranks, this step
   int64_t micro_steps = 1;
   bool logging = false;  // a logging step, at which the values that come from the device are known
   double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
@@ -58,14 +58,14 @@ struct StepStats {
   double memory_used = 0, memory_total = 0;
   // By LibTorch's allocator now, and at most; known at logging steps
   double memory_reserved = 0, memory_peak = 0;
-  int64_t allocator_retries = 0,
-          out_of_memory = 0;                      // of the allocator so far; known at logging steps
+  // Retries and failures of the allocator so far; known at logging steps
+  int64_t allocator_retries = 0, out_of_memory = 0;
   std::vector<CollectiveStats> collectives = {};  // known at logging steps
   uint64_t ledger = 0;  // checksum of the samples used so far; known at logging steps
   double padding_waste =
       kUnknown;             // share of padding in the rows of all ranks since the last logging step
   int64_t bad_samples = 0;  // left out so far by data.on_bad_sample skip, all ranks
-  std::optional<RankMeans> own = {};  // of this rank, at logging steps
+  std::optional<RankMeans> own = {};  // this rank; set at logging steps
   std::vector<RankMeans> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
   // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
   std::optional<SlowStep> slowest = {};
@@ -74,11 +74,11 @@ struct StepStats {
 struct EvalStats {
   int64_t step = 0, epoch = 0;
   std::string split;                                    // "val" or "test"
-  std::vector<std::pair<std::string, double>> metrics;  // in the task's order, "loss" first
+  std::vector<std::pair<std::string, double>> metrics;  // ordered as in the task, "loss" first
   std::vector<Table> tables;  // metrics of more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;
-  std::map<std::string, std::string> units = {};  // of the metrics that have one
+  std::map<std::string, std::string> units = {};  // key: metric; only those that have a unit
 };
 
 }  // namespace dtrain::monitoring

@@ -17,14 +17,15 @@ struct VerdictRecord {
     double gain = std::numeric_limits<double>::quiet_NaN();   // 0.38: 38 % more steps per second;
                                                               // NaN: not computable
     double error = std::numeric_limits<double>::quiet_NaN();  // standard error of the gain
-    std::string setting = {}, evidence = {}, otherwise = {};  // as in Finding
+    std::string setting = {}, evidence = {}, otherwise = {};  // see diagnose::Finding
   };
   // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured,
   // or one rank.
   struct Communication {
     static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
     double late = kUnknown;  // for the rank that arrives last, mean over ranks
-    double latency = kUnknown, bandwidth = kUnknown;  // of messages
+    // For the latency of messages; for the transfer of their bytes
+    double latency = kUnknown, bandwidth = kUnknown;
     double not_overlapped = kUnknown;  // with backward, though buckets of another size would be
     double other = kUnknown;           // more than the network was measured to cost
   };

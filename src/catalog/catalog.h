@@ -74,8 +74,9 @@ struct Task {
   Sample sample = Sample::kPicture;
   Target target = Target::kClass;
   Numbers numbers = {};
-  double val_share = 0.1;    // of converted and generated data; 0: training takes it from its split
-  bool from_arrays = false;  // `dtrain convert arrays --task NAME` makes its data
+  // Validation share of converted and generated data; 0: training takes it from its split
+  double val_share = 0.1;
+  bool from_arrays = false;       // `dtrain convert arrays --task NAME` makes its data
   bool class_weights = false;     // train.class_weights can be used
   bool teacher_forcing = false;   // pointer.* can be used: what a decoder receives while it learns
   bool encoder_phase = false;     // sequence.*, augment.noise and augment.mask_* can be used
@@ -94,7 +95,7 @@ struct Task {
 enum class TaskId : int {};
 enum class NetworkId : int { kAuto };  // kAuto: the task's own
 
-const std::vector<std::string>& names_of(TaskId);     // in the order of tasks.def
+const std::vector<std::string>& names_of(TaskId);     // same order as tasks.def
 const std::vector<std::string>& names_of(NetworkId);  // "auto", then each network once
 
 std::vector<std::string> task_names(bool (*wanted)(const Task&));

@@ -24,9 +24,9 @@ struct MeasuredBatch {
 };
 
 struct Gpu {
-  std::string_view name;  // of --preset
-  std::string_view
-      product;            // what the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
+  std::string_view name;  // value of --preset
+  // What the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
+  std::string_view product;
   double memory_gib = 0;  // that CUDA gives to programs
   int multiprocessors = 0;
   int capability = 0;  // 10 × major + minor

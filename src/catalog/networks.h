@@ -47,7 +47,7 @@ struct PictureLayers {
   // values, with dropout between them.
   bool averages = true;
 };
-inline constexpr MaxPooling kStemPooling{3, 2, 1};  // of kResidual and kBottleneck
+inline constexpr MaxPooling kStemPooling{3, 2, 1};  // used by kResidual and kBottleneck
 std::string_view head_of(const PictureLayers&);     // name of the last linear layer
 
 struct ConvBlock {
@@ -58,7 +58,7 @@ struct ConvBlock {
   int64_t out() const { return convolutions.back().out; }
   bool keeps_shape() const { return stride == 1 && in() == out(); }
 };
-std::vector<ConvBlock> blocks_of(const PictureLayers&);  // in their order
+std::vector<ConvBlock> blocks_of(const PictureLayers&);  // first to last
 
 // Two convolutions over the rows of a sequence, each with batch norm and ReLU, and two LSTM layers.
 struct SequenceLayers {

@@ -52,7 +52,7 @@ struct Layer {
 // begins with.
 std::vector<Layer> layers_of(const SafetensorsHeader& header) {
   std::vector<Layer> layers;
-  std::map<std::string, size_t> index;  // in `layers`, by name
+  std::map<std::string, size_t> index;  // position in `layers` of each name
   for (const TensorEntry& entry : header.tensors) {
     const size_t dot = entry.name.rfind('.');
     const std::string own = entry.name.substr(dot == std::string::npos ? 0 : dot + 1);

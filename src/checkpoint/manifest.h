@@ -21,7 +21,8 @@ struct FileRecord {
 struct Manifest {
   int64_t step = 0;
   int world_size = 1;
-  std::map<std::string, FileRecord> files;  // by name: all files of the checkpoint but the manifest
+  // All files of the checkpoint except the manifest, keyed by name
+  std::map<std::string, FileRecord> files;
 };
 
 std::string rank_file(int rank);  // the file's name

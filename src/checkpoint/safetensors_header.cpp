@@ -212,7 +212,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   const std::string& file_;
   const char* reached_;
   Place place_ = Place::kStart;
-  std::string name_, key_;  // of the outer object; of the object within
+  std::string name_, key_;  // key in the outer object; key in the object within
   bool has_metadata_ = false;
   TensorEntry entry_;
   std::array<bool, kKeys.size()> seen_{};
@@ -229,7 +229,7 @@ constexpr size_t kLongestToken = 8 << 20;
 std::string token_defect(std::string_view json) {
   constexpr std::string_view kSeparators = " \t\r\n,:{}[]";
   bool inside = false;  // a string
-  size_t begin = 0;     // of the token
+  size_t begin = 0;     // start of the current token
   for (size_t i = 0; i < json.size(); ++i) {
     if (json[i] == '"') {
       inside = !inside;

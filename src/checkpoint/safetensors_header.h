@@ -20,14 +20,14 @@ namespace dtrain::checkpoint {
 
 struct TensorEntry {
   std::string name;
-  std::string dtype;            // as the file spells it: F32, BF16, ...
+  std::string dtype;            // spelling in the file: F32, BF16, ...
   std::vector<int64_t> shape;   // the number of elements fits int64
   uint64_t begin = 0, end = 0;  // bytes after the header
 };
 
 struct SafetensorsHeader {
-  uint64_t data_start = 0;           // in the file
-  std::vector<TensorEntry> tensors;  // in the order of the header
+  uint64_t data_start = 0;           // byte offset in the file
+  std::vector<TensorEntry> tensors;  // same order as in the header
   std::map<std::string, std::string> metadata;
 };
 

@@ -31,7 +31,7 @@ struct Snapshot {
   Metadata model_metadata;
   NamedTensors optimizer;
   std::string state_json;  // the trainer's: scaler, schedule, position, ledger, metric, versions
-  std::vector<NamedTensors> ranks;  // of each rank: generators, local statistics
+  std::vector<NamedTensors> ranks;  // one per rank, in rank order: generators, local statistics
 };
 
 // A checkpoint that does not verify, and why.

@@ -46,7 +46,7 @@ struct Results {
   int ranks = 1;
   int64_t accumulate = 1, samples = 0;
   int64_t prefetch = 0;
-  int threads = 1;                 // of the loader, on each rank
+  int threads = 1;                 // loader threads on each rank
   int computing_threads = 1;       // on each rank
   std::vector<double> statistics;  // bytes of batch norm's sums in a micro-step
   std::vector<train::RunPhase> phases;
@@ -276,7 +276,7 @@ std::string json_of(const Results& results) {
   const auto lacks = [](const Row& row) {
     return !row.out_of_memory.empty() || without_kernel_time(row);
   };
-  Json not_measured = Json::array();  // in any row
+  Json not_measured = Json::array();  // fields that no row has
   if (std::ranges::all_of(results.rows, lacks))
     not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},

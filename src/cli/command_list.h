@@ -10,7 +10,7 @@
 
 namespace dtrain::cli {
 
-std::vector<ManualFlag> train_switches();  // of train, beside the keys of the configuration
+std::vector<ManualFlag> train_switches();  // flags of train besides the configuration keys
 
 // `train` has the keys of the configuration; the flags of the others are those that they pass to
 // parse() (options.h).

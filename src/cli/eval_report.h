@@ -19,7 +19,7 @@ struct EvalReport {
   struct Worst {
     int64_t id = 0;
     double error = 0;
-    std::string source;  // of the file that was converted
+    std::string source;  // path of the file that was converted
   };
   std::vector<Worst> worst;
   std::vector<std::string> warnings;  // e.g. samples left out

@@ -11,10 +11,10 @@ namespace dtrain::cli {
 
 struct ManualFlag {
   std::vector<std::string> names;   // with their dashes, the short name first
-  std::string kind;                 // of the value, for people: "number"; "": a switch
+  std::string kind;                 // type of the value, for people: "number"; "": a switch
   std::vector<std::string> values;  // if it is one of these
   std::string text;
-  std::string section;  // of the key; "" for flags that are no keys
+  std::string section;  // section of the key; "" for flags that are not keys
 };
 
 struct ManualCommand {

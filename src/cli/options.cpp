@@ -113,7 +113,7 @@ std::vector<std::string> in_own_words(const CLI::App& app,
   const auto has = [&](const std::string& name) {
     return app.get_option_no_throw("--" + name) != nullptr;
   };
-  std::map<std::string, std::string> own_words;  // of other flags
+  std::map<std::string, std::string> own_words;  // maps a flag's other names to the app's name
   config::Config scratch;
   for (const config::Option& option : config::describe(scratch)) {
     const std::vector<std::string> names = option.names();

@@ -48,7 +48,7 @@ Inputs inputs_of(const config::Loaded&);
 CLI::Validator number_within(double least, double most);
 CLI::Validator whole_number(uint64_t least, uint64_t most);
 inline constexpr uint64_t kAnySeed = std::numeric_limits<uint64_t>::max();  // the largest
-CLI::Validator not_empty();  // of the name of a file: "" is mostly a variable that is not set
+CLI::Validator not_empty();  // checks a file name: "" is usually a variable that is not set
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;
@@ -74,11 +74,11 @@ std::vector<std::string> in_own_words(const CLI::App&, const std::vector<std::st
 struct InferenceOptions {
   config::AmpMode amp = config::AmpMode::kFp32;
   config::DeviceType device = config::DeviceType::kAuto;
-  int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
+  int64_t batch_size = 64, workers = 0;  // per rank; see job::reader_threads()
   // Of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   int64_t threads = 0;
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
-  data::Verify verify = data::Verify::kAlways;  // of the samples of a data file
+  data::Verify verify = data::Verify::kAlways;  // applies to the samples of a data file
 
   void add_to(CLI::App&);      // all of them, in the order of the functions below
   void add_verify(CLI::App&);  // not among them: it is of the data

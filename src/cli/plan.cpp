@@ -25,7 +25,7 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr size_t kMostSizes = 5;  // of micro-batches that are measured
+constexpr size_t kMostSizes = 5;  // maximum number of micro-batch sizes to measure
 
 struct Options {
   std::vector<int64_t> ranks = {1, 2, 4, 8};

@@ -18,7 +18,7 @@ struct PlanReport {
   plan::Scaling scaling = plan::Scaling::kKeep;
   std::vector<plan::Row> rows = {};
 
-  bool is_blocked() const;  // of any row
+  bool is_blocked() const;  // whether any row is blocked
 };
 
 std::string plan_text(const PlanReport&);
@@ -27,7 +27,7 @@ std::string plan_json(const PlanReport&);
 // The plan for the ranks that were measured, against what they measured: of each size, planned ÷
 // measured - 1. Empty if the link was not measured too, or there was one rank.
 struct Check {
-  int64_t samples = 0;  // of a micro-step
+  int64_t samples = 0;  // per micro-step
   double measured = 0, planned = 0;
 };
 std::vector<Check> check_plan(const PlanReport&);

@@ -75,7 +75,7 @@ Predictor::Predictor(job::ProcessContext& process, const InferenceOptions& how, 
   pass.check_targets = false;
   pass.device = process.device;
   data::SampleSpec spec = task.samples();
-  spec.length_window = 0;  // in the order of the inputs
+  spec.length_window = 0;  // keeps the order of the inputs
   loader_.emplace(*samples.store, ids, spec, pass, data::Shard{});
 }
 

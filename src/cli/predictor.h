@@ -29,8 +29,8 @@ struct Turns {
   data::Shard shard;
 
   int64_t steps() const { return data::steps_per_epoch(count, batch_size * shard.size); }
-  int64_t samples(int64_t step) const;        // of all ranks
-  data::Range positions(int64_t step) const;  // of this rank; may be empty
+  int64_t samples(int64_t step) const;        // total over all ranks
+  data::Range positions(int64_t step) const;  // this rank's part; may be empty
   std::vector<int64_t> own(const std::vector<int64_t>& ids) const;
 };
 

@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kComparisonName = "comparison.html";  // in the folder of the second run
+constexpr const char* kComparisonName = "comparison.html";  // file in the second run's folder
 constexpr double kUsualLimit = 0.05;  // for the judgment where no gate is asked for
 
 struct Options {

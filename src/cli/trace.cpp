@@ -75,7 +75,7 @@ class TraceFile {
 struct Results {
   TraceSummary summary;
   std::string out, network, precision, data, device;
-  int64_t bytes = 0;  // of the file
+  int64_t bytes = 0;  // size of the trace file
   int64_t steps = 0;
 
   int64_t events() const {
@@ -245,7 +245,7 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
                   .device = process.device.is_cpu() ? "cpu" : process.device.str(),
                   .steps = options.how.steps};
   const job::ConnectedRun run = std::move(prepared).place_on_device().connect();
-  std::exception_ptr failed;  // of rank 0's disk: the other ranks still send
+  std::exception_ptr failed;  // disk error on rank 0; the other ranks still send
   results.summary = job::trace_steps(run, options.how, [&](std::string_view text) {
     if (failed) return;
     try {

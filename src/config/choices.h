@@ -7,14 +7,8 @@
 
 namespace dtrain::config {
 
-enum class LossName {
-  kMse,
-  kSmoothL1,
-  kL1,
-  kCrossEntropy,
-  kBceWithLogits,
-  kNll
-};  // of the task `module`
+// For the task `module`
+enum class LossName { kMse, kSmoothL1, kL1, kCrossEntropy, kBceWithLogits, kNll };
 constexpr auto names_of(LossName) {
   return names("mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll");
 }

@@ -34,9 +34,9 @@ struct Data {
   std::string file;      // dtrain HDF5; empty with the quick start: generated
   int64_t workers = 0;   // reader threads per rank; 0: from the cores of this rank
   int64_t prefetch = 4;  // micro-batches read ahead
-  double val_share =
-      0.1;           // of the training split, by group, where the file has no validation split
-  double share = 1;  // of the training groups that are left, drawn by train.seed
+  // Share of the training split to validate on, by group, if the file has no validation split
+  double val_share = 0.1;
+  double share = 1;  // share of the training groups that are left, drawn by train.seed
   Verify verify = Verify::kFirstEpoch;
   OnBadSample on_bad_sample = OnBadSample::kStop;
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
@@ -101,8 +101,8 @@ struct Optimizer {
   double momentum = 0.9;  // sgd
   bool nesterov = false;  // sgd
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double clip_norm = 0;                 // of the whole gradient, after unscaling; 0: none
-  double clip_value = 0;                // of each element, after unscaling; 0: none
+  double clip_norm = 0;                 // limit for the whole gradient, after unscaling; 0: none
+  double clip_value = 0;                // limit for each element, after unscaling; 0: none
   bool decay_norms_and_biases = false;  // weight decay on one-dimensional parameters as well
 };
 
@@ -137,7 +137,7 @@ struct Amp {
 struct Checkpoint {
   Interval every = {.minutes = 10};
   int64_t keep_last = 3;
-  bool keep_best = true;  // by the validation metric
+  bool keep_best = true;  // the best according to the validation metric
 };
 
 struct Dist {

@@ -12,13 +12,13 @@
 namespace dtrain::config {
 
 struct Flag {
-  std::string spelling;  // as typed: "--lr"
+  std::string spelling;  // the flag as typed: "--lr"
   std::string path;      // what it names: "optimizer.lr"
   std::string value;
 };
 
 struct CommandLine {
-  std::string config_file;  // as typed; "": none
+  std::string config_file;  // the path as typed; "": none
   std::vector<Flag> flags;  // known, each path once
   std::vector<Problem> problems;
 };

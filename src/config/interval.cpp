@@ -15,7 +15,7 @@ struct Unit {
   const char* singular;  // "1step", "1epoch"
   std::variant<int64_t Interval::*, double Interval::*> field;
   double most;
-  char letter;  // of runs that were saved earlier; 0: none
+  char letter;  // the unit in runs that were saved earlier; 0: none
 };
 constexpr Unit kUnits[] = {
     {"steps", "step", &Interval::steps, 1e9, 's'},

@@ -13,7 +13,7 @@ namespace dtrain::config {
 
 struct Interval {
   int64_t steps = 0, epochs = 0;    // 0: does not count
-  double minutes = 0, seconds = 0;  // as they were given; period() is both
+  double minutes = 0, seconds = 0;  // the values as given; period() combines both
   bool operator==(const Interval&) const = default;
 
   // Whether it is due at the end of optimizer step `step` (1-based) by steps or epochs. Time does
@@ -23,7 +23,7 @@ struct Interval {
            (epochs > 0 && step % (epochs * steps_per_epoch) == 0);
   }
 
-  double period() const {  // in seconds; 0: time does not count
+  double period() const {  // seconds; 0: time does not count
     if (minutes > 0 && seconds > 0) return std::min(minutes * 60, seconds);
     return minutes > 0 ? minutes * 60 : seconds;
   }

@@ -179,7 +179,7 @@ class Layers {
   Loaded loaded_;
   std::vector<std::string> sources_;
   std::string file_, task_;          // the config file; what --task says
-  std::optional<std::string> text_;  // of the file, if it is known
+  std::optional<std::string> text_;  // text of the config file, if it is known
   bool names_data_ = false;          // a flag names the data
   ConfigBatch embedded_batch_;
   bool embedded_rate_ = false;  // an embedded config sets the learning rate
@@ -242,7 +242,7 @@ Config from_yaml(std::string_view text, std::string_view name) {
 
 SavedConfig saved_config(std::string_view text, std::string_view name) {
   Config before;
-  before.optimizer.decay_norms_and_biases = true;  // of runs that were saved without the key
+  before.optimizer.decay_norms_and_biases = true;  // how runs saved without the key were trained
   ConfigBuilder builder(/*saved=*/true, before);
   apply_yaml(builder, text, std::string(name));
   builder.add_problems(broken_rules(builder.config(), builder.places(), /*given=*/{}));

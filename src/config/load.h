@@ -23,8 +23,8 @@ namespace dtrain::config {
 inline constexpr const char* kLaunchConfig = "DTRAIN_LAUNCH_CONFIG";
 
 struct LoadOptions {
-  std::vector<std::string> other_flags =
-      {};                     // of the caller ("--dry-run"), suggested for mistyped ones
+  // The caller's own flags ("--dry-run"), suggested for mistyped ones
+  std::vector<std::string> other_flags = {};
   bool check_dataset = true;  // false (--print-config): do not ask for the file of --dataset NAME
 };
 
@@ -38,10 +38,10 @@ struct Loaded {
   Config config;
   std::string source;            // the file or embedded config that was used, for the banner
   std::string config_file = {};  // that was read, relative to the folder of load(); "": none
-  std::string config_text = {};  // of that file
-  std::vector<std::string>
-      given;           // dotted names of the keys that the file or a flag set, each once
-  Places places = {};  // of these keys and of those of an embedded config
+  std::string config_text = {};  // text of that file
+  // Dotted names of the keys that the file or a flag set, each once
+  std::vector<std::string> given;
+  Places places = {};  // where these keys, and those of an embedded config, were set
   // Neither task, data nor a file is given: the embedded quick start is a guess
   bool is_demo = false;
   // Of an embedded config: does not count, because a batch size or accumulate is given
@@ -62,8 +62,8 @@ struct Loaded {
 Loaded load(const std::vector<std::string>& arguments, const std::filesystem::path& folder = ".",
             const LoadOptions& = {});
 
-bool names_key(
-    std::string_view flag);  // "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
+// "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
+bool names_key(std::string_view flag);
 
 // Strict, over the defaults; ConfigError
 Config from_yaml(std::string_view text, std::string_view name);

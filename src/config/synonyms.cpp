@@ -8,7 +8,7 @@ namespace {
 
 struct Synonyms {
   std::string_view meaning;  // a key, or advice
-  std::string_view words;    // in lower case with '-', a space before and after each
+  std::string_view words;    // lower case with '-'; a space before and after each
 };
 
 constexpr Synonyms kKeys[] = {

@@ -66,21 +66,21 @@ struct Option {
   std::string path = {};  // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
   // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
   std::string alias = {};
-  std::string also =
-      {};            // a flag of the same meaning that is accepted and that no help lists; "": none
+  // A flag of the same meaning that is accepted and that no help lists; "": none
+  std::string also = {};
   Target target;     // the field of the Config passed to describe()
   std::string text;  // one line of help
   std::string unit = {};
   Range range = {};
-  std::vector<std::pair<std::string, std::string>> synonyms =
-      {};              // of a choice: name -> the name it stands for
+  // Other names that a choice accepts: name -> the name it stands for
+  std::vector<std::pair<std::string, std::string>> synonyms = {};
   bool fixed = false;  // cannot change when a run is resumed
   Scope scope = {};    // the runs that it changes
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
-  std::vector<std::string> names()
-      const;  // of its flag, without dashes: first the one of help and docs, then the others
+  // The names of its flag, without dashes: first the one of help and docs, then the others
+  std::vector<std::string> names() const;
 };
 
 // All keys, section by section; the targets point into `config`, which must outlive the result.
@@ -89,7 +89,7 @@ std::vector<Option> describe(Config& config);
 struct Section {
   std::string name, text;
 };
-const std::vector<Section>& sections();  // in the table's order
+const std::vector<Section>& sections();  // same order as the table
 
 // Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If
 // `text` is wrong, stores nothing and returns what is wrong with it; otherwise returns "".

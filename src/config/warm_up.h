@@ -11,10 +11,10 @@ namespace dtrain::config {
 
 struct WarmUp {
   int64_t steps = 0;   // 0: does not count
-  double percent = 0;  // of all steps; 0: does not count
+  double percent = 0;  // percentage of all steps; 0: does not count
   bool operator==(const WarmUp&) const = default;
 
-  int64_t of(int64_t total_steps) const;  // in steps; a share is one step at least
+  int64_t of(int64_t total_steps) const;  // number of steps; a share is at least one step
 };
 
 // If `text` is wrong, changes nothing and returns what is wrong with it; otherwise returns "".

@@ -230,7 +230,7 @@ class ArraySet : public RawSet {
   }
 
   void number_like(const std::vector<std::string>& given, std::vector<int32_t>& labels) {
-    std::vector<int32_t> number;  // of each class of the file
+    std::vector<int32_t> number;  // index in `given` of each class of the file
     for (const std::string& name : classes_) {
       const size_t found = find_name(name, given);
       if (found == given.size()) {
@@ -302,7 +302,7 @@ class ArraySet : public RawSet {
   }
 
   std::unique_ptr<const NpzArray> inputs_, targets_;
-  int64_t channels_ = 0;   // of images
+  int64_t channels_ = 0;   // images only
   int64_t most_rows_ = 1;  // with lengths
   std::optional<NpzColumn> lengths_;
   uint64_t labels_key_ = 0;  // hash of the labels

@@ -58,7 +58,8 @@ class Stored {
 // What each sample of the file belongs to.
 struct Belonging {
   std::map<std::string, std::vector<uint32_t>> splits{};  // ids
-  std::vector<uint32_t> group_ids{};  // by group, counted as they appear; empty: each sample's own
+  // One per group of the list, counted as they appear; empty: each sample is its own group
+  std::vector<uint32_t> group_ids{};
   int64_t groups = 0;
 };
 

@@ -92,12 +92,11 @@ class GroupsByClass {
   }
 
  private:
-  size_t class_of(size_t sample) const {
-    return static_cast<size_t>(samples_.label(sample) + 1);
-  }  // 0: without one
+  // 0: without a class
+  size_t class_of(size_t sample) const { return static_cast<size_t>(samples_.label(sample) + 1); }
 
   const SampleList& samples_;
-  std::vector<size_t> begins_;  // in groups_, by class
+  std::vector<size_t> begins_;  // where each class begins in groups_, then the end
   std::vector<uint32_t> groups_;
 };
 

@@ -16,10 +16,11 @@
 namespace dtrain::convert {
 
 struct SplitOptions {
-  double test_share = 0.1;  // of the groups (of each class, if there are classes); 0: no test split
+  double test_share = 0.1;  // share of groups, per class if there are classes; 0: no test split
   std::optional<double> val_share = std::nullopt;  // likewise; nullopt: RawSet::usual_val_share()
   uint64_t seed = 1;                               // seed of the choice of groups
-  bool shares_given = false;  // by the user; a UsageError if splits are not chosen by share
+  // Whether the user gave a share: then a UsageError if splits are not chosen by share
+  bool shares_given = false;
   // Text files with one sample name per line, with or without extension ("AFW/AFW_134212_1_2"):
   // name_list.h. Other samples are left out.
   std::filesystem::path train_list, val_list, test_list;

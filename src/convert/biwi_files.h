@@ -17,7 +17,7 @@ struct BiwiCalibration {
   Matrix3 camera{};
   Matrix3 rotation{};
   Vector3 translation{};
-  int width = 0, height = 0;  // of the pictures; 0: the file does not say
+  int width = 0, height = 0;  // picture size in pixels; 0: the file does not say
 };
 
 struct BiwiPose {

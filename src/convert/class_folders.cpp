@@ -172,7 +172,7 @@ std::string table_beside(const fs::path& folder) {
 
 struct ClassFolder {
   std::string above, name, split;  // its path is above/name
-  std::string class_name = name;   // of the first folder of that name, or as it is given
+  std::string class_name = name;   // spelled as in the first folder of the class, or as given
 };
 
 // The class folders in splits.

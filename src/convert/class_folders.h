@@ -17,7 +17,7 @@
 namespace dtrain::convert {
 
 struct ClassFolders {
-  std::vector<std::string> classes;  // by label
+  std::vector<std::string> classes;  // one per label, in label order
   SampleList samples;                // sorted by name; `label` is an index in `classes`
 };
 

@@ -35,7 +35,7 @@ class HeadPoseSet : public RawSet {
   int size_;
 };
 
-std::vector<std::byte> to_target(const HeadPose&);  // as it is stored
+std::vector<std::byte> to_target(const HeadPose&);  // the stored form: yaw, pitch, roll as float32
 
 // The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as
 // their converters do it: by the annotation beside the picture, of which the angles are not

@@ -34,7 +34,7 @@ class NameIndex {
 
   const SampleList& samples_;
   IndexTable by_name_, by_stem_;
-  std::vector<bool> ambiguous_;            // by the sample in by_stem_
+  std::vector<bool> ambiguous_;            // indexed by the sample in by_stem_
   std::map<std::string, Found> composed_;  // names in NFC of samples whose names are not
 };
 

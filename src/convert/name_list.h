@@ -26,7 +26,7 @@ using FindSample = std::function<size_t(const std::string& name)>;
 
 struct ListedSample {
   size_t sample = kNoSample;
-  std::string name;              // as the list has it
+  std::string name;              // spelled as in the list
   std::string place;             // "train.txt:3"
   std::optional<int64_t> label;  // the number after the name
 };

@@ -30,7 +30,7 @@ class NpzColumn {
     return array_->to_int64(static_cast<int64_t>(i), 1).front();
   }
   uint64_t checksum() const { return array_->checksum(); }
-  void for_each(const std::function<void(int64_t)>& visit) const;  // in order
+  void for_each(const std::function<void(int64_t)>& visit) const;  // visits all values in order
 
  private:
   NpzColumn(std::shared_ptr<const formats::NpzArray> array, std::string name)

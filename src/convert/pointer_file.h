@@ -39,10 +39,9 @@ class PointerFile {
   std::vector<float> features(int64_t set) const;  // n × kPointerFeatures
   std::vector<int64_t> order(int64_t set) const;  // throws if it is not a permutation of 0 to n - 1
   int64_t length(int64_t set) const;              // 0 if the file's value is impossible
-  std::vector<Split> take_splits() {
-    return std::move(splits_);
-  }                           // empty if the file has no splits
-  uint64_t checksum() const;  // of all arrays used, without the splits
+  // Empty if the file has no splits
+  std::vector<Split> take_splits() { return std::move(splits_); }
+  uint64_t checksum() const;  // covers all arrays used, but not the splits
 
  private:
   void read_padded(const std::filesystem::path&);
@@ -50,7 +49,7 @@ class PointerFile {
   void read_order(const std::filesystem::path&);
   int64_t first_row(int64_t set) const;
   int64_t room(int64_t set) const;           // rows that the array has for the set
-  int64_t stated_length(int64_t set) const;  // as the file says, which may be impossible
+  int64_t stated_length(int64_t set) const;  // length in the file, which may be impossible
   void check_length(int64_t set) const;
 
   std::unique_ptr<const formats::NpzArray> values_, order_;

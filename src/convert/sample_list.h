@@ -42,9 +42,9 @@ class Texts {
   struct Place {
     uint32_t piece = 0, begin = 0;
   };
-  std::vector<std::string> pieces_;  // of a few MiB: a single string would be copied as it grows
+  std::vector<std::string> pieces_;  // a few MiB each: a single string would be copied as it grows
   std::vector<uint16_t> lengths_;
-  std::vector<Place> starts_;  // of every 16th
+  std::vector<Place> starts_;  // place of every 16th text
 };
 
 class SampleList {
@@ -83,9 +83,9 @@ class SampleList {
 
   size_t size_ = 0;
   bool are_elements_ = false, own_groups_ = true;
-  std::string file_;             // of elements
-  Texts names_;                  // of others
-  std::vector<uint32_t> order_;  // of names_, if they were sorted
+  std::string file_;             // file that holds the samples, if they are elements
+  Texts names_;                  // names of samples that are not elements
+  std::vector<uint32_t> order_;  // sorted order, as indices in names_; empty: not sorted
   std::vector<uint32_t> group_;
   size_t group_count_ = 0;
   Texts group_names_;

@@ -34,7 +34,7 @@ using ByteSpan = std::span<const std::byte>;
 struct Outcome {
   enum class Kind : int64_t { kOpen, kKept, kBeyondRange, kDamaged };
   Kind kind = Kind::kOpen;
-  uint64_t checksum = 0;                                  // of the stored bytes: input, then target
+  uint64_t checksum = 0;                                  // stored bytes: input, then target
   int64_t offset = 0, input_bytes = 0, target_bytes = 0;  // damaged: the reason is the input
   int64_t version = 0;                                    // version of the source
 };
@@ -42,9 +42,9 @@ struct Outcome {
 // A sample that was read, or why it could not be.
 struct Finished {
   Outcome::Kind kind = Outcome::Kind::kKept;
-  ByteSpan input{}, target{};  // of a kept sample
-  int64_t version = 0;         // of its source before it was read
-  std::string reason{};        // of the damage
+  ByteSpan input{}, target{};  // set for a kept sample
+  int64_t version = 0;         // version of the source before it was read
+  std::string reason{};        // what is wrong with a damaged sample
 };
 
 class Spool {
@@ -69,7 +69,7 @@ class Spool {
   // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then
   // target, of each.
   std::vector<std::byte> read(std::span<const Outcome>) const;
-  std::string reason(const Outcome&) const;  // of a damaged sample
+  std::string reason(const Outcome&) const;  // what is wrong with a damaged sample
   void remove();                             // removes the folder; call nothing after it
 
  private:

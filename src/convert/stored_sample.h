@@ -21,7 +21,7 @@ namespace dtrain::convert {
 // [rows, width] (sequences and sets). Targets: float32, as many as the task's numbers; int64 class;
 // int64 [rows], the order. `sample`: another one for the network of a file, which takes any.
 data::Schema schema_of(const catalog::Task&, catalog::Sample, int64_t width);
-data::Schema schema_of(const catalog::Task&, int64_t width);  // of the task's own samples
+data::Schema schema_of(const catalog::Task&, int64_t width);  // the task's own kind of sample
 data::Field target_of(const catalog::Task&);
 
 // What the numbers of the targets are, as root attributes of a file; none where they have no names.

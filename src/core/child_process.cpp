@@ -21,7 +21,7 @@
 namespace dtrain {
 namespace {
 
-constexpr size_t kMostInput = 64 << 10;  // of a pipe that is not read yet
+constexpr size_t kMostInput = 64 << 10;  // bytes that fit into a pipe that is not read yet
 
 struct Pipe {
   FileDescriptor read, write;
@@ -171,7 +171,7 @@ void ChildProcess::drain(const Take& take) {
 std::string last_line(std::string_view output) {
   std::string last;
   for (std::string& line : split(output, '\n')) {
-    if (line.ends_with('\r')) line.pop_back();  // as ssh ends its lines
+    if (line.ends_with('\r')) line.pop_back();  // ssh ends its lines with \r\n
     if (!trimmed(line).empty()) last = trimmed(line);
   }
   return last;

@@ -24,7 +24,7 @@ class ChildProcess {
   // (Error). Error if it cannot be started.
   ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                std::string_view input = {});
-  ~ChildProcess();  // as kill()
+  ~ChildProcess();  // calls kill() if the program has not ended
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
@@ -37,7 +37,7 @@ class ChildProcess {
   void signal(int number) noexcept;  // to the program alone
   void kill(const Take& take = {});  // it and its group, at once; takes what is left of the output
 
-  int status() const { return status_; }  // of waitpid(), once it has ended
+  int status() const { return status_; }  // from waitpid(); valid once the program has ended
   int64_t resident_bytes() const;
 
  private:

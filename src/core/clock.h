@@ -2,8 +2,7 @@
 
 // The time, for code that waits, times out or repeats at an interval: it takes a Clock, so that a
 // test can replace it by one that it moves by hand (tests/support/fake_clock.h). Code that only
-// measures a duration uses seconds_since(). Thread-safety: all methods may be called from any
-// thread.
+// measures a duration uses seconds_since(). Thread-safety: any thread may call all methods.
 
 #include <chrono>
 #include <thread>

@@ -19,7 +19,7 @@ namespace {
 struct State {
   std::mutex mutex;
   int rank = 0;
-  std::string prefix;  // of warnings and errors
+  std::string prefix;  // put before warnings and errors
   int quiet = 0;       // how many Quiet live
   bool details = false;
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console =

@@ -12,8 +12,8 @@ struct sockaddr;
 
 namespace dtrain {
 
-std::string address_text(const sockaddr& address);  // of IPv4 or IPv6; "" for another family
+std::string address_text(const sockaddr& address);  // IPv4 or IPv6; "" for another family
 
-std::set<std::string> own_addresses();  // of the network interfaces of this machine, with 127.0.0.1
+std::set<std::string> own_addresses();  // all network interfaces of this machine, with 127.0.0.1
 
 }  // namespace dtrain

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kAdvice =
     ". Nothing replaces it, not even --force: give the output another name";
 
-using Identity = std::pair<dev_t, ino_t>;  // of a file: the same through every link to it
+using Identity = std::pair<dev_t, ino_t>;  // the same through every link to a file
 
 std::optional<Identity> identity(const fs::path& path) {
   struct stat status {};

@@ -15,10 +15,10 @@ namespace dtrain {
 
 // What a command reads.
 struct Inputs {
-  std::vector<std::filesystem::path>
-      files;  // data, pictures, a TorchScript file, lists; missing ones are ignored
-  std::vector<std::filesystem::path>
-      folders;  // of raw data, or a checkpoint: no file in it may be replaced
+  // Data, pictures, a TorchScript file, lists; missing ones are ignored
+  std::vector<std::filesystem::path> files;
+  // Folders of raw data, or a checkpoint: no file in them may be replaced
+  std::vector<std::filesystem::path> folders;
 };
 
 // Whether an earlier command wrote the file. Such a file is no raw data, though it is in a folder

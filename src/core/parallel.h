@@ -13,7 +13,7 @@ struct Progress {
   // trials, which take different times.
   enum class Unit { kSamples, kBytes, kMilliseconds };
   const char* stage = "";       // the part of the task that runs: "reading", then "writing"
-  int64_t done = 0, total = 0;  // of the unit
+  int64_t done = 0, total = 0;  // counted in `unit`
   int64_t resumed = 0;          // those of `done` that an earlier, interrupted run did
   Unit unit = Unit::kSamples;
   int64_t trials = 0;  // that ended, since the task began; of kMilliseconds

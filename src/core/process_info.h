@@ -9,7 +9,7 @@
 namespace dtrain {
 
 struct ProcessInfo {
-  std::string name;  // of its program, at most 15 characters
+  std::string name;  // name of the program, at most 15 characters
   int parent = 0;
 };
 std::optional<ProcessInfo> process_info(int process);  // none: it has ended, or /proc is not there

@@ -32,7 +32,8 @@ double share_of(const Progress& progress) {
 
 // Per second; 0: not known yet.
 double rate_of(const Progress& progress, double seconds) {
-  if (progress.unit == Progress::Unit::kMilliseconds) {  // of all stages: one may be a single trial
+  // A rate over all stages, since one stage may be a single trial
+  if (progress.unit == Progress::Unit::kMilliseconds) {
     return progress.done > 0 ? static_cast<double>(progress.trials) / seconds_of(progress.done) : 0;
   }
   const int64_t fresh = progress.done - progress.resumed;

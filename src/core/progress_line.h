@@ -14,7 +14,7 @@
 namespace dtrain {
 
 bool stderr_is_terminal();
-int terminal_columns();  // of stderr; 100 if the system does not say
+int terminal_columns();  // width of stderr's terminal; 100 if the system does not say
 
 // Thread-safety: none; the process has one at a time.
 class ProgressLine {
@@ -41,7 +41,7 @@ class ProgressLine {
   int64_t done_ = 0;
   bool shown_ = false;                  // something of this stage
   Clock::Steady::time_point reported_;  // the last report; at first the beginning of the work
-  Clock::Steady::time_point start_, shown_at_;  // of the stage
+  Clock::Steady::time_point start_, shown_at_;  // when the stage began; when it was last shown
 };
 
 // "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count

@@ -17,7 +17,7 @@ class RunningHash {
   RunningHash(RunningHash&&) noexcept;
   RunningHash& operator=(RunningHash&&) noexcept;
   void add(std::span<const std::byte> bytes);
-  uint64_t value() const;  // of what was added so far
+  uint64_t value() const;  // hash of all bytes added so far
 
  private:
   struct State;

@@ -12,9 +12,8 @@ namespace dtrain {
 struct Spread {
   double median = 0, low = 0, high = 0;  // the smallest and the largest value; NaN: no value
   int64_t count = 0;
-  double share() const {
-    return (high - low) / median;
-  }  // of the median: 0.1 for values within 10 % of each other
+  // The range as a share of the median: 0.1 for values within 10 % of each other
+  double share() const { return (high - low) / median; }
 };
 
 // Of an even number of values the median is the mean of the two in the middle. NaN values are

@@ -6,8 +6,8 @@
 
 namespace dtrain {
 
-inline constexpr const char* kReaderThread = "dt-reader";    // of a loader
-inline constexpr const char* kCommThread = "dt-comm";        // of a communicator
+inline constexpr const char* kReaderThread = "dt-reader";    // thread of a loader
+inline constexpr const char* kCommThread = "dt-comm";        // thread of a communicator
 inline constexpr const char* kServiceThread = "dt-service";  // watchdog, metrics, sensors
 
 // Of the calling thread; threads that it starts later inherit it. At most 15 characters.

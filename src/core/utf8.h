@@ -22,6 +22,6 @@ std::string_view utf8_beginning(std::string_view text, size_t most);
 // A character as UTF-8. A number that is no character gives bytes that are not UTF-8.
 std::string utf8_of(uint32_t code_point);
 
-size_t count_characters(std::string_view text);  // of UTF-8
+size_t count_characters(std::string_view text);  // `text` is UTF-8
 
 }  // namespace dtrain

@@ -17,7 +17,7 @@ struct SampleSpec {
   enum class Kind { kImage, kRows } kind = Kind::kImage;
 
   int64_t image_size = 224;                           // S: side of the output in pixels, at least 1
-  std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // of RGB in [0, 1]
+  std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // RGB, for values in [0, 1]
   std::array<float, 3> std{0.229f, 0.224f, 0.225f};
   // Factor of each float32 target element under a horizontal flip. Empty: a flip does not change
   // the target (classes).

@@ -23,7 +23,7 @@ struct Field {
   // number, such as a class; {kVariable}: an order.
   std::vector<int64_t> shape;
   bool variable() const { return !shape.empty() && shape[0] == kVariable; }
-  int64_t row_elements() const;  // of one row if variable, otherwise of the whole sample
+  int64_t row_elements() const;  // elements of one row if variable, otherwise of the whole sample
   int64_t row_bytes() const;
   bool operator==(const Field&) const = default;
 };
@@ -40,7 +40,7 @@ struct Schema {
   std::string task;
   Field input, target;
   int64_t samples = 0;
-  uint64_t checksum = 0;  // of all samples; identifies the data set
+  uint64_t checksum = 0;  // covers all samples; identifies the data set
 };
 
 }  // namespace dtrain::data

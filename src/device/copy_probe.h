@@ -23,8 +23,8 @@ constexpr auto names_of(CopyResult) {
 
 struct CopyTrial {
   CopyResult result = CopyResult::kUnsupported;
-  double bytes_per_second = 0;  // of a correct one
-  std::string error;            // of kFailed, and where the values differ
+  double bytes_per_second = 0;  // rate of a correct copy
+  std::string error;            // kFailed: CUDA's error; kWrong: where the values differ
 };
 
 // Copies 16 MiB from the memory of GPU `from` to that of GPU `to` without the host, reads them back

@@ -21,7 +21,7 @@ struct Properties {
   std::string name = {};        // "NVIDIA GeForce RTX 3090"; "CPU"
   std::string pci_bus_id = {};  // "0000:65:00.0", unique within a machine; "" on the CPU
   std::string uuid = {};        // 32 hexadecimal digits, unique everywhere; "" on the CPU
-  int64_t memory_bytes = 0;     // of the device; of the machine on the CPU
+  int64_t memory_bytes = 0;     // memory of the device; on the CPU, memory of the machine
   int capability = 0;           // 10 × major + minor: 86 for compute capability 8.6; 0 on the CPU
 };
 
@@ -57,7 +57,7 @@ bool has_gpu_file(const std::filesystem::path& folder);
 // Why the GPU of a machine on which gpu_count() is 0 cannot be used; "" if there is no sign of a
 // GPU. `needed`: the version of CUDA that dtrain is built for. Pure.
 std::string unusable_gpu(const Driver&, int needed);
-std::string unusable_gpu();  // of this machine; "" in a build without CUDA
+std::string unusable_gpu();  // the same for this machine; "" in a build without CUDA
 
 // DeviceError if dtrain has no code for a GPU as old as this one.
 void check_capability(const Properties&);
@@ -88,11 +88,10 @@ Properties gpu_properties(int index);  // the part that CUDA answers: properties
 
 // The memory of a device that this process uses, in bytes.
 struct MemoryUse {
-  int64_t allocated = 0;  // by tensors; on the CPU the resident set
-  int64_t reserved = 0;   // by LibTorch for tensors now and later; on the CPU the resident set
+  int64_t allocated = 0;  // used by tensors; on the CPU the resident set
+  int64_t reserved = 0;   // held by LibTorch for tensors now and later; on the CPU the resident set
   int64_t peak = 0;       // the most that was reserved so far
-  int64_t retries = 0;    // of the allocator: allocations for which LibTorch had to give its unused
-                          // memory back first
+  int64_t retries = 0;    // allocations for which LibTorch first had to give back its unused memory
   int64_t failures = 0;  // allocations that failed even so, also those that LibTorch recovered from
 };
 MemoryUse memory_use(at::Device);

@@ -187,10 +187,10 @@ class OperatorObserver::State {
   const uint64_t training_thread_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string_view, const char*> names_;
-  std::unordered_map<const void*, const char*> modules_;  // by parameter
+  std::unordered_map<const void*, const char*> modules_;  // module of each parameter
   // By thread and its sequence number: each thread counts for itself.
   std::map<std::pair<uint64_t, int64_t>, const char*> forward_modules_;
-  const char* last_module_ = nullptr;  // of operators without parameters
+  const char* last_module_ = nullptr;  // for operators without parameters: "after MODULE"
   std::vector<Owner> owners_;
   std::map<std::tuple<const char*, const char*, bool>, int32_t> owner_numbers_;
   int other_threads_ = 0;

@@ -14,7 +14,7 @@
 namespace dtrain::diagnose {
 namespace {
 
-using BySeconds = std::vector<double>;  // by rank, per step
+using BySeconds = std::vector<double>;  // seconds per step, one value per rank
 
 constexpr const char* kWithAllCores = "with all cores (mpirun --bind-to none; taskset, cpuset)";
 
@@ -26,7 +26,7 @@ double cores_of(const HostEvidence& host) { return host.values[Quantity::kHostCo
 
 // Who kept a rank's network from its cores, in seconds per step of the rank.
 struct Waits {
-  double stopped = 0;  // by the limit of the control group
+  double stopped = 0;  // the CPU limit of the control group
   double bound = 0;    // idle cores that no rank may use
   double others = 0;   // other processes
   double own = 0;      // other threads of this job
@@ -163,7 +163,7 @@ std::string others_text(const HostEvidence& host, double step) {
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain
 // can be computed.
 void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<Finding>& found) {
-  constexpr double kMuch = 0.1;  // of a step; below it, readers may be the reason
+  constexpr double kMuch = 0.1;  // share of a step; below it, readers may be the reason
   const size_t rank = worst_of(own);
   const RankEvidence& crowded = run.ranks[rank];
   const HostEvidence& host = host_of(run, crowded);

@@ -85,7 +85,8 @@ class ReaderModel {
     if (power > kShared && power < kMoreThanShared) return 1;
     return power > kNoise ? std::min(power, kMost) : 0;  // NaN: not measured
   }
-  double period(int threads) const {  // of a step whose batch alone decides
+  // Seconds of a step whose batch alone decides
+  double period(int threads) const {
     const double longer = std::pow(static_cast<double>(threads) / readers_, crowding());
     return std::max(longer * service_ / threads, by_cores_);
   }

@@ -14,7 +14,7 @@ namespace {
 using measure::Phase;
 using measure::StepTimes;
 
-using Factors = std::vector<double>;  // by rank: 1 for those that a cause does not hold back
+using Factors = std::vector<double>;  // one per rank: 1 for those that a cause does not hold back
 
 size_t least_of(const Factors& factors) {
   return static_cast<size_t>(std::min_element(factors.begin(), factors.end()) - factors.begin());
@@ -42,7 +42,7 @@ Change shortened(std::vector<Phase> phases, Factors factors) {
 
 // ---- clocks -------------------------------------------------------------------------------------
 
-constexpr double kOften = 0.2;  // of the time
+constexpr double kOften = 0.2;  // share of the time
 
 bool too_hot(const Values& gpu) { return gpu[Quantity::kSlowedByHeat] > kOften; }
 

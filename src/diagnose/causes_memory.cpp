@@ -51,7 +51,7 @@ double growth_of(const std::vector<MemoryPoint>& points) {
     if (parts[third] < 0.5 * all || parts[third] > 2 * all) return 0;
   }
   if (parts[2] < kGoesOn * parts[0]) return 0;
-  constexpr double kNear = 0.15;  // of all growth; with two equal jumps it is 0.17
+  constexpr double kNear = 0.15;  // share of all growth; with two equal jumps it is 0.17
   const double growth = all * (points.back().steps - points.front().steps);
   return growth > 0 && distance_from_line(points, all) <= kNear * growth ? all : 0;
 }
@@ -144,7 +144,7 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
 
 // The second epoch should find its samples in memory.
 void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
-  constexpr double kMany = 0.1;  // of the bytes that the readers read
+  constexpr double kMany = 0.1;  // share of the bytes that the readers read
   const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const double bytes = worst->values.or_zero(Quantity::kSampleBytes),
                from_disk = worst->values[Quantity::kDiskBytes];

@@ -148,7 +148,7 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
   const int host = run.ranks[slowest].host;
   const Factors factors = factors_of(run, ranks, even, host);
   std::vector<size_t> late;
-  std::optional<size_t> named;  // of those that are as late, the first
+  std::optional<size_t> named;  // first rank that is about as late as the slowest one
   const double longest = lateness(ranks[slowest], factors[slowest]);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const double seconds = lateness(ranks[rank], factors[rank]);

@@ -37,8 +37,8 @@ Exposed exposed(std::span<const double> bucket_bytes, const NetworkUse&, const R
 // Means per step, in seconds.
 struct Communication {
   double late = 0;      // waiting for the rank that arrives last, mean over ranks
-  double latency = 0;   // of messages that no backward can hide
-  double transfer = 0;  // of their bytes
+  double latency = 0;   // latency of messages that no backward can hide
+  double transfer = 0;  // transfer of bytes that no backward can hide
   double overlap = 0;   // what another size of buckets would hide behind backward
   // More than the network was measured to cost: it is busy, or its thread waits for a core
   double other = 0;

@@ -21,7 +21,7 @@ BySteps computing_of(const Steps& steps) {
 }
 
 BySteps longer_than_fast(const BySteps& own) {
-  constexpr double kFast = 0.1;  // of the steps
+  constexpr double kFast = 0.1;  // share of the steps
   const double fast = quantile(own, kFast);
   BySteps longer;
   for (const double seconds : own) longer.push_back(std::max(0.0, seconds - fast));

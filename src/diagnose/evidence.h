@@ -105,7 +105,7 @@ struct Settings {
 // those after steps that are no longer kept.
 struct RareEvents {
   int64_t count = 0;
-  double seconds = 0;  // of all of them
+  double seconds = 0;  // total time
 
   void add(double of_one) {
     ++count;
@@ -121,14 +121,15 @@ struct RunEvidence {
   Settings settings;
   // Seconds of a step whose batches were in memory: as if loading were free
   double cached_step = kUnknown;
-  double ended_steps = 0;  // of this process, warm-up too
+  double ended_steps = 0;  // steps of this process, warm-up included
   RareEvents evaluations;
   // Of checkpoints, but for that at the end of the run, which stays in any case
   RareEvents saves, saves_of_best;
 
+  // Steps of the whole run
   double total_steps() const {
     return settings.epochs * settings.steps_per_epoch + settings.steps_left;
-  }  // of the run
+  }
   std::vector<Steps> steps() const {
     std::vector<Steps> all;
     for (const RankEvidence& rank : ranks) all.push_back(rank.steps);

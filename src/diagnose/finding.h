@@ -25,8 +25,8 @@ enum class Cause : size_t {
 inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
 
 struct CauseRow {
-  std::string_view name;      // in metrics.jsonl and in metrics
-  std::string_view headline;  // of the verdict
+  std::string_view name;      // used in metrics.jsonl and in metrics
+  std::string_view headline;  // first words of the verdict
   // The same lost time may have several names: a rank is late because its GPU is hot. The deeper
   // one is what to change.
   int depth = 1;

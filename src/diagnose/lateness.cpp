@@ -9,7 +9,7 @@ namespace dtrain::diagnose {
 namespace {
 
 using measure::Phase;
-using SharesByRank = std::vector<std::vector<double>>;  // by rank, by step
+using SharesByRank = std::vector<std::vector<double>>;  // indexed by rank, then by step
 
 // How much longer a rank computed than the others did in the same step, as a share of the longer
 // time; negative: less. Steps differ by a third and more, because samples have lengths and epochs

@@ -13,7 +13,7 @@ namespace dtrain::diagnose {
 double mean_wall(const Steps&);  // 0 without steps
 double mean_of(const Steps&, measure::Phase);
 double mean_other(const Steps&);
-double mean_launch(const Steps&);     // of the host, while it launched forward and backward
+double mean_launch(const Steps&);     // host time to launch forward and backward
 double mean_computing(const Steps&);  // forward and backward
 
 // The rank with the most of a phase, in the mean. Requires: there is a rank.

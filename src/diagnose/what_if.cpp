@@ -21,7 +21,7 @@ double after_meeting(const StepTimes& s) {
 }
 
 struct Times {
-  std::vector<double> measured, changed;  // by cycle
+  std::vector<double> measured, changed;  // seconds of each cycle
 };
 
 double ratio(std::span<const double> measured, std::span<const double> changed, size_t begin,
@@ -82,7 +82,7 @@ std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vect
   return events;
 }
 
-constexpr double kUnknownDeviation = 0.25;  // of one event alone, as a share of its duration
+constexpr double kUnknownDeviation = 0.25;  // for one event alone, as a share of its duration
 
 // Of an event that none of the measured steps has.
 Gain gain_of_missing_event(const Times& times, const Replay& replay) {

@@ -42,7 +42,7 @@ using Change = std::function<void(size_t rank, size_t step, measure::StepTimes&)
 
 // How the steps would have been without a cause.
 struct Replay {
-  Change change;       // of each step; empty: none
+  Change change;       // applied to each step; empty: no change
   double network = 1;  // the share of its time that the network would take
   // What happens now and then by plan, such as evaluations: the error is that of its duration, not
   // of when it happens.

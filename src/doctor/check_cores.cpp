@@ -10,8 +10,8 @@
 namespace dtrain::doctor {
 namespace {
 
-constexpr double kOtherLoad = 0.25;  // of a host's usable cores
-constexpr double kStolen = 0.05;     // of a host's cores
+constexpr double kOtherLoad = 0.25;  // share of a host's usable cores
+constexpr double kStolen = 0.05;     // share of a host's cores
 
 std::string cores_text(double cores) {
   return str(cores == std::floor(cores) ? fixed(cores, 0) : fixed(cores, 1),
@@ -74,7 +74,8 @@ Outcome check_binding(const Launch& launch) {
             host);
     }
     const auto variable = host.ranks.front()->variables.find("OMP_NUM_THREADS");
-    const int usable =  // by a rank
+    // Threads per rank for which there are cores
+    const int usable =
         dist::within_quota({cores, ranks}, host.machine().cpu_quota.value_or(cores), ranks)
             .threads();
     if (!gpu && variable != host.ranks.front()->variables.end() &&

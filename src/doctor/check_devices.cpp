@@ -10,9 +10,9 @@
 namespace dtrain::doctor {
 namespace {
 
-constexpr double kPowerCap = 0.95;   // of the card's own limit
+constexpr double kPowerCap = 0.95;   // share of the card's default power limit
 constexpr int kNarrow = 8;           // lanes: with fewer, copies of a batch are noticeable
-constexpr double kUsedMemory = 0.1;  // of a GPU; this program itself takes less
+constexpr double kUsedMemory = 0.1;  // share of the memory of a GPU; this program itself takes less
 constexpr double kHot = 85;          // degrees Celsius
 
 using config::Backend;

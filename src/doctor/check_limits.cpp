@@ -11,9 +11,9 @@ namespace {
 constexpr int64_t kMiB = int64_t{1} << 20;
 // Open MPI's segment, as in dist/process_limits.cpp
 constexpr int64_t kSharedBytesPerRank = 4 * kMiB;
-constexpr int64_t kSharedBytesOfNccl =
-    64 * kMiB;                       // what Docker gives by default, with which NCCL cannot start
-constexpr double kMostMemory = 0.8;  // of what is usable: activations come on top
+// What Docker gives by default, with which NCCL cannot start
+constexpr int64_t kSharedBytesOfNccl = 64 * kMiB;
+constexpr double kMostMemory = 0.8;  // share of the usable memory: activations come on top
 
 using machine::kNoLimit;
 

@@ -16,8 +16,8 @@
 namespace dtrain::doctor {
 
 struct Launch {
-  config::Config config;         // of rank 0
-  std::vector<RankFacts> ranks;  // by rank; at least one
+  config::Config config;         // rank 0's configuration
+  std::vector<RankFacts> ranks;  // one per rank, in rank order; at least one
 
   const RankFacts& first() const { return ranks.front(); }
   bool has_gpus() const;  // any rank computes on one
@@ -33,7 +33,7 @@ struct Host {
   int readers() const;
   // at any time in a run: on GPUs one of each rank and its readers, on a CPU those that compute
   int busy_threads() const;
-  int cores() const;  // in the masks of its ranks together; 0: unknown
+  int cores() const;  // size of the union of its ranks' masks; 0: unknown
 };
 std::vector<Host> hosts_of(const Launch&);
 
@@ -50,8 +50,8 @@ Checks limit_checks();   // memory and ulimits
 Checks file_checks();    // run folder, disk space, locks
 
 struct Diagnosis {
-  std::vector<Finding>
-      findings;  // the severest first; equal ones of several ranks and hosts are one
+  // The severest first; equal ones of several ranks and hosts are one
+  std::vector<Finding> findings;
   std::vector<std::string> right;  // names of checks that looked at all ranks and found nothing
   struct Unchecked {
     std::string check, why;

@@ -11,7 +11,7 @@ namespace dtrain::doctor {
 
 struct Reading {
   machine::MachineCounters machine;
-  machine::ProcessCounters process;  // of this rank
+  machine::ProcessCounters process;  // counters of this rank
 };
 
 // The cores that this rank kept busy between two readings.

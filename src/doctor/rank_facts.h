@@ -16,7 +16,7 @@ namespace dtrain::doctor {
 
 // A copy from this rank's GPU to another one that it sees (device/copy_probe.h).
 struct PeerFacts {
-  std::string bus_id;  // of the other GPU
+  std::string bus_id;  // PCI bus id of the other GPU
   std::string result;  // a name of device::CopyResult
   std::string error;
 };
@@ -25,7 +25,7 @@ struct PeerFacts {
 struct GpuFacts {
   std::string name, uuid, bus_id;
   int64_t memory = 0;                  // bytes
-  std::optional<int64_t> used_memory;  // by all processes; some hundred MiB are this program's
+  std::optional<int64_t> used_memory;  // bytes, all processes; a few hundred MiB are this program's
   std::optional<bool> persistence;
   std::optional<double> power_limit, default_power_limit;  // watts
   std::optional<double> temperature;                       // degrees Celsius
@@ -38,8 +38,9 @@ struct GpuFacts {
 // What the network of this configuration needs; of rank 0.
 struct NetworkFacts {
   int64_t parameters = 0;
-  int64_t model_bytes = 0, optimizer_bytes = 0;  // of a checkpoint, and as long as a rank trains
-  int64_t batch_bytes = 0;  // of one micro-batch as the network reads it; 0: unknown
+  // In a checkpoint, and in memory while a rank trains
+  int64_t model_bytes = 0, optimizer_bytes = 0;
+  int64_t batch_bytes = 0;  // one micro-batch as the network reads it; 0: unknown
 };
 
 struct RankFacts {
@@ -53,11 +54,11 @@ struct RankFacts {
   std::string versions;                          // job::version_text()
   std::string nccl, driver;                      // versions; "": none
   std::string keys;                              // config::keys_in_common()
-  std::map<std::string, std::string> variables;  // of libraries, those that are set
+  std::map<std::string, std::string> variables;  // environment variables of libraries, if set
   // Seconds ahead of rank 0's clock, and by which that may be wrong
   double clock_offset = 0, clock_spread = 0;
-  std::string port,
-      port_problem;  // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
+  // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
+  std::string port, port_problem;
 
   // Of the device.
   std::string device;  // "cpu" or "cuda:0"; "": none could be chosen
@@ -76,9 +77,9 @@ struct RankFacts {
   std::string data_checksum;            // "": not read
   std::string data_lock = "unknown";    // a name of machine::Locking
   machine::FileSystemFacts data_system;
-  std::optional<machine::FileSystemFacts> run_system;  // of the run folder; of rank 0
+  std::optional<machine::FileSystemFacts> run_system;  // the run folder's; rank 0 only
   std::string run_lock = "unknown";
-  std::optional<NetworkFacts> network;  // of rank 0
+  std::optional<NetworkFacts> network;  // rank 0 only
   std::string network_problem;          // why it is not known
   std::string network_refused;          // why the task refuses the data, or the configuration
 };

@@ -13,8 +13,8 @@
 namespace dtrain::doctor {
 namespace {
 
-constexpr size_t kWidth = 100, kColumn = 14;  // of the text of a finding
-constexpr size_t kMostRanks = 16;             // in the table
+constexpr size_t kWidth = 100, kColumn = 14;  // line length, and column of the values
+constexpr size_t kMostRanks = 16;             // rows of the table
 
 std::string counted(size_t count, const std::string& one, const std::string& many) {
   return str(count, " ", count == 1 ? one : many);

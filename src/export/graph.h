@@ -59,9 +59,9 @@ struct Graph {
   std::string name;
   std::vector<Port> inputs, outputs;
   std::vector<Constant> constants;
-  std::vector<Node> nodes;  // in topological order
-  std::map<std::string, std::string>
-      metadata;  // from the checkpoint: what a user of the file must know
+  std::vector<Node> nodes;  // sorted in topological order
+  // From the checkpoint: what a user of the file must know
+  std::map<std::string, std::string> metadata;
 
   const Constant* constant(const std::string& name) const;  // nullptr if there is none
 };

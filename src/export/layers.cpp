@@ -70,7 +70,8 @@ void Layers::lstm(const std::string& x, const std::string& name, int64_t layer,
   const Weight& input = weights_.at(str(name, ".weight_ih_l", layer), 2);
   const int64_t width = input.shape[0] / 4;
   const auto reordered = [&](const Weight& weight) {
-    static constexpr std::array<int64_t, 4> kTorchGate = {0, 3, 1, 2};  // of ONNX's i, o, f, g
+    // Torch's index of each of ONNX's gates i, o, f, g
+    static constexpr std::array<int64_t, 4> kTorchGate = {0, 3, 1, 2};
     std::vector<float> values;
     const auto block = static_cast<std::ptrdiff_t>(weight.values.size() / 4);
     for (const int64_t gate : kTorchGate) {

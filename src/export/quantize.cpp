@@ -69,7 +69,7 @@ ChannelLayout layout_of(const Constant& weight, const Node& node) {
 
 struct Int8Weights {
   std::vector<float> scales;    // [channels]
-  std::vector<int8_t> values;   // in the weight's own layout
+  std::vector<int8_t> values;   // same layout as the weight
   std::vector<int32_t> biases;  // [channels], in units of input scale × weight scale
 };
 
@@ -194,7 +194,7 @@ class Rewriter {
   std::map<std::string, std::string> owners_;
   const std::map<std::string, Range>& ranges_;
   Builder builder_;
-  std::map<std::string, std::string> dequantized_;  // by activation
+  std::map<std::string, std::string> dequantized_;  // activation -> name of its dequantized form
 };
 
 double squared_error(const Histogram& histogram, Range range) {

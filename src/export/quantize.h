@@ -22,7 +22,7 @@ namespace dtrain::exporting {
 // The values of one activation on the calibration samples, counted in bins of equal width over
 // [low, high].
 struct Histogram {
-  float low = 0, high = 0;  // of all values; low <= 0 <= high
+  float low = 0, high = 0;  // range of all values; low <= 0 <= high
   std::vector<int64_t> counts;
 };
 

@@ -188,7 +188,7 @@ class NpzArray::Reader {
   std::mutex lock_;  // guards what follows
   std::unique_ptr<NpzFile> file_;
   std::optional<NpzFile::Member> member_;
-  uint64_t position_ = 0;  // of the member
+  uint64_t position_ = 0;  // next byte to read in the member
   std::map<int64_t, Block> blocks_;
   uint64_t uses_ = 0;
   int64_t blocks_read_ = 0;

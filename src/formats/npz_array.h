@@ -30,7 +30,7 @@ class NpzArray {
   ~NpzArray();
 
   const NpyHeader& header() const;
-  uint64_t checksum() const;  // of its .npy file
+  uint64_t checksum() const;  // hash of its .npy file
   // since open(), of those that are kept for a while; a measure of the time that it took
   int64_t blocks_read() const;
   // `count` elements from element `first`, as those of NpyArray.

@@ -21,7 +21,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& file);
 
 struct FileBeginning {
   std::vector<std::byte> bytes;  // at most the requested number
-  uint64_t file_bytes = 0;       // of the whole file
+  uint64_t file_bytes = 0;       // size of the whole file
 };
 FileBeginning read_beginning(const std::filesystem::path& file, uint64_t bytes);
 

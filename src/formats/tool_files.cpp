@@ -23,7 +23,7 @@ constexpr std::array kNames{
     "__pycache__"};
 // Before NAME: what macOS knows of the file NAME and other file systems cannot store.
 constexpr std::string_view kAppleDouble = "._";
-constexpr size_t kMostNames = 4;  // in the text
+constexpr size_t kMostNames = 4;  // limit for the names in the text; the rest are "others"
 
 std::string name_of(const std::filesystem::path& path) { return path.filename().string(); }
 

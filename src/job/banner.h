@@ -26,14 +26,14 @@ struct BannerFacts {
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
-  std::vector<tasks::MetricSpec> metrics;  // of the task
+  std::vector<tasks::MetricSpec> metrics;  // all that the task has
   std::string metric;                      // the watched one
   double data_share = 1;                   // data.share
   std::string batch_decided_by;            // which key, and where it was set
   std::string preset;                      // what device.preset did; "": there is none
-  std::string precision_advice;            // of train::advise_bf16()
+  std::string precision_advice;            // what train::advise_bf16() says
   std::string rate_advice;                 // "": the learning rate is for this global batch
-  int64_t overfit_batches = 0;             // of train.overfit_batches
+  int64_t overfit_batches = 0;             // train.overfit_batches
   std::string resumed;   // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
   int launcher_pid = 0;  // 0: not under mpirun
 };

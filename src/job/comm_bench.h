@@ -15,8 +15,8 @@
 namespace dtrain::job {
 
 struct CommBenchOptions {
-  std::vector<int64_t> sizes;  // in bytes, ascending
-  double seconds = 2;          // of each operation of each communicator
+  std::vector<int64_t> sizes;  // bytes, ascending
+  double seconds = 2;          // time for each operation of each communicator
 };
 
 // One operation of one communicator.

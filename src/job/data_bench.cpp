@@ -48,7 +48,7 @@ struct Loaded {
 struct Pass {
   Loaded loaded = {};
   int64_t batches = 0;
-  std::vector<int64_t> ids = {};  // of the timed batches, in their order
+  std::vector<int64_t> ids = {};  // samples of the timed batches, in the order of loading
 };
 Pass take_batches(data::Loader& loader, const data::Store& store, at::Device device, double seconds,
                   int64_t most) {
@@ -105,7 +105,7 @@ struct Row {
 LoadingRate rate_of(const Row& row) {
   LoadingRate rate{.threads = row.threads, .cold = row.cold};
   std::vector<double> rates, cpu;
-  Loaded all;  // of all ranks and rounds
+  Loaded all;  // sum over all ranks and rounds
   double thread_seconds = 0;
   for (const std::vector<Loaded>& ranks : row.rounds) {
     Loaded together;
@@ -174,7 +174,7 @@ class Bench {
         take_batches(loader, store, device, options_.seconds, std::numeric_limits<int64_t>::max());
     cold.rounds.push_back(dist::all_gather_object(host_, first.loaded));
     warm_ids_ = first.ids;
-    Loaded again;  // of exactly these samples, which are in memory now
+    Loaded again;  // exactly the same samples, which are in memory now
     do {
       again.add(take_batches(loader, store, device, options_.seconds - again.seconds, first.batches)
                     .loaded);

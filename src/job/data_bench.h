@@ -15,8 +15,8 @@ namespace dtrain::job {
 
 struct DataBenchOptions {
   std::vector<int> threads;  // reader threads per rank to compare; those of rank 0 count
-  int rounds = 3;            // of rank 0, too
-  double seconds = 1;        // of one measurement
+  int rounds = 3;            // measurements of each kind; the value of rank 0 counts
+  double seconds = 1;        // time for one measurement
   bool cold = true;          // false: the page cache keeps what it has, and there are no cold rates
 };
 
@@ -24,9 +24,9 @@ struct LoadingRate {
   // reader threads per rank; 0: no loader, but a loop of reads in the run's order on one thread
   int threads = 0;
   bool cold = false;
-  Spread samples_per_second = {};      // of all ranks together
-  Spread cpu_seconds_per_sample = {};  // of the whole processes
-  double bytes_per_sample = 0;         // as stored
+  Spread samples_per_second = {};      // all ranks together
+  Spread cpu_seconds_per_sample = {};  // CPU time of the whole processes
+  double bytes_per_sample = 0;         // stored size
   // One reader thread's time for one sample, and the share of all readers' time in which they had
   // no room for more.
   double read_seconds = 0, decode_seconds = 0, augment_seconds = 0, full_share = 0;

@@ -28,7 +28,7 @@ DataSet open_data(data::ProbeProcess& prober, const std::string& file,
 
 DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places,
                          uint64_t checksum, const config::Config& config) {
-  std::vector<std::string> reasons;  // of the places where there is something
+  std::vector<std::string> reasons;  // one per place that exists: why it is not used
   std::string why_not_first = places.front() + " is not there";
   for (const std::string& place : places) {
     std::error_code unknown;

@@ -21,7 +21,8 @@ struct DataSet {
   std::unique_ptr<data::Store> store;
   data::Splits splits;
 
-  const std::vector<int64_t>& ids(const std::string& split) const;  // of "train", "val" or "test"
+  // `split`: "train", "val" or "test"
+  const std::vector<int64_t>& ids(const std::string& split) const;
 };
 
 // Opens `file`, its structure in the other process, and divides it by the configuration's

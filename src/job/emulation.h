@@ -21,9 +21,9 @@ namespace dtrain::job {
 struct Accelerator {
   std::string name;                // "resnet50-h100": a network on a GPU
   int64_t batch_size = 0;          // samples of a step
-  double compute_seconds = 0;      // of a step
+  double compute_seconds = 0;      // time for one step
   double least_utilization = 0.9;  // that counts as fed
-  int64_t sample_bytes = 0;        // of a stored sample of that benchmark
+  int64_t sample_bytes = 0;        // stored size of a sample in MLPerf Storage
 
   double samples_per_second() const { return static_cast<double>(batch_size) / compute_seconds; }
 };
@@ -34,7 +34,7 @@ const Accelerator& accelerator_named(const std::string& name);  // UsageError th
 struct Utilization {
   int accelerators = 0;
   double utilization = 0;         // 0 to 1, the mean of them
-  double samples_per_second = 0;  // of all of them together
+  double samples_per_second = 0;  // all accelerators together
 };
 
 struct Emulation {
@@ -42,7 +42,7 @@ struct Emulation {
   int fed = 0;  // the most that were fed
   // What more of them would lack: "memory", "samples", "threads"; "": the loader is slow
   std::string limited_by = {};
-  std::vector<Utilization> tried = {};  // by number of accelerators
+  std::vector<Utilization> tried = {};  // sorted by number of accelerators
 };
 
 // At most kMostAccelerators are tried, and no more than have a sample each and fit with their

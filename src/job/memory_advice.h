@@ -16,7 +16,7 @@ namespace dtrain::job {
 
 struct FullMemory {
   at::Device device;
-  int capability = 0;    // of a GPU: which precisions it has
+  int capability = 0;    // compute capability of a GPU: which precisions it has
   double capacity = 0;   // bytes that this rank may use at most
   double requested = 0;  // bytes that could not be allocated; 0: not known
 };

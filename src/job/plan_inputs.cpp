@@ -61,7 +61,7 @@ std::vector<double> statistics_bytes(const PreparedRun& run) {
     if (norm == nullptr || norm->frozen()) continue;
     const auto channels = static_cast<double>(norm->running_mean.numel());
     bytes.push_back(8 * (1 + 2 * channels));  // count, sums, sums of squares
-    bytes.push_back(8 * 2 * channels);        // of gradients
+    bytes.push_back(8 * 2 * channels);        // sums over the gradients
   }
   return bytes;
 }

@@ -19,8 +19,10 @@ namespace dtrain::job {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr double kContext = 700 * kMiB;  // of CUDA, cuBLAS and cuDNN, before the first tensor
-constexpr double kUsed = 0.8;  // of the rest: libraries' buffers, fragments, the longest samples
+constexpr double kContext = 700 * kMiB;  // used by CUDA, cuBLAS and cuDNN before the first tensor
+// Share of the other memory that a step may use; what is left is for buffers of libraries,
+// fragments and the longest samples
+constexpr double kUsed = 0.8;
 constexpr int64_t kMostPictures = 256, kMostRows = 512;  // a GPU gains little from more
 constexpr int64_t kTooFew = 8;                           // samples; then activations are recomputed
 

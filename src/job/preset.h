@@ -36,11 +36,11 @@ std::optional<BatchMemory> batch_memory(const config::Config&, bool half, bool c
 
 // A card of the table, or the one in the machine.
 struct Card {
-  std::string name;  // of the table, else of the driver
+  std::string name;  // from the table, else from the driver
   int64_t memory_bytes = 0;
   int capability = 0;
   std::vector<catalog::MeasuredBatch> measured = {};  // go before what is computed from the memory
-  int64_t ranks = 1;                                  // of the run, that share the memory
+  int64_t ranks = 1;                                  // ranks of the run that share the memory
 };
 
 // The largest batch of a run like this that was measured on the card; 0: none was. Pure.

@@ -59,7 +59,7 @@ class RunDisplay {
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // where no sink reads the GPU
-  std::function<measure::Values()> take_gpu_use_;      // by the poller or by a sink
+  std::function<measure::Values()> take_gpu_use_;      // reads the poller or a sink
   monitoring::LivePage* live_page_ = nullptr;          // a sink; rank 0, with metrics.enabled
   std::optional<log::Tap> page_log_;                   // copies log lines to the live page
   std::optional<monitoring::SignpostPage> signpost_;   // the other ranks

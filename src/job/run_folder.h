@@ -25,7 +25,7 @@ struct RunPlan {
   bool existed = false;
   bool generated = false;  // the name: another one is as good
   bool made = false;       // the folder, by this process
-  FileLock lock;           // of the folder: one process at a time trains a run
+  FileLock lock;           // locks the folder: one process at a time trains a run
 };
 
 // The name that a configuration gives to its run: run.name, or that of the run which run.resume

@@ -127,7 +127,7 @@ report::ContactSheet contact_sheet(data::ProbeProcess& prober, const std::filesy
   if (ids.empty()) throw DataError(store.origin().path().string() + " has no samples");
   place_on_device(task, choose_precision(config::AmpMode::kFp32, at::kCPU), at::kCPU);
   data::SampleSpec spec = task.samples();
-  spec.length_window = 0;  // in the order of the ids
+  spec.length_window = 0;  // keeps the order of the ids
   data::LoaderOptions pass =
       data::one_pass(static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids.size()));
   pass.skip_bad = true;

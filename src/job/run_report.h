@@ -14,7 +14,7 @@
 
 namespace dtrain::job {
 
-inline constexpr const char* kReportName = "report.html";  // in the run folder
+inline constexpr const char* kReportName = "report.html";  // file name in the run folder
 
 // A dozen samples of the validation split (or of the test or training split, where it is empty),
 // spread evenly over it, as the newest checkpoint sees them; computed on the CPU. Any Error where

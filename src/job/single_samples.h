@@ -20,7 +20,7 @@ namespace dtrain::job {
 struct SingleSampleTraining {
   const config::Config& config;
   const DataSet& data;
-  train::BatchArithmetic batches;  // of the whole training
+  train::BatchArithmetic batches;  // for the whole training
   train::Precision precision = train::Precision::kFp32;
   at::Device device = at::kCPU;
   bool keeps_global_batch = false;  // a batch size does not change it

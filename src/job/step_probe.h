@@ -26,7 +26,7 @@ namespace dtrain::job {
 struct StepProbeOptions {
   int64_t batch_size = 0;  // samples per rank and micro-step; 0: that of the run
   int64_t accumulate = 0;  // micro-steps per optimizer step; 0: as many as the run has
-  std::function<void(config::Config&)> change = {};  // as of StepTrialOptions
+  std::function<void(config::Config&)> change = {};  // see StepTrialOptions
   int64_t warm_steps = 3;                            // not timed; at least 1
   // Timed steps; fewer where they would take longer than `seconds`, but two or more in each phase
   // of the task. 0: only the memory is measured, and one step of each phase is made, for what a
@@ -42,9 +42,9 @@ struct StepProbe {
 
   int64_t batch_size = 0, accumulate = 0;
   std::string out_of_memory;  // what could not be allocated, and where; "": it was measured
-  std::vector<train::MeasuredSteps>
-      ranks;  // by rank; equal numbers of steps and samples. None without timed steps
-  train::StepMemory memory;    // of the rank that needs the most
+  // One per rank, in rank order; equal numbers of steps and samples. Empty without timed steps
+  std::vector<train::MeasuredSteps> ranks;
+  train::StepMemory memory;    // the rank that needs the most
   int64_t process_memory = 0;  // the most that one process used so far, of its device
   // Of one step on the slowest GPU: its kernels without gaps between them. kUnknown on the CPU, and
   // where the GPU had to wait for the host.
@@ -52,18 +52,18 @@ struct StepProbe {
   // Of gradients, in the order of sending, on the first rank with samples; of the phase that
   // sends most.
   std::vector<dist::BucketTime> buckets;
-  double cached_seconds = kUnknown;  // of one step of the slowest rank, if loading were free
-  double mean_rows = kUnknown;       // of a training sample, where samples differ in length
+  double cached_seconds = kUnknown;  // one step of the slowest rank, if loading were free
+  double mean_rows = kUnknown;       // mean of the training samples, where samples differ in length
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;  // mean of the slowest rank
   // Of all ranks together. Where samples differ in length, of samples of the mean length: the few
   // that were measured may be shorter or longer.
   double samples_per_second() const;
-  double length_ratio()
-      const;  // of the samples that were measured to the mean length; 1 where all have the same
-  double launch_gap_seconds()
-      const;  // of one step: the GPU waits for the host to launch kernels; NaN: not measured
+  // Length of the measured samples divided by the mean length; 1 where all have the same length
+  double length_ratio() const;
+  // Time in one step that the GPU waits for the host to launch kernels; NaN: not measured
+  double launch_gap_seconds() const;
 };
 
 // The largest; kUnknown if one is not known, or there is none. Pure.

@@ -20,14 +20,13 @@ struct TraceOptions {
   int64_t warm_steps = 3;                 // before them; at least 3
   bool operators = false;                 // every operator of LibTorch
   bool memory = false;                    // who holds the memory
-  double most_bytes = 512.0 * (1 << 20);  // of the trace; UsageError if it would be larger
+  double most_bytes = 512.0 * (1 << 20);  // limit for the trace; UsageError if it would be larger
 };
 
 // What the operators of one name and one module hold at a peak.
 struct HeldMemory {
-  std::string
-      name = {},
-      module = {};  // as of device::OperatorObserver::Owner; "" for what no operator has allocated
+  // See device::OperatorObserver::Owner; "" for what no operator has allocated
+  std::string name = {}, module = {};
   bool backward = false;  // they run in the backward pass
   int64_t bytes = 0, tensors = 0;
 };
@@ -48,8 +47,8 @@ struct RankSummary {
 };
 
 struct TraceSummary {
-  std::vector<train::MeasuredSteps> measured;  // by rank
-  std::vector<RankSummary> ranks;              // by rank
+  std::vector<train::MeasuredSteps> measured;  // one per rank, in rank order
+  std::vector<RankSummary> ranks;              // one per rank, in rank order
   std::vector<std::string> not_measured;       // "GPU kernels: ..."
 };
 

@@ -28,8 +28,8 @@ struct TrainedModel {
   // Of the run that saved it, with the task and network that the metadata name
   config::Config config;
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
-  RunPaths paths;                     // of the run that it is from
-  uint64_t data_checksum = 0;         // of the data that it was trained on
+  RunPaths paths;                     // from the run that saved it
+  uint64_t data_checksum = 0;         // identifies the data that it was trained on
 };
 
 // What differs from the training run; "" or none: the same.

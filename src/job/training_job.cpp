@@ -136,7 +136,7 @@ PlannedRun plan_training(ProcessContext& process, config::Loaded loaded, bool dr
     run.batch_decided_by = std::move(resolved.batch_decided_by);
     config.run.name = run.plan.name;
     if (config.run.resume != "auto")
-      config.run.resume.clear();  // of this start, not of the run that is saved
+      config.run.resume.clear();  // belongs to this start, not to the run that is saved
     // What is saved must not change with a later default.
     config.model.name = config::network_of(config);
   });

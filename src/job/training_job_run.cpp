@@ -49,7 +49,8 @@ train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::Store* checkpoints
     if (run.snapshot) dist::agree(run.process.host, [&] { trainer.resume(*run.snapshot); });
     run.snapshot.reset();
     return trainer.run();
-  } catch (const c10::Error& error) {  // of what lives as long as the run: buckets, moments
+  } catch (const c10::Error& error) {
+    // Thrown while making what lives as long as the run: buckets, moments
     const auto failure = run.device_failure(error, run.batches, "before the first step");
     if (failure && failure->lost) fail(failure->error);
     if (failure) throw failure->error;

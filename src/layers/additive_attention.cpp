@@ -87,7 +87,7 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
                               scale.const_data_ptr<Number>(), keys.mutable_data_ptr<Number>(),
                               queries.mutable_data_ptr<Number>(), v.mutable_data_ptr<Number>());
   });
-  return {keys, queries, v.sum(0)};  // in the order of the samples, regardless of threads
+  return {keys, queries, v.sum(0)};  // adds in sample order, regardless of threads
 }
 
 class PointerLosses : public torch::autograd::Function<PointerLosses> {

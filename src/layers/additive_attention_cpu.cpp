@@ -41,7 +41,7 @@ template <typename Number>
 struct Pairs {
   std::vector<int32_t> element;
   std::vector<Number> gradient;
-  std::vector<size_t> ends;     // of each step
+  std::vector<size_t> ends;     // index after the last pair of each step
   std::vector<Number> columns;  // memory for aligned_columns()
 
   // Aligned to a cache line, which std::vector does not guarantee.

@@ -16,7 +16,7 @@ inline constexpr double kExponentLimit = 86;  // limits the exponent of e^(2x) i
 // chose. "Prepared" rows are described in additive_attention_body.inc.
 template <typename Number>
 struct AttentionProblem {
-  int64_t steps = 0, samples = 0, hidden = 0;  // as many elements as steps
+  int64_t steps = 0, samples = 0, hidden = 0;  // steps: also the number of elements
   const Number* keys = nullptr;                // [steps, samples, hidden], prepared
   const Number* queries = nullptr;             // [steps, samples, hidden], prepared
   const Number* v = nullptr;                   // [hidden]

@@ -14,7 +14,7 @@ struct AutocastState {
   at::ScalarType dtype = at::kBFloat16;  // what operations are cast to when enabled
 };
 
-AutocastState current_autocast(at::DeviceType);  // of the calling thread
+AutocastState current_autocast(at::DeviceType);  // state of the calling thread
 
 // Sets the state for its scope and restores the previous one afterwards. Leaving the outermost
 // guard clears the cache of cast weights, which would otherwise outlive the step and hide an update

@@ -103,8 +103,8 @@ TORCH_MODULE(BatchNorm);
 // backward: with `replay` they use the recorded statistics, without a collective, and do not change
 // the running statistics.
 struct BatchNormRecord {
-  std::vector<BatchNormStatistics>
-      shared;  // in the order of the layers; not of those that LibTorch computes
+  // Statistics in the order of the layers; none for layers that LibTorch computes
+  std::vector<BatchNormStatistics> shared;
   size_t next = 0;
   bool replay = false;
 };

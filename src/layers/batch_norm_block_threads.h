@@ -58,7 +58,7 @@ DTRAIN_HD inline void store(void* to, int64_t index, const Pack<Element, width>&
 // What a thread visits: rows from first_row, and columns from first_column, of the table at `base`.
 struct Visits {
   int64_t base, row_stride, first_row, end_row, row_step, first_column, end_column, column_step;
-  int64_t channel;       // of the first column
+  int64_t channel;       // index of the first column's channel
   int64_t channel_step;  // from a column to the next
   int64_t part;
   bool any;

@@ -75,7 +75,7 @@ struct TensorJob {
   uint8_t* chosen = nullptr;
 
   const void *mean = nullptr, *invstd = nullptr, *weight = nullptr, *bias = nullptr;  // [channels]
-  const void *slope = nullptr, *shift = nullptr;  // of input_gradient_of()
+  const void *slope = nullptr, *shift = nullptr;  // see input_gradient_of()
   void* partial = nullptr;                        // [parts][2][channels]
   void* origin = nullptr;                         // [channels]
 };
@@ -93,7 +93,7 @@ struct ChannelJob {
   ChannelPass pass = ChannelPass::kTotals;
   bool wide = false;  // values per channel are double, else float
   int64_t channels = 0;
-  double* sums = nullptr;  // as batch_norm::sums() or batch_norm::gradient_sums() gives them
+  double* sums = nullptr;  // see batch_norm::sums() or batch_norm::gradient_sums()
 
   // kTotals
   const void* partial = nullptr;

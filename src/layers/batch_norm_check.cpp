@@ -62,7 +62,7 @@ struct Given {
 
 struct Result {
   at::Tensor y, mean, variance, x_gradient, residual_gradient, weight_gradient, bias_gradient;
-  at::Tensor fixed_mean, fixed_invstd, fixed_count;  // of the running statistics after the step
+  at::Tensor fixed_mean, fixed_invstd, fixed_count;  // from the running statistics after the step
 };
 
 struct Part {

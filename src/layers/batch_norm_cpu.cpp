@@ -16,7 +16,7 @@
 namespace dtrain::layers::batch_norm::cpu {
 namespace {
 
-constexpr int64_t kPartElements = 64 << 10;  // of a part of a tensor that one thread works on
+constexpr int64_t kPartElements = 64 << 10;  // per part of a tensor; one thread works on a part
 constexpr int64_t kMostParts = 256;
 
 bool is_channels_last(const at::Tensor& x) { return x.dim() == 2 || !x.is_contiguous(); }
@@ -113,7 +113,7 @@ class Parts {
   }
 
  private:
-  static constexpr int64_t kPlanePeriod = 64;  // of a channel that is contiguous
+  static constexpr int64_t kPlanePeriod = 64;  // for channels that are contiguous
   static constexpr int64_t kShortestPeriod = 64;
 
   int64_t valid_of(int64_t sample) const {
@@ -310,8 +310,8 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
     using Store = decltype(store);
     using Number = NumberOf<Store>;
     const auto* from = data_of<Store>(x);
-    std::vector<Number>
-        origin;  // of each channel its first value, so that a large mean costs no precision
+    // The first value of each channel, so that a large mean costs no precision
+    std::vector<Number> origin;
     for (int64_t c = 0; c < channels; ++c) {
       if constexpr (std::is_same_v<Store, uint16_t>) {
         origin.push_back(static_cast<float>(

@@ -42,7 +42,7 @@ std::optional<blocks::Type> type_of(const at::Tensor& x) {
 struct Kernels {
   blocks::Runner runner = {blocks::run_on_gpu, blocks::run_on_gpu};
   bool on_cpu = false;
-  std::array<std::once_flag, 4> compared = {};  // by type
+  std::array<std::once_flag, 4> compared = {};  // one per blocks::Type
   std::array<bool, 4> right = {};
 };
 

@@ -30,7 +30,7 @@ struct Coefficients {  // [period] each; a function uses those that its formula 
   const Number* mean = nullptr;
   const Number* scale = nullptr;  // weight / deviation
   const Number* bias = nullptr;
-  const Number* slope = nullptr;  // of input_gradient_of() in batch_norm_body.inc
+  const Number* slope = nullptr;  // see input_gradient_of() in batch_norm_body.inc
   const Number* shift = nullptr;
 };
 
@@ -49,7 +49,7 @@ struct Data {  // whole tensors
 // A row of outputs of max-pooling of 2 x 2 with stride 2, channels last; an odd last column of x is
 // left out.
 struct PooledRow {
-  int64_t channels, width;  // of x
+  int64_t channels, width;  // sizes of x
   int64_t x, y;  // the first element of the first of its two rows of x; the first of its outputs
 };
 

@@ -14,8 +14,8 @@
 namespace dtrain::layers::convolution {
 
 struct Shape {
-  int64_t in_channels, height, width;           // of x [B, H, W, C]
-  int64_t out_channels, out_height, out_width;  // of y [B, OH, OW, O]
+  int64_t in_channels, height, width;           // sizes of x [B, H, W, C]
+  int64_t out_channels, out_height, out_width;  // sizes of y [B, OH, OW, O]
   int64_t kernel_height, kernel_width, stride, padding;
   int64_t window() const { return kernel_width * in_channels; }
   int64_t taps() const { return kernel_height * window(); }

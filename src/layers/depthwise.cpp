@@ -18,8 +18,8 @@ using depthwise::Shape;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kPartElements = 64 << 10;  // of a result that one thread works on at a time
-constexpr int64_t kMostParts = 256;          // of the sums of the gradient of the weights
+constexpr int64_t kPartElements = 64 << 10;  // result elements that one thread works on at a time
+constexpr int64_t kMostParts = 256;          // limit for the partial sums of the weight gradient
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 Shape shape_of(at::IntArrayRef x, int64_t stride) { return {x[1], x[2], x[3], stride}; }

@@ -9,7 +9,7 @@
 namespace dtrain::layers::depthwise {
 
 struct Shape {
-  int64_t channels, height, width;  // of the input [B, H, W, C]
+  int64_t channels, height, width;  // sizes of the input [B, H, W, C]
   int64_t stride;                   // 1 or 2
   int64_t out_height() const { return (height - 1) / stride + 1; }
   int64_t out_width() const { return (width - 1) / stride + 1; }

@@ -13,7 +13,7 @@ namespace dtrain::layers {
 // y = max_pool(activation(x + residual))
 struct Epilogue {
   Activation activation = Activation::kNone;
-  at::Tensor residual = {};  // of the shape of x; undefined: none
+  at::Tensor residual = {};  // same shape as x; undefined: none
   // Of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
   bool max_pool = false;
 };

@@ -32,7 +32,7 @@ struct Gradient {
 
 struct Output {
   at::Tensor y;
-  at::Tensor sums;  // as of batch_norm::sums(y), if asked for
+  at::Tensor sums;  // batch_norm::sums(y), if asked for
 };
 
 struct Gradients {
@@ -40,7 +40,7 @@ struct Gradients {
   at::Tensor x;
   // Of `x`, as of batch_norm::gradient_sums() for the norm of the input, if it has one
   at::Tensor sums;
-  at::Tensor weight;  // in the shape of the weight
+  at::Tensor weight;  // same shape as the weight
 };
 
 // weight [out, C, 1, 1]

@@ -21,7 +21,7 @@ using layers::depthwise::Rows;
 using layers::depthwise::Shape;
 using layers::depthwise::weight_of_parts;
 
-constexpr int64_t kBandElements = 128 << 10;  // of the input
+constexpr int64_t kBandElements = 128 << 10;  // elements of the input per band
 
 // Successive rows of outputs of one sample, which one thread computes. The same for any number
 // of threads.

@@ -18,8 +18,8 @@
 namespace dtrain::layers::fused {
 namespace {
 
-constexpr int64_t kChunkElements = 32 << 10;  // of the wider of input and output
-constexpr int64_t kRowsOfSums = 128;          // of a panel: at most half of the first cache
+constexpr int64_t kChunkElements = 32 << 10;  // elements per chunk of the wider of input and output
+constexpr int64_t kRowsOfSums = 128;  // rows of a panel at a time: at most half of the first cache
 
 // Positions in chunks, which are the same for any number of threads.
 struct Chunks {

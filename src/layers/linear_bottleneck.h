@@ -20,11 +20,11 @@ namespace dtrain::layers {
 
 struct LinearBottleneck {
   at::Tensor expansion = {};                // [H, C, 1, 1]; undefined: none, and H is C
-  BatchNormImpl* expansion_norm = nullptr;  // of H channels, with the expansion
+  BatchNormImpl* expansion_norm = nullptr;  // H channels; required with an expansion
   at::Tensor depthwise = {};                // [H, 1, 3, 3]
   BatchNormImpl* depthwise_norm = nullptr;
   at::Tensor projection = {};  // [C', H, 1, 1]
-  int64_t stride = 1;          // of the depthwise convolution: 1 or 2
+  int64_t stride = 1;          // stride of the depthwise convolution: 1 or 2
 };
 
 // Whether run() takes x [B, C, H, W]: float32 in channels_last on a CPU with AVX2, without

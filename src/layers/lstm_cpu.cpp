@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kMostRows = 96;     // which stay in the second-level cache while all panels pass
-constexpr int64_t kRowsOfSums = 128;  // of a panel: half of the first cache
+constexpr int64_t kRowsOfSums = 128;  // rows of a panel at a time: half of the first cache
 // multiplications: waking a thread takes as long as some of that
 constexpr int64_t kLeastPerThread = int64_t{1} << 18;
 // How many multiplications take as long as the gates of a cell

@@ -30,7 +30,7 @@ struct LstmStepGradient {
   const float* of_state = nullptr;
   const float* of_h = nullptr;  // [rows, hidden], the gradient of h by later steps
   float* of_c = nullptr;        // [rows, hidden], of c by later steps; becomes that of c_before
-  float* of_gates = nullptr;    // in panels, the gradient of the sums of products
+  float* of_gates = nullptr;    // gradient of the sums of products, stored in panels
 };
 
 // Both compute rows [row, row_end) of a group of units. Others may be computed at the same time.

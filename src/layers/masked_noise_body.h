@@ -23,7 +23,8 @@ struct NoiseKey {
   int64_t epoch;
 };
 
-struct HiddenBlocks {  // of one sample
+// The hidden blocks of one sample.
+struct HiddenBlocks {
   uint64_t key;
   int64_t start;   // how many rows of the first block are before the sample
   int64_t always;  // the block that is always hidden

@@ -15,10 +15,10 @@
 namespace dtrain::layers {
 
 struct PackedSteps {
-  std::vector<int64_t>
-      order;  // positions in the batch, by decreasing length; equal lengths keep their order
-  std::vector<int64_t>
-      counts;  // by step, the number of sequences that have it: at least 1, never increasing
+  // Positions in the batch, by decreasing length; equal lengths keep their order
+  std::vector<int64_t> order;
+  // For each step the number of sequences that have it: at least 1, never increasing
+  std::vector<int64_t> counts;
 
   int64_t rows() const;        // N, the sum of all lengths
   at::Tensor indices() const;  // `order` as int64 [B]

@@ -21,7 +21,7 @@ struct PanelProduct {
   // rows `x_stride` apart, of `x_width` numbers; then the next `x_width` columns, `x_panel` on
   const float* x = nullptr;
   int64_t x_stride = 0, x_width = 0, x_panel = 0;
-  const float* weights = nullptr;  // in panels
+  const float* weights = nullptr;  // stored in panels
   int64_t inner = 0, columns = 0;  // inner: a multiple of x_width
   const float* start = nullptr;    // [panels, tile], for each row; nullptr: what y holds
   float* y = nullptr;              // rows `y_stride` apart, panels `y_panel` apart
@@ -42,6 +42,6 @@ struct PanelLoops {
   // Adds the rows of a panel [rows, tile] to sums [tile].
   void (*add_rows)(const float* panel, int64_t rows, float* sums);
 };
-const PanelLoops& panel_loops();  // of the widest vectors; thread-safe
+const PanelLoops& panel_loops();  // uses the widest vectors of the CPU; thread-safe
 
 }  // namespace dtrain::layers

@@ -24,7 +24,8 @@ constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 constexpr int64_t kPatches = 8192;
 // So that the rows of a block do not lie in the same lines of the cache
 constexpr int64_t kGap = 16;
-constexpr int64_t kRows = 12;  // of a product; a block has a multiple of it
+// A block has a multiple of this many tiles, because a product computes 6 or 12 rows at once
+constexpr int64_t kRows = 12;
 
 Image image_of(const at::Tensor& x) {
   return {.height = x.size(2), .width = x.size(3), .channels = x.size(1)};

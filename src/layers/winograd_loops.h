@@ -16,14 +16,14 @@
 
 namespace dtrain::layers::winograd {
 
-constexpr int64_t kValues = 16;  // of a transformed patch, kernel or tile
+constexpr int64_t kValues = 16;  // numbers in a transformed patch, kernel or tile
 
 // [B, height, width, channels], in which tiles are numbered row by row, one sample after the other.
 // The channels are a whole number of vectors.
 struct Image {
   int64_t height, width, channels;
   int64_t tiles_across() const { return (width + 1) / 2; }
-  int64_t tiles() const { return (height + 1) / 2 * tiles_across(); }  // of one sample
+  int64_t tiles() const { return (height + 1) / 2 * tiles_across(); }  // per sample
 };
 
 // A kernel by tile of columns: [outer / tile, kValues, inner, tile]. inner, outer: channels that a
@@ -59,6 +59,6 @@ struct Loops {
   void (*gradient_of_kernels)(const float* sums, int64_t parts, int64_t distance, int64_t in,
                               int64_t column, float* weights);
 };
-const Loops& loops();  // of the widest vectors; thread-safe
+const Loops& loops();  // uses the widest vectors of the CPU; thread-safe
 
 }  // namespace dtrain::layers::winograd

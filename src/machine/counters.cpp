@@ -240,7 +240,7 @@ class CounterReader::Impl {
   FileDescriptor stat_, io_, machine_stat_, vmstat_, cpu_pressure_, io_pressure_, memory_pressure_;
   std::vector<FileDescriptor> group_stats_;
   std::map<int, Thread> threads_;
-  double ended_delay_ = 0;  // of threads that have ended
+  double ended_delay_ = 0;  // run delay of threads that have ended, seconds
   std::string buffer_;
   int64_t system_calls_ = 0;
 };

@@ -19,25 +19,25 @@
 namespace dtrain::machine {
 
 struct ThreadTime {
-  int id = 0;                                     // of the kernel; gettid()
-  std::string name;                               // as it was when the thread was first seen
+  int id = 0;                                     // the kernel's thread id, see gettid()
+  std::string name;                               // name when the thread was first seen
   double cpu_seconds = 0, run_delay_seconds = 0;  // running; ready to run, but without a core
 };
 
 // Of this process, since it started.
 struct ProcessCounters {
   double at = 0;                      // when it was read, in seconds of the steady clock
-  std::optional<double> cpu_seconds;  // of all threads, ended ones too
-  std::optional<double>
-      run_delay_seconds;       // of the threads that were seen, those that have ended since too
-  std::optional<int> threads;  // now
+  std::optional<double> cpu_seconds;  // all threads, ended ones too
+  // Threads that were seen, those that have ended since too
+  std::optional<double> run_delay_seconds;
+  std::optional<int> threads;                         // now
   std::vector<ThreadTime> by_thread;                  // those that run now
   std::optional<int64_t> major_faults, minor_faults;  // major: the page was read from a disk
   std::optional<int64_t> voluntary_switches, involuntary_switches;
-  std::optional<double>
-      io_wait_seconds;  // waiting for a disk; absent where the kernel does not measure it
+  // Waiting for a disk; absent where the kernel does not measure it
+  std::optional<double> io_wait_seconds;
   std::optional<int64_t> read_bytes, written_bytes;    // from and to disks
-  std::optional<int64_t> read_calls, read_call_bytes;  // of read(2) and its kind, cached or not
+  std::optional<int64_t> read_calls, read_call_bytes;  // read(2) and similar calls, cached or not
   std::optional<int64_t> resident_bytes;               // now
 };
 
@@ -64,7 +64,7 @@ class CounterReader {
 
   ProcessCounters process();
   MachineCounters machine();
-  int64_t system_calls() const;  // of all readings so far
+  int64_t system_calls() const;  // made by all readings so far
 
  private:
   class Impl;

@@ -158,7 +158,7 @@ void read_control_group(const Tree& tree, const std::string& groups,
         folder + (cpuset.version == 2 ? "/cpuset.cpus.effective" : "/cpuset.effective_cpus"));
     if (!list) continue;
     facts.cpuset = parse_list(*list);
-    break;  // of the own group: it is within those above
+    break;  // the set of the own group is within those of the groups above
   }
 
   const ControllerFolders pids = folders_of("pids", groups, mounts);

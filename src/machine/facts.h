@@ -20,20 +20,21 @@ namespace dtrain::machine {
 struct Facts {
   // Cores, by number.
   std::optional<std::vector<int>> online_cores;
-  std::optional<std::vector<int>>
-      allowed_cores;  // affinity mask of this process (taskset, mpirun, Slurm, cpuset)
-  std::optional<std::vector<int>> cpuset;  // of the control group
+  // Affinity mask of this process (taskset, mpirun, Slurm, cpuset)
+  std::optional<std::vector<int>> allowed_cores;
+  std::optional<std::vector<int>> cpuset;  // cores that the control group allows
   std::optional<double> cpu_quota;  // cores that its time limit amounts to; infinity: no limit
   std::optional<std::string> cpu_model;
-  std::optional<std::string> governor;  // of the allowed cores: the first that is not "performance"
-  std::optional<std::string>
-      scaling_driver;  // "intel_pstate" and "amd-pstate" have other meanings of governors
+  // The first governor of an allowed core that is not "performance"; if all are, "performance"
+  std::optional<std::string> governor;
+  // "intel_pstate" and "amd-pstate" have other meanings of governors
+  std::optional<std::string> scaling_driver;
   std::optional<int> numa_nodes;
 
   // Bytes. kNoLimit where there is no limit.
-  std::optional<int64_t> memory, available_memory;  // of the machine
-  std::optional<int64_t> memory_limit;              // of the control group and the groups above it
-  std::optional<int64_t> memory_used;  // of the group with that limit, less file pages it can drop
+  std::optional<int64_t> memory, available_memory;  // whole machine
+  std::optional<int64_t> memory_limit;              // lowest of the control group and those above
+  std::optional<int64_t> memory_used;  // the group with that limit, less file pages it can drop
   std::optional<int64_t> swap, free_swap;
   std::optional<int64_t> shared_memory, free_shared_memory;  // /dev/shm
 
@@ -41,8 +42,8 @@ struct Facts {
   // for root.
   std::optional<ProcessLimit> open_files, processes, locked_memory, file_size, address_space;
   std::optional<int64_t> process_limit, processes_used;
-  std::optional<int64_t>
-      threads_of_user;  // now, in this process namespace; with a limit of `processes` alone
+  // Now, in this process namespace; with a limit of `processes` alone
+  std::optional<int64_t> threads_of_user;
 
   std::optional<int> iommu_groups;        // 0: the IOMMU is off
   std::optional<bool> iommu_passthrough;  // devices use it without translation (iommu=pt)

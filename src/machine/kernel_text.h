@@ -12,17 +12,17 @@
 
 namespace dtrain::machine {
 
-inline constexpr int64_t kNoLimit = INT64_MAX;  // of a limit that is known not to exist
+inline constexpr int64_t kNoLimit = INT64_MAX;  // a limit that is known not to exist
 
 std::string_view line_of(std::string_view text);  // the first line, without white space at its ends
-std::optional<std::vector<int>> parse_list(
-    std::string_view text);  // "0-2,8" -> 0 1 2 8; "" -> none in the list
+// "0-2,8" -> 0 1 2 8; "" -> none in the list
+std::optional<std::vector<int>> parse_list(std::string_view text);
 // The number after `key` in lines such as "nr_throttled 12", "MemTotal:  24108 kB" and "some
 // avg10=0.00 ... total=12"; a key of several words ("some total") is its first word and one of
 // its NAME=.
 std::optional<int64_t> number_of(std::string_view text, std::string_view key);
-std::optional<int64_t> parse_limit(
-    std::string_view text);  // "max", "unlimited" and negative numbers are kNoLimit
+// "max", "unlimited" and negative numbers are kNoLimit
+std::optional<int64_t> parse_limit(std::string_view text);
 
 // A row of /proc/PID/limits.
 struct ProcessLimit {

@@ -40,9 +40,9 @@ class Values {
 using CoreMask = std::array<uint64_t, 16>;  // one bit for each core; none: unknown
 
 struct RankSample {
-  double seconds = 0;  // of the wall clock
+  double seconds = 0;  // length of the window by the wall clock
   double steps = 0;    // optimizer steps that ended in it
-  Values values = {};  // of the window, as the kind of each quantity says
+  Values values = {};  // values of the window; QuantityKind says what each is
   CoreMask allowed_cores = {};
 };
 
@@ -62,14 +62,15 @@ class Total {
 
   void add(const RankSample&);
   Values per_step() const;
-  double sum(Quantity) const;  // of a kSum; unknown where it was never measured
+  double sum(Quantity) const;  // only for a kSum; unknown where it was never measured
 
  private:
   struct Part {
     // The sum of the values times their weights; of kMax and kLast the value
     double value = kUnknown;
     double weight = 0;
-    double begin = kUnknown;  // of kTotal: at the end of the first window
+    // Only for kTotal: its value at the end of the first window, or of `earlier` in after()
+    double begin = kUnknown;
   };
   std::array<Part, kQuantities> parts_ = {};
 };

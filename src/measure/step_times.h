@@ -39,7 +39,7 @@ struct PaddedRows {
 
 struct StepTimes {
   PhaseSeconds phases{};
-  double wall = 0;    // of the whole step
+  double wall = 0;    // seconds for the whole step
   double launch = 0;  // with a GPU: of the host, while it launched forward and backward
   // From the start of the last backward to the moments at which the first, the middle and the last
   // bucket of gradients were ready to be sent. 0: it was not sent during backward.
@@ -49,7 +49,7 @@ struct StepTimes {
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
   double computing() const { return of(Phase::kForward) + of(Phase::kBackward); }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }
-  double other() const { return wall - in_phases(); }  // in no phase
+  double other() const { return wall - in_phases(); }  // time outside all phases
 };
 
 // The steps of one rank, in order.

@@ -21,8 +21,8 @@ constexpr std::array<ByProtocol, kAlgorithms> kPcieHop = {{{1, 2.5, 5.7}, {1, 1.
 constexpr std::array<ByProtocol, kAlgorithms> kNetworkHop = {{{2.7, 4, 14}, {5, 8.5, 14}}};
 // Share of the bandwidth: the rest are flags
 constexpr ByProtocol kPayload = {0.5, 120.0 / 128, 1};
-constexpr double kRingPlateau = 1.4;  // of a large ring between nodes
-constexpr double kTreeShare = 0.92;   // of the bandwidth of a ring
+constexpr double kRingPlateau = 1.4;  // latency factor of a ring between nodes, for large messages
+constexpr double kTreeShare = 0.92;   // bandwidth of a tree divided by that of a ring
 
 double hop_seconds(const Link& link, Algorithm algorithm, Protocol protocol) {
   switch (link.kind) {

@@ -107,7 +107,7 @@ StepForecast forecast_step(const MeasuredRun& run, const Assumptions& assumption
   const auto travel = [&](double bytes) {
     return all_reduce_seconds(assumptions.fabric, ranks, bytes);
   };
-  double sums = 0;  // of batch norm, in one micro-step
+  double sums = 0;  // seconds for the sums of batch norm in one micro-step
   for (const double bytes : run.statistics) sums += travel(bytes);
 
   StepForecast step;

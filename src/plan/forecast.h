@@ -15,7 +15,7 @@ namespace dtrain::plan {
 
 struct Assumptions {
   Fabric fabric;
-  double speed = 1;       // of a planned device in relation to the one that was measured
+  double speed = 1;       // speed of a planned device divided by that of the measured one
   double contention = 0;  // see overlap()
   bool overlaps = true;   // false: gradients leave after backward
 };
@@ -28,7 +28,7 @@ struct StepForecast {
   // Waiting for the rank that is late by chance: the more ranks, the later the last of them
   double late = 0;
   double optimizer = 0, other = 0;
-  double wire = 0;    // of all gradients on the wire, hidden or not; in no sum
+  double wire = 0;    // time of all gradients on the wire, hidden or not; not in total()
   double hidden = 1;  // share of it behind backward
 
   double communication() const { return statistics + exposed + late; }

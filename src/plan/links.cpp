@@ -116,7 +116,7 @@ const std::vector<Link>& known_links() {
 Link link_of_fit(const dist::CostFit& fit, int64_t ranks) {
   DTRAIN_CHECK(ranks >= 2, ranks, " ranks have no link");
   const auto n = static_cast<double>(ranks);
-  const double steps = 2 * (n - 1);  // of an all-reduce, each with 1/n of the bytes
+  const double steps = 2 * (n - 1);  // all-reduce steps, each with 1/n of the bytes
   constexpr double kFastest = 1e15;  // a fit without a term for the size
   return {
       .name = kMeasured,

@@ -17,7 +17,7 @@ namespace dtrain::plan {
 enum class LinkKind { kNvlink, kPcie, kHost, kNetwork, kGiven };
 
 struct Link {
-  std::string name;  // as the user gave it: "nvlink4", "4xib100"
+  std::string name;  // a word of --interconnect: "nvlink4", "4xib100"
   LinkKind kind = LinkKind::kGiven;
   // In each direction: of one rank inside a node, of a whole node between nodes. With `shared`, of
   // all ranks of a node together: without peer-to-peer copies their data pass through one memory.

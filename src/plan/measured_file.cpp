@@ -114,7 +114,7 @@ MeasuredRun read_measured_run(const std::filesystem::path& path) {
                   .samples = file.count("samples", 1),
                   .prefetch = file.count("prefetch", 0),
                   .micro_steps = file.count("accumulate", 1)};
-  constexpr int64_t kMostAhead = 1024;  // as in a configuration
+  constexpr int64_t kMostAhead = 1024;  // same limit as for data.prefetch
   if (run.prefetch > kMostAhead)
     file.fail(str("'prefetch' is ", run.prefetch, ", more than ", kMostAhead));
   for (const Reader& row : file.list("rows")) {

@@ -17,12 +17,12 @@ namespace dtrain::plan {
 // Micro-steps of one size on one rank, in seconds. Means, without the time in which the rank waited
 // for others.
 struct MeasuredBatch {
-  int64_t samples = 0;  // of a micro-step
+  int64_t samples = 0;  // per micro-step
   double data = 0, h2d = 0, forward = 0, backward = 0;
   double load = 0;  // that the loader needs for a micro-batch, however long the rank waited for it
-  double deviation = 0;  // of its own time from micro-step to micro-step: one standard deviation
-  double optimizer = 0, other = 0;  // of an optimizer step
-  double step = 0;                  // the whole of it, with all waiting
+  double deviation = 0;  // one standard deviation of its own time, from micro-step to micro-step
+  double optimizer = 0, other = 0;  // per optimizer step
+  double step = 0;                  // the whole optimizer step, with all waiting
   train::StepMemory memory = {};
 };
 
@@ -30,11 +30,11 @@ struct MeasuredRun {
   std::string source;  // "here", or the file
   std::string network, precision, device, data;
   int64_t ranks = 1;                        // that it was measured on
-  int64_t samples = 0;                      // of the training split
+  int64_t samples = 0;                      // size of the training split
   int64_t prefetch = 0;                     // batches that are read ahead
-  int64_t micro_steps = 1;                  // of the optimizer steps that were measured
-  std::vector<MeasuredBatch> batches = {};  // by size, ascending, each size once; never empty
-  std::vector<Bucket> buckets = {};         // of gradients, in the order of sending
+  int64_t micro_steps = 1;                  // per measured optimizer step
+  std::vector<MeasuredBatch> batches = {};  // ascending by size, each size once; never empty
+  std::vector<Bucket> buckets = {};         // gradient buckets in the order of sending
   std::vector<double> statistics = {};      // bytes of each sum of batch norm's, of one micro-step
   // Sizes for which there was too little memory, and what was missing.
   std::vector<std::pair<int64_t, std::string>> too_large = {};

@@ -19,7 +19,7 @@ struct Bucket {
 struct Overlap {
   double backward = 0;  // seconds of the pass, with what communication slows it down
   double exposed = 0;   // from its end to the arrival of the last bucket
-  double wire = 0;      // of all buckets, one after the other
+  double wire = 0;      // seconds to send all buckets, one after the other
   // Share of the wire's time behind backward.
   double hidden() const { return wire > 0 ? std::max(0.0, 1 - exposed / wire) : 1; }
 };

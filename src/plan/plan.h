@@ -45,8 +45,8 @@ struct Sent {
 struct Row {
   train::BatchArithmetic batches;
   int64_t nodes = 1;
-  StepForecast step = {};    // of a full step
-  double epoch_seconds = 0;  // of training alone
+  StepForecast step = {};    // a full step
+  double epoch_seconds = 0;  // training only
   double samples_per_second = 0;
   double efficiency = 1;  // samples per second and rank, in relation to those of one rank alone
   Sent sent = {};
@@ -58,10 +58,10 @@ struct Row {
 };
 
 struct Request {
-  config::Train train;  // of the resolved configuration
+  config::Train train;  // from the resolved configuration
   std::vector<int64_t> ranks;
   Assumptions assumptions;
-  int64_t memory_bytes = 0;  // of the planned device; 0: not known
+  int64_t memory_bytes = 0;  // capacity of the planned device; 0: not known
   std::string memory_name;   // for the message
   // Flags that make a micro-step of the same samples need less memory, for the message.
   std::vector<std::string> smaller = {};

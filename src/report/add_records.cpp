@@ -124,7 +124,7 @@ Evaluation evaluation_in(const Json& json) {
   const Json& metrics = object_in(json, "metrics");
   for (const auto& [name, value] : metrics.items()) {
     if (evaluation.metrics.size() == kMostMetrics) break;
-    if (name.ends_with("_text") && value.is_string()) continue;  // of an infinite one
+    if (name.ends_with("_text") && value.is_string()) continue;  // text of an infinite metric
     evaluation.metrics.emplace_back(name.substr(0, kLongestName), number_in(metrics, name));
   }
   for (const Json& table : array_in(json, "tables")) {

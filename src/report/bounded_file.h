@@ -16,7 +16,7 @@ struct FileText {
   std::string text;
   // "": none; "is not there", "is not a regular file", "cannot be read: Permission denied"
   std::string problem;
-  int64_t size = 0;  // of the whole file when it was opened
+  int64_t size = 0;  // bytes in the whole file when it was opened
   bool missing() const { return problem == "is not there"; }
 };
 

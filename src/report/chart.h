@@ -13,7 +13,7 @@
 namespace dtrain::report {
 
 struct Frame {
-  double width = 360, height = 190;  // in CSS pixels at the natural size; the page scales it
+  double width = 360, height = 190;  // CSS pixels at the natural size; the page scales it
 };
 
 struct Series {

@@ -95,8 +95,8 @@ void add_ranks(const RunRecords& run, Digest& digest) {
     largest = std::max(largest, digest.ranks.back().computing);
   }
   if (largest > 0) digest.load_balance = sum / static_cast<double>(sums.size()) / largest;
-  if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size)
-    return;  // of many ranks, some
+  // With many ranks, only some are in the records
+  if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size) return;
   double joules = 0;
   for (const RankDigest& rank : digest.ranks) joules += rank.values[Quantity::kGpuEnergy];
   if (!digest.ranks.empty())

@@ -36,18 +36,18 @@ struct SlowWindow {
 
 struct Digest {
   double samples_per_second = kUnknown;  // the median of `speeds`
-  std::vector<double> speeds;            // of the windows after warm-up
+  std::vector<double> speeds;            // samples/s of the windows after warm-up
   double step_seconds = kUnknown;        // likewise
-  double joules_per_sample = kUnknown;   // of all GPUs; unknown where that of a rank is
-  Parts parts{};                         // of rank 0, in seconds over the whole run
-  double seconds = 0;  // of all parts: time between two processes of a run is none of them
-  std::vector<RankDigest> ranks;   // by rank; empty in older files
+  double joules_per_sample = kUnknown;   // all GPUs together; unknown if any rank's is unknown
+  Parts parts{};                         // seconds of rank 0 over the whole run
+  double seconds = 0;              // sum of all parts, without time between two processes of a run
+  std::vector<RankDigest> ranks;   // ordered by rank; empty in older files
   double load_balance = kUnknown;  // mean ÷ largest computing time of a rank
   std::vector<SlowWindow> slow;    // longest first
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;  // the most
   double epochs = 0;                                              // done, with fractions
   int64_t planned_epochs = 0, step = 0, planned_steps = 0;        // 0: unknown
-  const Evaluation* last_val = nullptr;  // in the records, which must live as long
+  const Evaluation* last_val = nullptr;  // points into the records, which must live as long
   const Evaluation* last_test = nullptr;
 };
 

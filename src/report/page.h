@@ -20,7 +20,7 @@ namespace dtrain::report {
 struct Sample {
   std::string picture = {};  // a data: URI; "": the input is no picture
   std::string name = {}, target = {}, prediction = {};
-  double error = kUnknown;  // by the task's own measure
+  double error = kUnknown;  // the task's own measure
 };
 struct ContactSheet {
   std::string caption = {};  // which checkpoint, which split

@@ -40,7 +40,7 @@ struct Regression {
   std::string reason = {};
 };
 
-Measured throughput(const std::vector<double>& windows);  // in their order
+Measured throughput(const std::vector<double>& windows);  // `windows`: ordered by step
 // `values`: of all evaluations in their order; `samples`: of one of them.
 Measured best_metric(const std::vector<double>& values, const MetricKind&, int64_t samples);
 

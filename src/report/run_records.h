@@ -50,8 +50,8 @@ struct StepWindow {
   double loss = kUnknown, learning_rate = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
   double samples_per_second = kUnknown, step_seconds = kUnknown, other_seconds = kUnknown;
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;
-  PhaseSeconds phase_seconds{};        // of rank 0
-  std::vector<RankWindow> ranks = {};  // in the order of the file; none in older files
+  PhaseSeconds phase_seconds{};        // rank 0 only
+  std::vector<RankWindow> ranks = {};  // ordered as in the file; none in older files
   SlowestStep slowest = {};            // step_seconds: NaN where the record has none
 
   double longest_seconds() const {
@@ -63,7 +63,7 @@ struct Evaluation {
   int64_t step = 0, epoch = 0, samples = 0;
   double time = kUnknown, seconds = kUnknown;
   std::string split = {};
-  std::vector<std::pair<std::string, double>> metrics = {};  // in the order of the task
+  std::vector<std::pair<std::string, double>> metrics = {};  // ordered as in the task
   std::vector<Table> tables = {};  // only of the last evaluation of a split
 
   double metric(std::string_view name) const;  // NaN: it has none of this name
@@ -103,7 +103,7 @@ struct Environment {
   int64_t world_size = 0, parameters = 0, global_batch = 0;
   int64_t steps_per_epoch = 0, total_steps = 0, train = 0, val = 0, test = 0;
   std::vector<RankPlace> ranks;
-  std::vector<MetricKind> metrics;  // of the task, in its order
+  std::vector<MetricKind> metrics;  // the task's metrics, in its order
 };
 
 struct CheckpointFolder {
@@ -115,27 +115,27 @@ struct RunRecords {
   std::filesystem::path folder;
   std::string name;
   RunState state = RunState::kNothing;
-  std::vector<std::pair<std::string, std::string>>
-      config;  // config.yaml by dotted name, in its order
+  // config.yaml by dotted name, in its order
+  std::vector<std::pair<std::string, std::string>> config;
   Environment environment;
   std::vector<StepWindow> steps;  // ascending; of a long run, neighbors are joined
-  std::vector<StepWindow>
-      slowest;  // the windows with the longest steps, never joined; longest first
+  // The windows with the longest steps, never joined; longest first
+  std::vector<StepWindow> slowest;
   std::vector<Evaluation> evaluations;        // ascending by step
   Verdict verdict;                            // the last one
   std::vector<CheckpointFolder> checkpoints;  // newest first; by name and size, not verified
-  int64_t last_step = 0;    // of all records; a step between two step lines has none of its own
-  int64_t saves = 0;        // checkpoint records
-  double save_seconds = 0;  // of them all
-  double evaluation_seconds = 0;  // of all evaluations, also of those that `evaluations` lacks
-  double last_time = kUnknown;    // of the last record
+  int64_t last_step = 0;          // latest in any record; a step between two step lines has none
+  int64_t saves = 0;              // checkpoint records
+  double save_seconds = 0;        // total of all saves
+  double evaluation_seconds = 0;  // all evaluations, also those that `evaluations` lacks
+  double last_time = kUnknown;    // time of the last record, seconds since 1970
   std::string reason;             // why it ended; "": not known
-  double best_value = kUnknown;   // of the watched metric, by the newest checkpoint
+  double best_value = kUnknown;   // watched metric: best in the newest checkpoint and `evaluations`
   int64_t best_step = -1;
   std::string best_metric;
-  std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown
+  std::vector<std::string> gaps;  // what is missing, damaged or unknown, in words
 
-  std::string setting(std::string_view key) const;  // of config; "": it has none
+  std::string setting(std::string_view key) const;  // value in `config`; "": it has none
 };
 
 // Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end.

@@ -19,7 +19,7 @@ constexpr auto names_of(RunState) {
 // The last record of kind `state`.
 struct StateRecord {
   std::string state = {};   // "": there is none
-  int64_t exit_code = 0;    // of a process that has ended
+  int64_t exit_code = 0;    // set when the process has ended
   std::string reason = {};  // why it ended; "": not known
 };
 

@@ -42,7 +42,7 @@ struct Tail {
   double time = kUnknown;
   StateRecord state;
   std::vector<double> speeds;
-  std::vector<double> values;  // of the metric, last first
+  std::vector<double> values;  // the metric's values, last first
 };
 
 Tail tail_of(std::string_view text, bool from_start, const std::string& metric) {

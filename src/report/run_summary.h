@@ -23,8 +23,8 @@ struct RunSummary {
   int64_t epochs = 0, planned_epochs = 0;  // done; 0: unknown
   double best = kUnknown;                  // value of `metric`
   double samples_per_second = kUnknown;    // the median of its last step records
-  double last_time = kUnknown;             // of its last sign of life, seconds since 1970
-  int64_t bytes_read = 0;                  // by summarize(), for its test
+  double last_time = kUnknown;             // last record or folder change, seconds since 1970
+  int64_t bytes_read = 0;                  // read by summarize(), for its test
 };
 
 RunSummary summarize(const std::filesystem::path& run);

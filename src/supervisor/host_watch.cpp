@@ -25,8 +25,8 @@ struct HostWatch::Watched {
   std::unique_ptr<ChildProcess> shell;
   Time login{};              // when it was last tried
   Time answered{};           // the last line, or the beginning of the watch
-  std::string errors{};      // of this shell, on its standard error
-  std::string last_words{};  // of the last shell that ended
+  std::string errors{};      // standard error of this shell since its last line
+  std::string last_words{};  // `errors` of the last shell that ended, or why none could start
 };
 
 HostWatch::HostWatch(std::vector<Host> hosts, std::vector<std::string> shell,

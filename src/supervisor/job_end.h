@@ -26,7 +26,7 @@ constexpr auto names_of(Cause) {
 }
 
 struct JobEnd {
-  int code = 0;            // of mpirun; 128 + the signal that ended it
+  int code = 0;            // exit code of mpirun; 128 + the signal that ended it
   bool stop_sent = false;  // the supervisor had forwarded a request to stop
   bool saved = false;      // a checkpoint was made after that
   // A host no longer answered the supervisor, or mpirun lost its daemon there

@@ -15,7 +15,7 @@ size_t next_tag(std::string_view text, size_t from) {
   return text.npos;
 }
 
-constexpr std::string_view kClearLine = "\x1b[K";  // of a progress bar
+constexpr std::string_view kClearLine = "\x1b[K";  // written by a progress bar
 constexpr size_t kLongestLine = 64 << 10;          // bytes; a longer one is cut
 
 }  // namespace

@@ -63,7 +63,7 @@ class JobOutput {
   std::function<void(std::string_view, bool)> write_;
   struct Received {
     std::string text;  // that has no end yet
-    Source source;     // of what comes without a tag
+    Source source;     // where text without a tag comes from
   };
   // The two streams of mpirun
   Received received_[2] = {{"", {kNoRank, false}}, {"", {kNoRank, true}}};

@@ -27,8 +27,8 @@ namespace dtrain::supervisor {
 struct LaunchTotals {
   std::map<Cause, int> restarts;
   int64_t lost_steps = 0;     // trained, and trained again after a restart
-  double useful_seconds = 0;  // of training whose steps were kept, or are not lost yet
-  double seconds = 0;         // of the launch so far
+  double useful_seconds = 0;  // training time of steps that were kept, or are not lost yet
+  double seconds = 0;         // time since the launch began
   int ranks = 0;              // that run now; 0 between two jobs
   int hosts_lost = 0;
 
@@ -54,7 +54,7 @@ class LaunchRecord {
   // a warning.
   void launch_started(const std::vector<std::string>& command);
   void job_started(const Placement&);
-  void run_is_held(const std::filesystem::path& run);  // by rank 0 of the job
+  void run_is_held(const std::filesystem::path& run);  // rank 0 of the job holds it
   void look();                                         // each second or so while a job runs
   // `text`: the cause in one line.
   void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
@@ -86,7 +86,7 @@ class LaunchRecord {
   std::unique_ptr<monitoring::AppendFile> file_;
   std::vector<std::string> pending_;  // events from before the run was held
   RunProgress progress_;
-  LaunchTotals totals_;  // of the jobs that have ended
+  LaunchTotals totals_;  // time and lost steps: only of jobs that have ended
   bool job_runs_ = false, has_warned_ = false;
   Clock::Steady::time_point began_, job_began_;
 };

@@ -112,7 +112,7 @@ void MpirunWords::take_end(std::string_view line) {
 void MpirunWords::take_first_words(std::string_view line) {
   constexpr size_t kMost = 300;
   const std::string_view said = trimmed(line);
-  if (said.starts_with("Warning: ")) return;  // of ssh, about a key
+  if (said.starts_with("Warning: ")) return;  // ssh warns about a key
   if (said.find_first_not_of("-* ") == said.npos) {
     first_words_end_ = !first_words_.empty();
     return;

@@ -14,7 +14,7 @@ inline constexpr int kNoRank = -1;  // a line of mpirun itself
 
 struct TaggedLine {
   int rank = kNoRank;
-  bool is_error = false;  // of the rank's standard error
+  bool is_error = false;  // from the rank's standard error
   std::string_view text;
 };
 // "[1,2]<stderr>:text" of Open MPI 4 and 5. A line without a tag is mpirun's own. Pure.
@@ -49,7 +49,7 @@ class MpirunWords {
   void take_end(std::string_view line);
 
   std::optional<Ended> ended_;
-  int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
+  int exited_rank_ = kNoRank;  // the rank in "Process name", until its "Exit code" comes
   std::string lost_host_;
   bool refused_ = false, lacks_host_ = false;
   std::string first_words_;

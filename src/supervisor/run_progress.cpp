@@ -24,7 +24,7 @@ constexpr int64_t kTail = 256 << 10, kLongestTail = 4 << 20;
 constexpr const char* kRecords = "metrics.jsonl";
 
 struct Record : StepAt {
-  int64_t offset = 0;  // in the file
+  int64_t offset = 0;  // bytes from the start of the file
 };
 
 // Of one line of metrics.jsonl; none if it is no record of a step.
@@ -40,7 +40,7 @@ std::optional<StepAt> step_in(std::string_view line) {
 
 struct Records {
   std::vector<Record> steps;  // the last ones: at least one, if the file has any near its end
-  int64_t bytes = 0;          // of the file
+  int64_t bytes = 0;          // size of the file
   bool is_known = true;       // false: it is there and cannot be read
 };
 

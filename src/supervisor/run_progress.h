@@ -47,21 +47,21 @@ class RunProgress {
   double useful_seconds(Kept) const;
 
  private:
-  int64_t newest_step() const;  // of the checkpoints that count; -1: none
+  int64_t newest_step() const;  // newest of the checkpoints that count; -1: none
 
   std::filesystem::path run_;
-  std::map<std::filesystem::path, std::filesystem::file_time_type>
-      damaged_;  // manifests, and when they were written
+  // Manifests, and when they were written
+  std::map<std::filesystem::path, std::filesystem::file_time_type> damaged_;
   int64_t saved_ = -1;
-  int64_t begin_;      // of the run
+  int64_t begin_;      // step of another run's checkpoint that this run begins with; -1: none
   int64_t from_ = -1;  // the step that this job goes on from
   struct Earlier {
     int64_t bytes = 0;
-    double time = 0;     // of the last record
+    double time = 0;     // time of the last record
   } earlier_;            // metrics.jsonl before this job
   StepAt first_, last_;  // records of this job
-  std::map<int64_t, StepAt>
-      kept_;  // by the step of a checkpoint that was the newest: the last record that it has
+  // Step of a checkpoint that was the newest -> the last record that it has
+  std::map<int64_t, StepAt> kept_;
 };
 
 }  // namespace dtrain::supervisor

@@ -222,7 +222,7 @@ class Supervisor {
   // later job it may be that of a host which has begun again and has not mounted its file
   // systems yet.
   static bool was_refused_at_once(const JobEnd& end, const JobOutput& output) {
-    constexpr int kNotExecutable = 126, kNotFound = 127;  // as of a shell
+    constexpr int kNotExecutable = 126, kNotFound = 127;  // exit codes that shells use
     const bool is_of_rank =
         end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
     if (is_of_rank || end.stop_sent || end.host_lost || output.mpirun().lacks_host()) return false;
@@ -363,7 +363,7 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const LaunchedRun& run_;
-  std::string name_;  // of the run; "" until rank 0 has named it
+  std::string name_;  // name of the run; "" until rank 0 has named it
   SignalQueue& signals_;
   LaunchRecord& record_;
   monitoring::LaunchMetrics& metrics_;

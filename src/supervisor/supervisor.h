@@ -36,14 +36,15 @@ struct LaunchOptions {
 struct LaunchedRun {
   std::string name;                  // "": rank 0 generates one, and names it in its banner
   std::filesystem::path runs;        // the folder of all runs
-  std::vector<std::string> command;  // of the user, for the record
-  std::vector<std::string>
-      program;  // dtrain's path, "train" and its arguments, but for a name and --resume
-  std::vector<std::string>
-      resume;              // the user's own --resume, until the run has a checkpoint of this launch
-  int64_t from_step = -1;  // of the checkpoint that --resume PATH names; -1: none
+  std::vector<std::string> command;  // what the user typed, for the record
+  // The path of dtrain, "train" and its arguments, but for a name and --resume
+  std::vector<std::string> program;
+  // The user's own --resume, until the run has a checkpoint of this launch
+  std::vector<std::string> resume;
+  int64_t from_step = -1;  // step of the checkpoint that --resume PATH names; -1: none
   std::string variable;    // NAME=VALUE, for the environment of all jobs; "": none
-  int64_t global_batch = 0;  // of `LaunchOptions::ranks` ranks, for a run that begins with fewer
+  // Global batch with `LaunchOptions::ranks` ranks, for a run that begins with fewer ranks
+  int64_t global_batch = 0;
 };
 
 // The exit code of the launch: 0 when the run is finished, 75 after a request to stop, 76 where too

@@ -14,7 +14,7 @@ namespace dtrain::synth {
 struct Person {
   Color skin{0.85f, 0.65f, 0.52f}, hair{0.2f, 0.13f, 0.08f}, iris{0.25f, 0.2f, 0.15f},
       clothes{0.2f, 0.3f, 0.5f};
-  double width = 1;        // of the face, about 0.9 to 1.1
+  double width = 1;        // width of the face, about 0.9 to 1.1
   double jaw = 1;          // length of the jaw, about 0.9 to 1.1
   double nose = 1;         // length of the nose, about 0.8 to 1.25
   double hair_volume = 1;  // 0: bald; about 0.97 to 1.12

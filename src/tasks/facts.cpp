@@ -13,7 +13,7 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr int64_t kLargestImage = 4096;  // as model.image_size
+constexpr int64_t kLargestImage = 4096;  // largest model.image_size, in pixels
 // The arrays of a user may have larger pictures than a network takes
 constexpr int64_t kLargestStored = 1 << 16;
 

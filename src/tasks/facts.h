@@ -13,16 +13,16 @@
 
 namespace dtrain::tasks {
 
-using Metadata = std::map<std::string, std::string>;  // of model.safetensors
+using Metadata = std::map<std::string, std::string>;  // stored in model.safetensors
 
 struct DataFacts {
-  int64_t features = 0;     // of a row; 0: images
+  int64_t features = 0;     // values per row; 0: images
   int64_t longest = 0;      // rows of the longest sample of the file; 0: images
   int64_t stored_size = 0;  // shorter side of the stored images in pixels; 0: no images
   std::vector<std::string> classes = {};  // names, by class number
-  std::vector<int64_t> class_counts =
-      {};                // samples of the training split, by class; empty without classes
-  double mean_rows = 1;  // of the training split's inputs
+  // Samples of the training split, by class; empty without classes
+  std::vector<int64_t> class_counts = {};
+  double mean_rows = 1;  // mean over the inputs of the training split
 };
 
 DataFacts facts_of(const data::Store&, const std::vector<int64_t>& train_ids);

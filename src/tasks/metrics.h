@@ -55,7 +55,7 @@ inline MetricSpec primary(MetricSpec metric) {
 using Table = dtrain::Table;
 
 struct Summary {
-  std::vector<std::pair<std::string, double>> metrics;  // in the order of Task::metrics()
+  std::vector<std::pair<std::string, double>> metrics;  // same order as Task::metrics()
   std::vector<Table> tables;
 };
 

@@ -48,9 +48,9 @@ class Task {
   virtual Summary summarise(const Counts& totals) const = 0;
   virtual std::vector<MetricSpec> metrics() const = 0;  // "loss" first; exactly one is primary
 
-  virtual std::vector<std::string> columns() const = 0;  // of predict
-  virtual std::vector<Row> predict(
-      const data::Batch&) = 0;            // one row per sample; does not need the targets
+  virtual std::vector<std::string> columns() const = 0;  // names of the columns of predict()
+  // One row per sample; does not need the targets
+  virtual std::vector<Row> predict(const data::Batch&) = 0;
   virtual Metadata metadata() const = 0;  // what inference needs, for the checkpoint
 
   virtual Phase phase(int64_t /*epoch*/) const { return {}; }

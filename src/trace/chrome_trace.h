@@ -18,8 +18,8 @@ namespace dtrain::trace {
 
 struct RankTrace {
   int rank = 0;
-  std::string name;           // of the process: "rank 1: node7, cpu"
-  Time began = 0, ended = 0;  // of the recording, on the own clock; what began earlier is left out
+  std::string name;           // the process in the trace: "rank 1: node7, cpu"
+  Time began = 0, ended = 0;  // recording, on the rank's own clock; what began earlier is left out
   ClockMap clock = {};
   std::vector<TrackEvents> tracks = {};
   // The name of the track of the communicator that carries buckets alone; "": none

@@ -32,16 +32,17 @@ inline Time now() { return time_of(std::chrono::steady_clock::now()); }
 
 // What an event tells; a, b and c are its numbers.
 enum class Kind : int32_t {
-  kPhase,      // of a step, on the training thread or on the device
+  kPhase,      // a phase of a step, on the training thread or on the device
   kStep,       // an optimizer step begins (it has no duration): a = its number, from 1
-  kStage,      // of one sample on a loader thread: a = optimizer step, b = micro-step, c = sample
+  kStage,      // a stage of one sample on a loader thread: a = optimizer step, b = micro-step,
+               // c = sample
   kReady,      // all gradients of a bucket are there (no duration): a = bucket
   kSent,       // a bucket goes to the communicator (no duration): a = bucket, b = bytes
-  kOperation,  // of a communicator: a = bytes
-  kOperator,   // of LibTorch: a = sequence number of its backward; -1: it has none
+  kOperation,  // an operation of a communicator: a = bytes
+  kOperator,   // an operator of LibTorch: a = sequence number of its backward; -1: it has none
   kBackward,   // an operator of the backward pass: a = sequence number of its forward on the
                // training thread, or -1
-  kKernel,     // of a GPU
+  kKernel,     // a kernel or a copy on a GPU
   kCounter,    // a value from now on (no duration): a
 };
 
@@ -84,8 +85,8 @@ class Track {
   const std::string name_;
   const int place_;
   std::atomic<Buffer*> buffer_ = nullptr;  // null: off
-  std::deque<std::unique_ptr<Buffer>>
-      buffers_;  // all of them: a thread may still be adding to an earlier one
+  // All of them: a thread may still be adding to an earlier one
+  std::deque<std::unique_ptr<Buffer>> buffers_;
 };
 
 // The events of one track, in the order of their ends.

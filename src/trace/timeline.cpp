@@ -198,7 +198,7 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer,
                                     std::span<const Event> operations,
                                     std::span<const Event> steps) {
   std::vector<BucketTimes> buckets;
-  std::map<int64_t, Time> ready;  // by bucket, not sent yet
+  std::map<int64_t, Time> ready;  // bucket -> when it was ready; only buckets not sent yet
   const std::vector<Event> marks = of_kind(steps, Kind::kStep);
   for (const Event& event : reducer) {
     if (event.kind == Kind::kReady) ready[event.a] = event.begin;
@@ -225,7 +225,7 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer,
 
 std::vector<FlowEnds> operator_flows(std::span<const Event> forward,
                                      std::span<const std::span<const Event>> all) {
-  std::map<int64_t, const Event*> by_sequence;  // of those, the one that began last
+  std::map<int64_t, const Event*> by_sequence;  // the last operator to begin with each number
   for (const Event& event : forward) {
     if (event.kind != Kind::kOperator || event.a < 0) continue;
     const Event*& known = by_sequence[event.a];

@@ -41,7 +41,7 @@ struct BucketTimes {
   int64_t bucket = 0, bytes = 0;
   int64_t step = 0;           // number of the optimizer step
   Time ready = 0, sent = 0;   // ready: 0 if it was sent without (a rank without samples)
-  Time began = 0, ended = 0;  // of its all_reduce; 0: not known, as for a rank that is alone
+  Time began = 0, ended = 0;  // times of its all_reduce; 0: unknown, for example if a rank is alone
 };
 
 // `reducer`: its events; `operations`: those of its communicator, which carries the buckets in
@@ -54,7 +54,7 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer,
 // An operator and the one of the backward pass that it causes.
 struct FlowEnds {
   Event forward, backward;
-  size_t track = 0;  // of the backward operator, in `all`
+  size_t track = 0;  // index in `all` of the backward operator's track
 };
 // `forward`: the events of the training thread, to which the sequence numbers belong; `all`: those
 // of each track. An operator calls others with the same sequence number: the innermost is where the

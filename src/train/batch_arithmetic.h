@@ -16,7 +16,7 @@ struct BatchArithmetic {
   int64_t batch_size = 0;    // most samples of a micro-step on one rank
   int64_t accumulate = 0;    // micro-steps of a full step
   int64_t ranks = 1;
-  int64_t samples = 0;  // of an epoch
+  int64_t samples = 0;  // per epoch
   int64_t steps_per_epoch = 0;
   // Samples of the last step of an epoch if they are fewer than global_batch, else 0
   int64_t tail = 0;

@@ -29,12 +29,12 @@ class Consumption {
 
   void add(const data::Batch&);  // a micro-batch of this rank; it may have no samples
 
-  int64_t samples_seen() const { return samples_seen_; }  // by this rank
-  measure::PaddedRows take_padded();  // of this rank's micro-batches since the last call
+  int64_t samples_seen() const { return samples_seen_; }  // this rank only
+  measure::PaddedRows take_padded();  // this rank's micro-batches since the last call
 
   struct Totals {  // over all ranks
     uint64_t ledger = 0;
-    int64_t rows = 0, cells = 0;  // of padded batches, see padding_waste(); 0 without such batches
+    int64_t rows = 0, cells = 0;  // padded batches only, see padding_waste(); 0 if there are none
     int64_t left_out = 0;         // bad samples, each counted by every rank that met it
     int64_t bad_samples = 0;      // different bad samples
   };
@@ -51,7 +51,7 @@ class Consumption {
   data::Ledger ledger_;
   int64_t samples_seen_;
   int64_t rows_ = 0, cells_ = 0;
-  measure::PaddedRows taken_;  // of them
+  measure::PaddedRows taken_;  // totals at the last take_padded()
   Totals reported_;            // at the last report
 };
 

@@ -19,7 +19,7 @@ using MemoryAdvice = std::function<std::string(double requested)>;
 
 struct DeviceState {
   at::Device device;
-  double memory_bytes = 0;   // of the device in all
+  double memory_bytes = 0;   // total memory of the device
   bool works = true;         // device::works()
   MemoryAdvice advice = {};  // TrainContext::memory_advice
 };

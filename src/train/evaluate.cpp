@@ -52,7 +52,7 @@ void add(tasks::Counts& totals, const tasks::Counts& counts) {
 
 struct Errors {
   std::vector<int64_t> ids;
-  std::vector<at::Tensor> values;  // by batch, on the device until the end
+  std::vector<at::Tensor> values;  // one tensor per batch, on the device until the end
 };
 
 std::vector<WorstSample> worst_over_ranks(const Errors& mine, int64_t count,

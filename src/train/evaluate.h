@@ -37,16 +37,16 @@ struct EvaluateOptions {
 };
 
 struct WorstSample {
-  int64_t id = 0;    // in the store
-  double error = 0;  // as tasks::Counted::errors
+  int64_t id = 0;    // sample ID in the store
+  double error = 0;  // see tasks::Counted::errors
 };
 
 struct Evaluation {
-  bool stopped = false;  // by EvaluateOptions::stop: the rest is meaningless
+  bool stopped = false;  // ended early by EvaluateOptions::stop: the rest is meaningless
   monitoring::EvalStats stats;
   int64_t bad_samples = 0;  // left out (skip_bad), over all ranks
-  std::vector<WorstSample>
-      worst;  // the worst first (NaN is worse than any number); equal ones by id
+  // The worst first (NaN is worse than any number); equal ones by id
+  std::vector<WorstSample> worst;
 };
 
 // Evaluates `ids`, the samples of the split that is named `split`. Collective; every rank gets the

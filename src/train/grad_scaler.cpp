@@ -67,7 +67,7 @@ void GradScaler::load(const State& state) {
 
 int64_t loss_power_of_two(double planned_weight, int ranks) {
   int exponent = 0;
-  const double mantissa = std::frexp(planned_weight / ranks, &exponent);  // in [1/2, 1)
+  const double mantissa = std::frexp(planned_weight / ranks, &exponent);  // 1/2 <= mantissa < 1
   return std::max(mantissa == 0.5 ? exponent - 1 : exponent, 0);
 }
 

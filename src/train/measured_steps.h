@@ -16,10 +16,10 @@ namespace dtrain::train {
 
 struct MeasuredSteps {
   int64_t steps = 0;
-  int64_t samples = 0;                  // of all ranks
-  double seconds = 0;                   // of all steps together, on the wall clock
-  PhaseClock::Seconds phase_seconds{};  // of all steps together
-  measure::PaddedRows padded = {};      // of this rank, of all steps together
+  int64_t samples = 0;                  // all steps, all ranks
+  double seconds = 0;                   // wall-clock time of all steps together
+  PhaseClock::Seconds phase_seconds{};  // totals over all steps
+  measure::PaddedRows padded = {};      // this rank only, total over all steps
   data::LoaderStats loader = {};        // what it did meanwhile
   // Of a step's time without waiting for other ranks: one standard deviation from step to step.
   // Single steps that something has delayed do not count: it is made from the median distance to
@@ -42,8 +42,8 @@ MeasuredSteps mean_over_phases(std::span<const MeasuredSteps>, std::span<const d
 struct StepMemory {
   int64_t weights = 0;    // parameters and buffers of the network
   int64_t gradients = 0;  // their flat buckets
-  int64_t moments = 0;    // of the optimizer
-  int64_t average = 0;    // of the weights (train.ema)
+  int64_t moments = 0;    // the optimizer's moments or momentum
+  int64_t average = 0;    // averaged weights (train.ema)
   // The most that forward and backward of a micro-batch hold beside all else
   int64_t activations = 0;
   // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead

@@ -8,7 +8,7 @@
 namespace dtrain::train {
 namespace {
 
-constexpr double kLeastSaving = 0.01;  // of what a step needs: less is not worth a line
+constexpr double kLeastSaving = 0.01;  // share of what a step needs; less is not worth a line
 
 // The largest of 1/2, 1/4, ... of the micro-batch that saves enough, else one sample.
 Remedy smaller_batch(const MemoryNeed& need) {

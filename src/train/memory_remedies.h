@@ -16,8 +16,8 @@ namespace dtrain::train {
 struct MemoryNeed {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  StepMemory step;          // of the micro-batch for which there was no memory
-  BatchArithmetic batches;  // of that run
+  StepMemory step;          // needs of the micro-batch that did not fit in memory
+  BatchArithmetic batches;  // batch sizes of the run that ran out of memory
   // Batches that wait in the same memory (data.prefetch, where it is the host's)
   int64_t read_ahead = 0;
   double missing = 0;  // bytes by which memory is short, as far as known

@@ -37,8 +37,8 @@ struct MetricWatch {
 // schedule.gamma. With another schedule.name update() changes nothing.
 struct Plateau {
   double best = kNoMetric;
-  int64_t evaluations_without_improvement = 0;  // in a row
-  double factor = 1;                            // of the learning rate
+  int64_t evaluations_without_improvement = 0;  // consecutive ones
+  double factor = 1;                            // multiplies the learning rate
 
   void update(double value, bool higher_is_better, const config::Schedule&);
 };

@@ -38,7 +38,7 @@ class Optimizer {
   // undefined: none. `found_inf`: float32, 1 skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
-  int64_t bytes() const;                                    // of the moments, on the device
+  int64_t bytes() const;                                    // device memory of the moments
   int64_t times_grouped() const { return times_grouped_; }  // for tests
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step"
@@ -62,14 +62,14 @@ class Optimizer {
 
   config::Optimizer options_;
   std::vector<dist::NamedParameter> parameters_;
-  std::vector<double> lr_ratios_;  // by parameter
-  std::vector<at::Tensor> first_,
-      second_;       // moments, by parameter, with its strides; empty where the method has none
+  std::vector<double> lr_ratios_;  // one per parameter
+  // Moments, one per parameter, with its strides; empty where the method has none
+  std::vector<at::Tensor> first_, second_;
   at::Tensor step_;  // float32 scalar: steps taken, without skipped ones, as in torch.optim
   std::map<GroupKey, Group> groups_;
   int64_t times_grouped_ = 0;
-  std::vector<at::Tensor>
-      grouped_;  // by parameter, the gradient that its group has; undefined: in no group
+  // One per parameter: the gradient that its group has; undefined: in no group
+  std::vector<at::Tensor> grouped_;
 };
 
 // Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two

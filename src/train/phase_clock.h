@@ -40,15 +40,13 @@ class PhaseClock {
 
   void drain();        // adds the times of events that the device has passed; never waits
   void synchronize();  // waits for the device, then drains
-  const Seconds& totals() const {
-    return sums_.totals();
-  }  // by phase, since construction, as far as drained
+  // Totals by phase since construction, as far as drained
+  const Seconds& totals() const { return sums_.totals(); }
   // The steps that have ended since the last call, in order, as far as drained; without the older
   // of very many.
   std::vector<measure::StepTimes> take_steps() { return sums_.take(); }
-  size_t ended_steps() const {
-    return sums_.ended();
-  }  // since construction, those that were left out too
+  // Steps that have ended since construction, those that were left out too
+  size_t ended_steps() const { return sums_.ended(); }
   // The step that runs and those that were not taken are not part of what take_steps() gives.
   // Requires: no phase runs.
   void forget_steps();

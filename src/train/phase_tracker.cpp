@@ -7,7 +7,7 @@ namespace {
 
 using measure::Phase;
 
-constexpr const char* kWaitsForOthers = "all_reduce";  // as dist/stall_detector.cpp knows it
+constexpr const char* kWaitsForOthers = "all_reduce";  // same name in dist/stall_detector.cpp
 
 const char* name_of(Phase phase) { return measure::kPhaseNames[static_cast<size_t>(phase)]; }
 

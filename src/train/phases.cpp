@@ -14,7 +14,7 @@ namespace {
 
 struct Trained {
   std::vector<dist::NamedParameter> parameters;
-  size_t frozen = 0;  // by model.freeze
+  size_t frozen = 0;  // parameters frozen by model.freeze
 };
 
 Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::string& freeze) {
@@ -169,7 +169,7 @@ void Phases::load(const checkpoint::NamedTensors& saved) {
   }
   for (const auto& [name, tensors] : by_phase) {
     const auto found = find(phases_, name);
-    if (found == phases_.end()) continue;  // of epochs beyond this run
+    if (found == phases_.end()) continue;  // a phase of epochs beyond this run
     if (!current_ || name != current_->name) {
       make_optimizer(found->phase,
                      enter_phase(task_, found->phase, config_.model.freeze).parameters);

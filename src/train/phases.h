@@ -51,7 +51,7 @@ class Phases {
   const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
   dist::GradientReducer& reducer() { return *reducer_; }
   Optimizer& optimizer() { return *optimizers_.at(current().name); }
-  int64_t moment_bytes() const;  // of all phases entered so far
+  int64_t moment_bytes() const;  // total over all phases entered so far
 
   // The moments of all phases entered so far: "exp_avg.NAME", or "PHASE/exp_avg.NAME" in a run of
   // more than one phase.
@@ -69,10 +69,10 @@ class Phases {
   const config::Config& config_;
   dist::Communicator& gradients_;
   dist::Communicator& host_;
-  std::vector<RunPhase> phases_;         // in order
+  std::vector<RunPhase> phases_;         // ordered by first epoch
   dist::CostFit all_reduce_cost_;        // 0: unknown
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
-  trace::Track* buckets_;                // of the reducers, in a trace
+  trace::Track* buckets_;                // trace track of the reducers; nullptr: no trace
   std::set<std::string> entered_;  // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;

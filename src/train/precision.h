@@ -14,7 +14,7 @@ namespace dtrain::train {
 
 enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
 
-std::string to_string(Precision);  // as in the configuration: "fp16", ...
+std::string to_string(Precision);  // name in the configuration: "fp16", ...
 
 // The precision that `train.amp` means on a device of this capability (10 × major + minor, see
 // device.h; 0 on the

@@ -48,7 +48,7 @@ class RunObserver {
   void saved(double seconds, bool best);
   // The means of the next step line begin here: no line counts an evaluation as training time.
   void begin_window();
-  void set_state(monitoring::RunState);  // of all sinks
+  void set_state(monitoring::RunState);  // passes the state to all sinks
   // NumericsError that names samples, if a loss was not finite; collective.
   void check_losses() const;
   // A line on rank 0 where the epoch of data.verify first_epoch was not compared as a whole.
@@ -83,7 +83,7 @@ class RunObserver {
 
   StepRunner& steps_;
   const TrainContext& context_;
-  const device::Properties device_;  // of this rank
+  const device::Properties device_;  // device of this rank
   std::vector<std::string> nodes_;   // host names by rank
   ReportWindow window_;
   measure::RunMeasurements measurements_;
@@ -92,7 +92,7 @@ class RunObserver {
   size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
   Rare rare_;
   Carried carried_;
-  MeasuredSteps headroom_;       // in this phase of the task; no steps: it was not measured
+  MeasuredSteps headroom_;       // measured in this phase of the task; no steps: not measured
   SteadyTime next_verdict_{};    // when rank 0 judges the run again
   int64_t logged_own_step_ = 0;  // the newest logging step, of StepRunner::own_steps()
   SkippedSteps skipped_;

@@ -31,7 +31,7 @@ class StepAgreement {
   // The same, but what is requested now is granted now, on any number of ranks. Waits: for use
   // before the first step.
   Requests exchange_now(const Requests& mine);
-  const Requests& granted() const { return granted_; }  // by the last exchange
+  const Requests& granted() const { return granted_; }  // result of the last exchange
 
   // waits for the exchange in flight: before the communicator is used for something else or closed
   void settle();

@@ -56,7 +56,7 @@ class StepRunner {
   void set_train_mode();
 
   int64_t steps() const { return position_.step; }     // optimizer steps of the run
-  int64_t own_steps() const { return position_.own; }  // of them those of this process
+  int64_t own_steps() const { return position_.own; }  // optimizer steps that this process ran
   // Whether a run reads the device at the end of this step: by its interval, or because it is the
   // last one.
   bool logs(int64_t step) const {
@@ -111,7 +111,7 @@ class StepRunner {
  private:
   // What a micro-step does, apart from its tensors: all that the host decides in it.
   struct Role {
-    bool last;             // of its optimizer step: the gradients are reduced and used
+    bool last;             // the optimizer step ends here: gradients are reduced and used
     bool runs;             // forward and backward: this rank has samples, or others wait for it
     bool has_samples;      // false: a sample of zeros takes their place
     int64_t power_of_two;  // loss_power_of_two()
@@ -134,7 +134,7 @@ class StepRunner {
   void read_device(monitoring::StepStats&);
   // As every step of a run ends, without a request.
   void end_step(StepAgreement& boundary);
-  std::unique_ptr<data::Loader> loader_of_largest_batch() const;  // of one micro-batch
+  std::unique_ptr<data::Loader> loader_of_largest_batch() const;  // gives one micro-batch
   // Copies on the CPU: the averaged weights (train.ema), and the statistics as they are.
   checkpoint::NamedTensors averaged_model();
   std::function<void()> keep_state();  // copies all that a step changes; the result puts it back
@@ -156,7 +156,7 @@ class StepRunner {
   double rate_factor_ = 1;
   std::optional<double> given_rate_;                        // step_at()
   std::optional<int64_t> measured_epoch_;                   // measure_phase_of()
-  double loss_ = std::numeric_limits<double>::quiet_NaN();  // as reported last
+  double loss_ = std::numeric_limits<double>::quiet_NaN();  // the last loss reported
 };
 
 }  // namespace dtrain::train

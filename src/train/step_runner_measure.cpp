@@ -90,7 +90,7 @@ double StepRunner::step_at(double learning_rate) {
 
 std::vector<dist::BucketTime> StepRunner::time_buckets(int64_t steps) {
   std::vector<dist::BucketTime> buckets;
-  std::vector<std::vector<double>> ready;  // by bucket, by step
+  std::vector<std::vector<double>> ready;  // one list per bucket, one value per timed step
   StepAgreement boundary(context_.host);
   for (int64_t i = 0; i < steps; ++i) {
     enter_phase();

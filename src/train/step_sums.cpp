@@ -36,7 +36,7 @@ void StepSums::end_step() {
 
 std::vector<StepTimes> StepSums::take() {
   std::vector<StepTimes> taken;
-  taken.reserve(ended_.capacity());  // of the next ones: no step allocates
+  taken.reserve(ended_.capacity());  // room for the next steps: no step allocates
   taken.swap(ended_);
   return taken;
 }

@@ -23,12 +23,12 @@ class StepSums {
     notes_.push_back({backward, padded});
   }
 
-  const measure::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
-  std::vector<measure::StepTimes>
-  take();  // the steps that have ended and were not taken; the newest of very many
-  size_t ended() const {
-    return ended_count_;
-  }               // steps that have ended so far, those that were left out too
+  // Totals by phase since construction
+  const measure::PhaseSeconds& totals() const { return totals_; }
+  // The steps that have ended and were not taken; the newest of very many
+  std::vector<measure::StepTimes> take();
+  // Steps that have ended so far, those that were left out too
+  size_t ended() const { return ended_count_; }
   void forget();  // the step that runs, and those that were not taken
 
  private:
@@ -40,7 +40,7 @@ class StepSums {
     dist::BackwardTimes backward;
     measure::PaddedRows padded;
   };
-  std::vector<Note> notes_;  // of the steps that run, at most one of each, in order
+  std::vector<Note> notes_;  // at most one for each step that runs, in order
 };
 
 }  // namespace dtrain::train

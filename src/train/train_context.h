@@ -36,7 +36,7 @@ struct TrainContext {
   const data::Splits& splits;
   at::Device device;
   Precision precision;
-  int loader_threads;                    // of this rank
+  int loader_threads;                    // reader threads of this rank
   int cores, host_cores;                 // that this rank may use; of its host
   std::string node;                      // its host's name
   dist::MeteredCommunicator& gradients;  // carries tensors of `device`

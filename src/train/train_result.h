@@ -17,7 +17,7 @@ struct TrainResult {
   int exit_code = 0;        // kExitStoppedOnRequest after a request to stop
   std::string reason;       // why training stopped, as part of a sentence
   int64_t steps = 0;        // optimizer steps since the run began
-  int64_t own_steps = 0;    // of them those of this process: a resumed run did the others before
+  int64_t own_steps = 0;    // steps of this process: a resumed run did the others before
   uint64_t ledger = 0;      // over all ranks, see data/order/ledger.h
   std::string metric;       // the watched metric (train.metric)
   double best = 0;          // its best value on the validation split; NaN: never evaluated
@@ -26,7 +26,7 @@ struct TrainResult {
   double padding_waste = monitoring::StepStats::kUnknown;
   std::vector<std::pair<std::string, double>> validation;  // all metrics of the last evaluation
   diagnose::RunEvidence evidence;                          // rank 0: for the verdict
-  double seconds = 0;                                      // of the whole loop
+  double seconds = 0;                                      // duration of the whole loop
 };
 
 }  // namespace dtrain::train

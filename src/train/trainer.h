@@ -87,7 +87,7 @@ class Trainer {
   StepAgreement agreement_;
   Triggers triggers_;
   Watched watched_;
-  int64_t saved_step_ = -1;  // of the newest checkpoint, written or resumed by this process
+  int64_t saved_step_ = -1;  // newest checkpoint that this process wrote or resumed
   std::chrono::steady_clock::time_point started_;
   TrainResult result_;
 };

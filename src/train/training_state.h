@@ -29,7 +29,7 @@ struct TrainingState {
   // Due at this step; the resumed run makes it up, because a request to stop came first
   bool evaluation_owed = false;
   uint64_t data_checksum = 0;
-  uint64_t splits_checksum = 0;  // of the ids in training, validation and test
+  uint64_t splits_checksum = 0;  // covers the sample ids of training, validation and test
   // What the targets mean (data::meaning_of()); none in checkpoints that were saved before it
   // was kept.
   std::optional<std::map<std::string, std::string>> data_meaning;

@@ -22,7 +22,7 @@ class WeightAverage {
   WeightAverage(const torch::nn::Module&, double decay);
 
   bool enabled() const { return decay_ > 0; }
-  int64_t bytes() const;  // of the average, on the device
+  int64_t bytes() const;  // device memory of the average
   // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step
   // was skipped.
   void update(const at::Tensor& found_inf);

@@ -17,7 +17,7 @@ inline constexpr double kAsGood = 0.03;
 
 struct Choice {
   double rate = 0;  // NaN: it cannot be used
-  double cost = 0;  // of the resources that it takes, in any unit
+  double cost = 0;  // resources that it takes, in any unit
 };
 
 // The knee: the choice that costs least of those within `tolerance` of the best rate; of equal
@@ -29,7 +29,7 @@ size_t fewest_resources(std::span<const Choice> choices, double tolerance = kAsG
 // slower still.
 struct Looks {
   std::vector<size_t> contenders = {};  // indices of those that are worth a longer measurement
-  std::vector<double> rates = {};  // of those that were measured, by index; NaN: cannot be used
+  std::vector<double> rates = {};       // one per measured choice, by index; NaN: cannot be used
   bool stopped = false;
 };
 
@@ -45,7 +45,7 @@ Looks look_along(size_t choices, const std::function<std::optional<double>(size_
 // of the time goes to those that may be the best.
 struct Round {
   size_t choices = 0;
-  double seconds = 0;  // of the measurement of one of them
+  double seconds = 0;  // time to measure one choice
 };
 
 struct RoundLimits {
@@ -59,7 +59,7 @@ struct RoundLimits {
 std::vector<Round> plan_rounds(size_t choices, double seconds, const RoundLimits&);
 
 struct Candidate {
-  size_t index = 0;  // in the costs that were given
+  size_t index = 0;  // index in the `costs` of halve()
   // mean over its rounds, by time; NaN: cannot be used
   double rate = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0;  // that it was measured for

@@ -32,14 +32,11 @@ struct BatchSearch {
 };
 
 struct LargestBatch {
-  enum class End {
-    kMost,
-    kLimit,
-    kStopped
-  };                  // all fit; the limit is known; the time of the oracle was over
+  // All fit; the limit is known; the time of the oracle was over
+  enum class End { kMost, kLimit, kStopped };
   int64_t batch = 0;  // 0: none fits, or none was tried
   End end = End::kStopped;
-  std::vector<BatchTrial> trials = {};  // in their order
+  std::vector<BatchTrial> trials = {};  // earliest first
 };
 
 // The oracle tries one batch size; nullopt: its time is over.

@@ -11,7 +11,7 @@
 namespace dtrain::tune {
 namespace {
 
-constexpr double kOfLoadingAlone = 0.1, kOfLoader = 0.5;  // of the time that is left
+constexpr double kOfLoadingAlone = 0.1, kOfLoader = 0.5;  // shares of the time that is left
 
 // Of loading alone, by reader threads; adds rows.
 std::vector<LoadingSpeed> loading_speeds(Trials& trials, TuneState& found) {

@@ -10,11 +10,11 @@
 namespace dtrain::tune {
 
 struct Budget {
-  int64_t bytes = 0;  // of a rank, of the memory of its device; the least of all ranks
+  int64_t bytes = 0;  // device memory for one rank; the least of all ranks
   // Of the host, at which a process of trial is ended: above the budget, to learn its need
   int64_t kill_bytes = 0;
   int64_t host_bytes = 0;        // what such a process may use of the host at all
-  bool first_on_device = false;  // of the ranks that share this rank's device: it tries for all
+  bool first_on_device = false;  // this rank tries for all ranks that share its device
   std::string of_what;           // for messages: "the host's memory", "an NVIDIA T4"
 };
 

@@ -19,7 +19,7 @@
 namespace dtrain::tune {
 namespace {
 
-struct SharedTrial {  // of a rank; travels to the others
+struct SharedTrial {  // result of one rank; travels to the others
   bool tried = false, fits = false, ended = false;
   double bytes = 0, batch_bytes = 0, sample_bytes = 0;
 };

@@ -20,7 +20,7 @@
 namespace dtrain::tune {
 namespace {
 
-constexpr double kShare = 0.35, kShareOfOthers = 0.2;  // of the minutes, for a search
+constexpr double kShare = 0.35, kShareOfOthers = 0.2;  // shares of the minutes for one search
 constexpr double kForTheMessage = 60;                  // seconds to count what one sample needs
 
 bool has_half(config::AmpMode amp) {

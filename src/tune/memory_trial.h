@@ -22,8 +22,8 @@ inline constexpr const char* kMemoryTrial = "--memory-trial";
 struct MemoryTrialOptions {
   int64_t batch_size = 1;
   int gpu = -1;                    // number of the rank's GPU for this process; -1: the CPU
-  int threads = 1;                 // of the rank
-  int64_t kill_bytes = INT64_MAX;  // of the host's memory, at which the trial is ended
+  int threads = 1;                 // CPU threads of the rank
+  int64_t kill_bytes = INT64_MAX;  // use of the host's memory at which the trial is ended
   double seconds = 600;            // after which it is ended
 };
 
@@ -31,7 +31,7 @@ struct MemoryTrial {
   bool stopped = false, too_long = false;  // then nothing is known
   std::string out_of_memory;               // why it did not fit; "": it did
   int64_t process_bytes = 0;               // the most that the process used of its device
-  train::StepMemory memory = {};           // by kind
+  train::StepMemory memory = {};           // what a step needs, by kind
 };
 
 // Of the first training phase of `config`, whose data.file is given. `stop` as of run_child().

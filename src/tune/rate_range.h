@@ -20,7 +20,7 @@ std::vector<double> exponential_rates(double first, double last, int64_t steps);
 // four times the lowest one, or not finite.
 class Divergence {
  public:
-  explicit Divergence(int64_t steps);  // of the whole test
+  explicit Divergence(int64_t steps);  // length of the whole test
   bool add(double loss);               // true: the test ends
 
  private:

@@ -16,7 +16,7 @@
 namespace dtrain::tune {
 
 struct Settings {
-  int64_t batch_size = 1;                        // of a rank and micro-step
+  int64_t batch_size = 1;                        // samples per rank and micro-step
   config::AmpMode amp = config::AmpMode::kFp32;  // never auto
   bool channels_last = true, checkpointing = false;
   config::Wire wire = config::Wire::kFp32;
@@ -45,12 +45,12 @@ struct TunedKey {
 
   // Whether another network has to be made for another value.
   bool changes_network() const { return group == KeyGroup::kNetwork || group == KeyGroup::kWire; }
-  std::string value(const Settings&) const;  // as in a config
+  std::string value(const Settings&) const;  // text for a config
   bool differs(const Settings& a, const Settings& b) const { return value(a) != value(b); }
 };
 const std::vector<TunedKey>& tuned_keys();
 
-Settings settings_of(const config::Config&);  // as they are there, automatic values too
+Settings settings_of(const config::Config&);  // values are copied; an automatic one stays automatic
 void apply(const Settings&, config::Config&);
 std::string text_of(const Settings&);  // "batch 64, bf16, channels_last, 2 readers, 4 ahead"
 

@@ -17,7 +17,7 @@ using job::StepProbe;
 using monitoring::Phase;
 
 constexpr int64_t kMostSteps = 1000;
-constexpr double kOfTuning = 0.75;  // of the minutes, if the range test has the rest
+constexpr double kOfTuning = 0.75;  // tuning's share of the minutes if the range test has the rest
 
 // Of a micro-step of the slowest rank.
 double micro_seconds(const StepProbe& probe) {

@@ -46,14 +46,14 @@ class Trials {
   double left();  // seconds for the tuning; the range test has a part of the minutes for itself
   double left_in_all();
   bool stopped();  // whether a signal has asked any rank to stop; once true, it stays
-  bool was_stopped() const { return stopped_; }  // by the last answer; not collective
+  bool was_stopped() const { return stopped_; }  // last answer of stopped(); not collective
   const std::atomic<bool>& stop_of_this_rank() const { return stop_; }
 
   // ---- progress: of the minutes, on rank 0; not collective ----
   void begin_trial(Stage);
   void show(Stage);   // a stage that works without trials
   void show_again();  // the same with the time that has passed; on any rank, in a long trial
-  void show_end();    // of all stages
+  void show_end();    // end of all stages
 
   // ---- the run ----
   const job::ConnectedRun& run_for(const Settings&);  // kept for settings with the same network

@@ -31,7 +31,7 @@ struct Row {
   double seconds = 0;  // timed
   // The rank that needs most.
   double memory_bytes = std::numeric_limits<double>::quiet_NaN();
-  bool chosen = false;  // in its stage
+  bool chosen = false;  // whether its stage chose it
   std::string note = {};
 };
 
@@ -57,7 +57,7 @@ struct TuneState {
   // Where the search for the largest batch began, on a GPU: "starts from an estimate for h100: ..."
   std::string start = {};
   std::string card = {};       // a name of catalog/gpus.h, if a rank may use all of its memory
-  std::vector<Row> rows = {};  // in their order
+  std::vector<Row> rows = {};  // appended while the stages run
   std::vector<std::string> left_out = {};                  // what was not tried, and why
   std::optional<Spread> given_rate = {}, found_rate = {};  // samples/s, at the end
   std::optional<RangeTest> range_test = {};

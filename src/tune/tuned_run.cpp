@@ -31,7 +31,7 @@ Settings given_settings(const job::PreparedRun& run, int64_t most) {
 TunedRun look_at(job::ProcessContext& process, config::Loaded loaded, const TuneOptions& options) {
   dist::Communicator& host = process.host;
   TunedRun tuned{.options = dist::broadcast_object(host, options)};
-  tuned.options.memory_budget = options.memory_budget;  // of this rank
+  tuned.options.memory_budget = options.memory_budget;  // each rank keeps its own
   if (!loaded.config.device.preset.empty()) job::apply_preset(host, process.device, loaded);
   // Its values are there now, and must not take the place of those that are tried.
   loaded.config.device.preset.clear();

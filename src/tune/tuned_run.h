@@ -16,11 +16,11 @@
 namespace dtrain::tune {
 
 struct TuneOptions {
-  double seconds = 3;              // of the longest measurement of one candidate
+  double seconds = 3;              // longest measurement of one candidate
   double minutes = 10;             // about how long it may take
   int64_t memory_budget = 0;       // bytes of a rank; 0: its share of what is there
   bool free_global_batch = false;  // the global batch may change with the batch
-  bool range_test = false;         // of the learning rate
+  bool range_test = false;         // range test of the learning rate
 };
 
 struct TunedRun {

@@ -1,4 +1,5 @@
-"""The language rule of CONTRIBUTING.md, as far as a program can check it: no flourishes, no comments broken by clang-format."""
+"""The language rule of CONTRIBUTING.md, as far as a program can check it: no flourishes, no comments broken by clang-format
+or that lean on the name before them."""
 import re
 import unittest
 
@@ -81,6 +82,12 @@ def flourishes(path, text):
     return sorted(found)
 
 
+def leaning_comments(text):
+    """[(line, first word)] of each comment after code that a reader has to join with the name before it."""
+    return [(number, match.group(1)) for number, line in enumerate(re.sub(r"\"(?:\\.|[^\"\\\n])*\"", "s", text).splitlines(), 1)
+            if (match := re.match(r"\s*[^\s/].*\s// (of|in|by|as)\b", line))]
+
+
 def broken_comments(text):
     """[(line, word)] of each // line that holds a single word for which the comment line above had no room."""
     found, lines = [], text.splitlines()
@@ -104,6 +111,9 @@ def problems():
         if path.suffix in CPP:
             found += [f"{path}:{line}: a comment that was broken before its last word ({word}): rewrite it"
                       for line, word in broken_comments(text)]
+        if path.suffix in CPP and path.parts[0] in ("src", "dist", "monitoring"):
+            found += [f"{path}:{line}: a comment that begins with {word!r}: make it a phrase that stands alone"
+                      for line, word in leaning_comments(text)]
     return found
 
 
@@ -122,6 +132,12 @@ class Language(unittest.TestCase):
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.md"), good), good)
         self.assertTrue(flourishes(tree.pathlib.PurePath("a.py"), 'x = 1  # the centre'))
         self.assertFalse(flourishes(tree.pathlib.PurePath("a.py"), 'x = "#centre"'))
+
+    def test_a_comment_that_needs_the_name_before_it_is_found(self):
+        for bad in ("int rank;  // of the job", "  };  // by name: all", "f(\"a\");  // as typed"):
+            self.assertTrue(leaning_comments(bad), bad)
+        for good in ("// of the job", "  // As typed", "int rank;  // rank of the job", "f(\" // of x\");", "int a;  // office"):
+            self.assertFalse(leaning_comments(good), good)
 
     def test_a_broken_comment_is_found(self):
         full = "  // " + "x" * 91 + " abc"

@@ -23,7 +23,7 @@ struct Rgb {
 // [begin, begin + extent) of `size` source pixels.
 struct Tap {
   int32_t low, high;
-  float weight;  // of `high`; `low` has the rest
+  float weight;  // share of `high`; `low` has the rest
 };
 DTRAIN_HD inline Tap tap(int32_t i, int32_t side, float begin, float extent, int32_t size) {
   const float last = static_cast<float>(size - 1);

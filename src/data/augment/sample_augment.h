@@ -35,7 +35,7 @@ SampleAugment centre_crop(ImageShape, float share = 1);
 SampleAugment draw(const SampleSpec&, uint64_t seed, int64_t epoch, int64_t sample_id, ImageShape);
 
 struct Normalization {
-  float mean[3], std[3];  // of r, g, b in [0, 1]
+  float mean[3], std[3];  // red, green, blue; for values in [0, 1]
 };
 Normalization normalization(const SampleSpec&);
 

@@ -143,7 +143,8 @@ class LayoutCheck {
     }
     check_class_names();
     const auto checksum = layout_.attributes.find(kAttributesChecksum);
-    if (checksum == layout_.attributes.end()) return;  // of an older dtrain, or another program
+    // Without a checksum, an older dtrain or another program wrote the file
+    if (checksum == layout_.attributes.end()) return;
     if (!layout_.other_attributes.empty()) {
       refuse(str(": the root attribute `", layout_.other_attributes.front(),
                  "` is neither text nor a single number, so that `", kAttributesChecksum,

@@ -112,7 +112,7 @@ constexpr const char* kKnownAttributes[] = {"format",
                                             "samples_quarantined"};
 
 std::optional<Attribute> text_attribute(hid_t attribute, hid_t type, hid_t space) {
-  if (H5Tis_variable_str(type) > 0) {  // of an older dtrain, or h5py's str
+  if (H5Tis_variable_str(type) > 0) {  // from an older dtrain, or h5py's str
     char* text = nullptr;
     if (H5Aread(attribute, type, &text) < 0) return std::nullopt;
     const std::string copy = text != nullptr ? text : "";

@@ -39,9 +39,9 @@ struct Layout {
   Extent input_offsets, target_offsets;  // variable size only
   Extent checksums, group, source_bytes, source_offsets;
   std::map<std::string, Extent> splits;
-  Attributes attributes;  // of the root group
-  std::vector<std::string>
-      other_attributes;  // names of those that are neither text nor a single number
+  Attributes attributes;  // stored in the root group
+  // Names of attributes that are neither text nor a single number
+  std::vector<std::string> other_attributes;
   // Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source
   // offsets; groups; name and ids of each split, sorted by name; offsets of the inputs and of the
   // targets (skipped if they have a fixed size). Integers are int64, little endian.

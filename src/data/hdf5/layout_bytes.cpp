@@ -12,7 +12,7 @@ namespace {
 
 // One function describes the fields; with an Encoder it encodes them, with a Decoder it
 // decodes them.
-constexpr size_t kLeastBytes = sizeof(uint64_t);  // of an encoded integer, string or entry of a map
+constexpr size_t kLeastBytes = sizeof(uint64_t);  // smallest encoded integer, string or map entry
 
 class Encoder {
  public:

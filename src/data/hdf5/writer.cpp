@@ -78,7 +78,7 @@ class FileWriter : public Writer {
   // Inputs or targets, and their place in the file.
   struct Stored {
     Field field;
-    int64_t rows = 0;  // of all samples
+    int64_t rows = 0;  // total over all samples
     int64_t values_at = 0, offsets_at = 0;
   };
 

@@ -61,7 +61,7 @@ class Writer {
     std::map<std::string, Column<int64_t>> splits{};  // sample ids by name: "train", "val", "test"
     Column<std::string> source{};                     // one per sample
     Column<int64_t> group{};                          // one per sample
-    Attributes attributes{};  // of the root, besides those that the writer adds
+    Attributes attributes{};  // for the root, besides those that the writer adds
   };
   // Completes the file and moves it to its final name. Requires: every sample was written, and text
   // has no zero byte.

@@ -23,10 +23,10 @@ struct BatchTensors {
 // images in pixels.
 BatchTensors make_tensors(const PackedBatch&, int64_t image_size, at::Device);
 
-void put(BatchTensors, Batch&);                               // as the batch's tensors
+void put(BatchTensors, Batch&);                               // sets the batch's tensors
 BatchTensors tensors_of(const Batch&);                        // the same tensors
-BatchTensors copies(const BatchTensors&);                     // of their own memory
-void copy(const BatchTensors& from, const BatchTensors& to);  // of the same shapes
+BatchTensors copies(const BatchTensors&);                     // each tensor gets its own memory
+void copy(const BatchTensors& from, const BatchTensors& to);  // requires equal shapes
 
 // Buffers, one set for each shape of a batch, so that each batch of a shape has its values at the
 // same addresses: what a CUDA graph needs. A batch is valid until the next one of its shape is
@@ -45,7 +45,7 @@ class StaticBuffers {
   size_t shapes() const { return buffers_.size(); }
 
  private:
-  using Shape = std::pair<std::vector<int64_t>, std::vector<int64_t>>;  // of inputs and targets
+  using Shape = std::pair<std::vector<int64_t>, std::vector<int64_t>>;  // inputs, then targets
 
   const int64_t image_size_;
   const at::Device device_;

@@ -47,7 +47,7 @@ class DeviceStage {
 struct StageOptions {
   SampleSpec spec;
   ImageShape image;            // images only
-  int64_t largest_batch = 0;   // in samples
+  int64_t largest_batch = 0;   // number of samples
   int64_t expected_bytes = 0;  // size of a packed batch; larger ones make the buffers grow
 };
 

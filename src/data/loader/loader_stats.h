@@ -12,7 +12,7 @@ namespace dtrain::data {
 
 struct LoaderStats {
   int64_t samples = 0;      // that were read, whether taken yet or not
-  int64_t bytes = 0;        // of them, as stored
+  int64_t bytes = 0;        // stored size of those samples
   double read_seconds = 0;  // from the store to memory: the disk, or the page cache
   // From stored bytes to values: decoding, checksum, the check of values
   double decode_seconds = 0;
@@ -26,13 +26,12 @@ struct LoaderStats {
   // there was no time left (checksum_budget.h). Both are 0 unless the loader
   // has Verify::kFirstEpoch.
   int64_t compared = 0, not_compared = 0;
-  double wait_seconds = 0;  // in which next() waited for a batch
+  double wait_seconds = 0;  // time that next() waited for a batch
   // In which reader threads waited, because all of data.prefetch was read ahead
   double full_seconds = 0;
 
-  double service_seconds() const {
-    return read_seconds + decode_seconds + augment_seconds;
-  }  // of all samples
+  // Time of the reader threads for all samples
+  double service_seconds() const { return read_seconds + decode_seconds + augment_seconds; }
 
   LoaderStats& operator+=(const LoaderStats& other) {
     samples += other.samples;

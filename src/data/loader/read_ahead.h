@@ -67,7 +67,7 @@ class ReadAhead {
   void wake();                  // call this when make() may return a job again
   int ready() const;            // number of finished jobs that are not taken
 
-  struct Waited {          // in seconds, since construction, waits that go on included
+  struct Waited {          // seconds since construction, including waits in progress
     double for_front = 0;  // front() for the first job
     // The workers, all of them together, while `depth` jobs were made and all items claimed
     double for_room = 0;

@@ -55,7 +55,7 @@ class Replay {
 
  private:
   struct Place {
-    int64_t epoch, step, micro, micro_steps, global_samples;  // of Batch
+    int64_t epoch, step, micro, micro_steps, global_samples;  // see Batch
   };
 
   static int64_t bytes_of(const Batch& batch) {

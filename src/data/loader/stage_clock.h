@@ -49,7 +49,7 @@ class ReaderCounters {
 
   std::atomic<int64_t> samples_ = 0, bytes_ = 0, few_samples_ = 0, compared_ = 0, not_compared_ = 0;
   Nanoseconds read_ = 0, decode_ = 0, augment_ = 0, few_service_ = 0;
-  bool few_ = false;  // of the sample that is read
+  bool few_ = false;  // whether half of the readers rest during the current sample
 };
 
 // Each method ends a stage and begins the next one. A sample that cannot be read counts up to its

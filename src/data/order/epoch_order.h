@@ -17,9 +17,8 @@ namespace dtrain::data {
 struct LengthWindows {
   int64_t samples = 0, global_batch = 0;
   int64_t window = 0;  // size in global batches
-  int64_t begin(int64_t index) const {
-    return index * window * global_batch;
-  }  // first position in the epoch
+  // First position in the epoch
+  int64_t begin(int64_t index) const { return index * window * global_batch; }
 };
 // The samples of window `index` in epoch order, as indices in [0, samples). `key` is the epoch's
 // random key.
@@ -30,7 +29,7 @@ struct EpochOrderOptions {
   bool shuffle = true;  // false: 0, 1, 2, ... in every epoch
   uint64_t seed = 1;
   int64_t global_batch = 1;
-  int64_t length_window = 0;  // in global batches; 0: ignores lengths
+  int64_t length_window = 0;  // window size in global batches; 0: ignores lengths
 };
 
 // Maps positions to samples. Caches the window that was used last. Thread-safety: one thread at

@@ -17,7 +17,7 @@ class Ledger {
     value_ += keyed(static_cast<uint64_t>(Purpose::kLedger), static_cast<uint64_t>(epoch),
                     static_cast<uint64_t>(sample_id));
   }
-  uint64_t value() const { return value_; }  // of this rank; the run's value is the sum over ranks
+  uint64_t value() const { return value_; }  // this rank's; the sum over ranks is the run's value
 
  private:
   uint64_t value_;

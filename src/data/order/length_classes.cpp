@@ -38,7 +38,7 @@ std::vector<int64_t> length_classes(const std::vector<PaddedLength>& lengths, in
   const std::vector<PaddedLength> all = distinct(lengths);
   const size_t n = all.size(), most = std::min(static_cast<size_t>(classes), n);
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  std::vector<int64_t> samples(n + 1);  // of the first j lengths
+  std::vector<int64_t> samples(n + 1);  // samples[j]: sum over the first j lengths
   for (size_t j = 0; j < n; ++j) samples[j + 1] = samples[j] + all[j].samples;
   std::vector<int64_t> rows(n + 1, kNone);
   rows[0] = 0;

@@ -53,9 +53,8 @@ class MicroBatches {
   bool done() const { return options_.steps >= 0 && next_.step >= options_.steps; }
   int64_t samples();  // number of samples of the next micro-batch. Requires: !done()
   MicroBatch next();  // Requires: !done()
-  void seek(int64_t step) {
-    next_ = {step, 0};
-  }  // next() continues with the first micro-step of optimizer step `step`
+  // next() continues with the first micro-step of optimizer step `step`
+  void seek(int64_t step) { next_ = {step, 0}; }
 
   int64_t steps_per_epoch() const;
   int64_t largest() const;  // upper bound of the samples in a micro-batch of this rank
@@ -67,7 +66,7 @@ class MicroBatches {
 
  private:
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }
-  Range positions();  // of the next micro-batch, within its epoch
+  Range positions();  // range of the next micro-batch within its epoch
   MicroPlan plan_of(const GlobalBatch&, int rank) const;
 
   const std::vector<int64_t> ids_;

@@ -92,7 +92,7 @@ MicroPlan training_plan(const GlobalBatch& batch, int64_t batch_size, Shard shar
   }
   MicroPlan plan{.micro_steps = micro_steps(samples, batch_size, shard.size), .micro = {}};
   const Range pairs = part(samples / 2, shard.size, shard.rank);
-  const int64_t odd = samples % 2;  // in the first pair of the first rank
+  const int64_t odd = samples % 2;  // extra sample in the first pair of the first rank
   for (int64_t micro = 0; micro < plan.micro_steps; ++micro) {
     const auto begin_of = [&](int64_t pair) {
       const int64_t pairs_before = std::min(pair, pairs.end);

@@ -72,7 +72,7 @@ class GroupOrder {
 
   int64_t count() const { return count_; }
   int64_t count(double share) const { return std::llround(share * static_cast<double>(count_)); }
-  std::vector<bool> first(int64_t groups) const {  // by place
+  std::vector<bool> first(int64_t groups) const {  // one flag per place
     std::vector<bool> chosen(static_cast<size_t>(count_));
     std::fill_n(chosen.begin(), groups, true);
     return chosen;
@@ -103,7 +103,7 @@ class GroupOrder {
   }
 
  private:
-  std::vector<int64_t> places_;  // of the group of each id
+  std::vector<int64_t> places_;  // for each id, the place of its group
   int64_t count_ = 0;
 };
 

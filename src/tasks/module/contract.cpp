@@ -27,8 +27,8 @@ std::string gist(const std::exception& error) {
 // What the code of forward() contains that does not move with the module.
 struct BakedIn {
   std::set<std::string> devices;  // "cpu", "cuda:0"
-  std::set<std::string>
-      constants;  // "Float [3, 4]"; without zero-dimensional ones, which work on any device
+  // "Float [3, 4]"; without zero-dimensional ones, which work on any device
+  std::set<std::string> constants;
   std::set<std::string> random;  // "aten::dropout"
 };
 
@@ -278,7 +278,7 @@ Contract examine(const std::filesystem::path& file, const std::vector<ContractTr
 
   const at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor state = generator.get_state();
-  std::string failure;  // of the first trial
+  std::string failure;  // why the first trial failed; "" once a trial has worked
   const Contract before = contract;
   for (const ContractTrial& trial : trials) {
     const auto given = static_cast<int64_t>(trial.several.inputs.size());

@@ -23,7 +23,7 @@ struct Contract {
   // Numbers of samples on which a training step fails although it does not on others, and why: one
   // sample is too few for batch norm over one value of each channel.
   std::map<int64_t, std::string> untrainable;
-  int64_t classes = 0;  // of the output, if the loss is one of classes
+  int64_t classes = 0;  // number in the output, if the loss classifies
 };
 
 // The first of the trials that works decides, and where none does, the first one. DataError: it is

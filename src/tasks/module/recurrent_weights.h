@@ -12,15 +12,12 @@
 namespace dtrain::tasks {
 
 struct RecurrentWeights {
-  enum Kind : int64_t {
-    kRnn = 1,
-    kLstm = 2,
-    kGru = 3
-  };  // cuDNN's numbers; RNNs with tanh and with ReLU have the same layout
+  // Numbers of cuDNN; RNNs with tanh and with ReLU have the same layout
+  enum Kind : int64_t { kRnn = 1, kLstm = 2, kGru = 3 };
   Kind kind = kLstm;
-  std::vector<at::Tensor>
-      weights;  // by layer, then by direction: of the input, of the state, biases, projection
-  int64_t per_layer = 0;          // of them in one layer and direction
+  // Ordered by layer, then by direction: weights of the input, of the state, biases, projection
+  std::vector<at::Tensor> weights;
+  int64_t per_layer = 0;          // number of weights in one layer and direction
   int64_t input = 0, hidden = 0;  // sizes
   int64_t projection = 0;         // size of the projected state; 0: none
   int64_t layers = 0;

@@ -33,7 +33,8 @@ class ScriptNetwork : public torch::nn::Module {
     int64_t required = 0, most = 0;
     bool accept(int64_t given) const { return required <= given && given <= most; }
   };
-  Arguments arguments() const;  // of forward(), without self; those with a default are not required
+  // Counts the arguments of forward() without self; those with a default are not required
+  Arguments arguments() const;
   const torch::jit::Module& script() const { return *script_; }
 
   using torch::nn::Module::to;

@@ -21,7 +21,7 @@ TrialBatch made_up_batch(const MadeUp& kind, int64_t samples) {
   TrialBatch batch;
   const std::vector<int64_t> shape = with_batch(samples, kind.input);
   batch.inputs = {kind.ones ? at::ones(shape) : at::randn(shape)};
-  if (kind.lengths) {  // of all lengths from half to full
+  if (kind.lengths) {  // lengths count down from the full one, and stay above half of it
     const int64_t longest = kind.input.front();
     batch.inputs.push_back(longest -
                            at::arange(samples, at::kLong) % std::max<int64_t>(1, longest / 2));

@@ -19,8 +19,8 @@ namespace dtrain::tasks {
 inline constexpr int64_t kTrialSamples = 3;
 
 struct TrialBatch {
-  std::vector<at::Tensor>
-      inputs;          // as forward() receives them: [B, ...], and with lengths also int64 [B]
+  // What forward() receives: [B, ...], and with lengths also int64 [B]
+  std::vector<at::Tensor> inputs;
   at::Tensor targets;  // undefined: the trial has no loss
 };
 
@@ -37,7 +37,7 @@ struct ContractTrial {
 ContractTrial trial_of(const data::Store&, const data::SampleSpec&, bool lengths, at::Device);
 
 struct MadeUp {
-  std::vector<int64_t> input;  // of one sample, as forward() receives it: {3, S, S}, {T, F} or {F}
+  std::vector<int64_t> input;  // shape of one sample for forward(): {3, S, S}, {T, F} or {F}
   bool lengths = false;        // forward(inputs, lengths [B] int64)
   bool ones = false;           // instead of normally distributed values
   at::Device device = at::kCPU;
