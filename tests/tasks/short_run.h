@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "config/config.h"
 #include "data/order/splits.h"
 #include "models/parameter_format.h"
+#include "support/cpu_context.h"
 #include "support/thread_world.h"
 #include "tasks/example_store.h"
 #include "train/trainer.h"
@@ -40,27 +42,12 @@ inline std::vector<at::Tensor> weights_after(const ShortRun& run, const Example&
     monitoring::Sinks sinks;
     const std::atomic<bool> stop{false};
     const bool first = comm.rank() == 0;
-    train::Trainer trainer(
-        {.config = config,
-         .batches = batches,
-         .task = *task,
-         .store = *example.store,
-         .splits = splits,
-         .device = at::kCPU,
-         .precision = run.precision,
-         .loader_threads = 1,
-         .cores = 1,
-         .host_cores = 1,
-         .node = "here",
-         .gradients = comm,
-         .host = comm,
-         .statistics = config.train.sync_batch_norm && run.ranks > 1 ? &comm : nullptr,
-         .checkpoints = nullptr,
-         .sinks = sinks,
-         .stop_requested = stop,
-         .verdict_requested = nullptr,
-         .progress = first && run.progress ? run.progress : [](const char*, int64_t) {},
-         .static_buffers = run.static_buffers});
+    train::TrainContext context =
+        testing::cpu_context(config, batches, *task, *example.store, splits, comm, sinks, stop);
+    context.precision = run.precision;
+    if (first) context.progress = run.progress;
+    context.static_buffers = run.static_buffers;
+    train::Trainer trainer(std::move(context));
     trainer.run();
     if (!first) return;
     for (const at::Tensor& parameter : task->model().parameters())

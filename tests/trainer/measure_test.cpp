@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <utility>
 
+#include "support/cpu_context.h"
 #include "trainer/toy_run.h"
 
 namespace dtrain::train {
@@ -37,27 +39,10 @@ void with_steps(int ranks, const config::Config& config, ToyTask::Options toy,
     sinks.push_back(std::make_unique<Record>());
     auto& record = static_cast<Record&>(*sinks.front());
     const std::atomic<bool> never = false;
-    StepRunner steps(
-        {.config = config,
-         .batches = batches,
-         .task = task,
-         .store = store,
-         .splits = splits,
-         .device = at::kCPU,
-         .precision = Precision::kFp32,
-         .loader_threads = 1,
-         .cores = 1,
-         .host_cores = 1,
-         .node = "here",
-         .gradients = comm,
-         .host = comm,
-         .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
-         .checkpoints = nullptr,
-         .sinks = sinks,
-         .stop_requested = never,
-         .verdict_requested = nullptr,
-         .progress = {},
-         .recorder = recorders.empty() ? nullptr : recorders[static_cast<size_t>(comm.rank())]});
+    TrainContext context =
+        testing::cpu_context(config, batches, task, store, splits, comm, sinks, never);
+    if (!recorders.empty()) context.recorder = recorders[static_cast<size_t>(comm.rank())];
+    StepRunner steps(std::move(context));
     body({steps, task, record, comm.rank()});
   });
 }

@@ -18,6 +18,7 @@
 #include "layers/batch_norm.h"
 #include "layers/launch_check.h"
 #include "models/parameter_format.h"
+#include "support/cpu_context.h"
 #include "support/fake_clock.h"
 #include "support/memory_store.h"
 #include "support/thread_world.h"
@@ -275,42 +276,27 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     bool asks_for_verdict = comm.rank() == setup.verdict_at_rank;
     std::atomic<bool> verdict{asks_for_verdict && setup.verdict_in.empty()};
     try {
-      Trainer trainer({.config = config,
-                       .batches = batches,
-                       .task = task,
-                       .store = store,
-                       .splits = used,
-                       .device = at::kCPU,
-                       .precision = setup.precision,
-                       .loader_threads = 1,
-                       .cores = 1,
-                       .host_cores = 1,
-                       .node = "here",
-                       .gradients = comm,
-                       .host = comm,
-                       .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
-                       .checkpoints = checkpoints.get(),
-                       .sinks = sinks,
-                       .stop_requested = stop,
-                       .verdict_requested = &verdict,
-                       .progress =
-                           [&](const char* phase, int64_t step) {
-                             if (mine.places.empty() || mine.places.back() != phase)
-                               mine.places.emplace_back(phase);
-                             step_now = step;
-                             if (is_asked && setup.stop_in.empty() && step >= asked_in &&
-                                 std::string_view(phase) == "data_wait")
-                               stop = true;
-                             if (asks_for_verdict && setup.verdict_in == phase) {
-                               verdict = true;
-                               asks_for_verdict = false;
-                             }
-                             if (comm.rank() == 0) clock.advance(setup.phase_time);
-                           },
-                       .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },
-                       .take_gpu_use = setup.take_gpu_use,
-                       .headroom_seconds = setup.headroom_seconds,
-                       .clock = clock});
+      TrainContext context =
+          testing::cpu_context(config, batches, task, store, used, comm, sinks, stop, clock);
+      context.precision = setup.precision;
+      context.checkpoints = checkpoints.get();
+      context.verdict_requested = &verdict;
+      context.progress = [&](const char* phase, int64_t step) {
+        if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
+        step_now = step;
+        if (is_asked && setup.stop_in.empty() && step >= asked_in &&
+            std::string_view(phase) == "data_wait")
+          stop = true;
+        if (asks_for_verdict && setup.verdict_in == phase) {
+          verdict = true;
+          asks_for_verdict = false;
+        }
+        if (comm.rank() == 0) clock.advance(setup.phase_time);
+      };
+      context.device_failed = [&](const Error& e) { mine.device_failed = e.what(); };
+      context.take_gpu_use = setup.take_gpu_use;
+      context.headroom_seconds = setup.headroom_seconds;
+      Trainer trainer(std::move(context));
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;
         if (comm.rank() == 0) snapshot = checkpoint::Store::load(*checkpoints->newest(nullptr));
