@@ -113,8 +113,7 @@ class Bar : public Sink {
   void progress(const Progress& p) override {
     if (p.done == 0) began_ = clock_.now();
     if (!is_due()) return;
-    draw(dtrain::progress_bar(p, std::chrono::duration<double>(clock_.now() - began_).count(),
-                              terminal_columns() - 1));
+    draw(dtrain::progress_bar(p, seconds_between(began_, clock_.now()), terminal_columns() - 1));
   }
   void state(RunState state) override {
     if (state == RunState::kFinished || state == RunState::kFailed) remove_line();

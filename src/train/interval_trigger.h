@@ -34,7 +34,7 @@ class IntervalTrigger {
   bool request() {
     const double seconds = interval_.period();
     if (!keeps_time_ || requested_ || seconds <= 0) return false;
-    requested_ = std::chrono::duration<double>(clock_.now() - since_).count() >= seconds;
+    requested_ = seconds_between(since_, clock_.now()) >= seconds;
     return requested_;
   }
 

@@ -110,7 +110,7 @@ StepStats StepRunner::step(bool logging) {
 
   stats.step = position_.step;
   stats.bytes_reduced = phases_.reducer().bytes_per_step();
-  stats.step_seconds = std::chrono::duration<double>(SteadyClock::now() - began).count();
+  stats.step_seconds = seconds_since(began);
   return stats;
 }
 

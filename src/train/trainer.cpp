@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/library_text.h"
 #include "core/strings.h"
 #include "device/device.h"
@@ -10,8 +11,6 @@
 
 namespace dtrain::train {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
   return {interval, context.batches.steps_per_epoch, context.clock,
@@ -108,7 +107,7 @@ void Trainer::begin() {
   steps_.tracker().wait_for_others();
   // The first step answers what was asked before it.
   agreement_.exchange_now({.verdict = take_verdict_request()});
-  started_ = SteadyClock::now();
+  started_ = std::chrono::steady_clock::now();
   for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log})
     trigger->restart();
   observer_.begin_training();
@@ -173,7 +172,7 @@ TrainResult Trainer::conclude() {
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
   result_.evidence = observer_.conclude();
-  result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
+  result_.seconds = seconds_since(started_);
   return result_;
 }
 

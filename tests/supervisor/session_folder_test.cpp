@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/child_process.h"
+#include "core/clock.h"
 #include "core/strings.h"
 #include "support/temp_dir.h"
 
@@ -60,7 +61,7 @@ TEST_F(SessionFolderTest, IsUsedAsLongAsARankHasItForTemporaryFiles) {
   const auto seconds_of = [&](double limit) {
     const auto began = std::chrono::steady_clock::now();
     folder.wait_until_unused(limit);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return seconds_since(began);
   };
   const std::vector<std::string> variables = {"PATH=/usr/bin:/bin",
                                               "TMPDIR=" + folder.path().string()};
