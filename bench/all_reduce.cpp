@@ -23,12 +23,12 @@
 #include <vector>
 
 #include "core/spread.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "dist/affinity.h"
 #include "dist/make_communicator.h"
 #include "dist/mpi_communicator.h"
 #include "dist/world.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace {
 

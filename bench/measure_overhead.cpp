@@ -23,13 +23,13 @@
 
 #include "core/error.h"
 #include "core/spread.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "data/loader/stage_clock.h"
 #include "diagnose/verdict.h"
 #include "dist/lone_communicator.h"
 #include "measure/resource_meter.h"
 #include "measure/run_measurements.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 #include "train/phase_tracker.h"
 
 namespace {
@@ -134,7 +134,7 @@ std::vector<Row> measure_all() {
     rows.push_back(measure("cores, memory, host (logging steps)", 1.0 / kLogEvery, 20,
                            [&] { meter.sample({}); }));
     rows.push_back(measure("free memory (every 10 s)", kStepSeconds / 10, 20,
-                           [] { machine::read_usable_memory(); }));
+                           [] { os::read_usable_memory(); }));
   }
   {
     const auto host = dist::make_lone_communicator();

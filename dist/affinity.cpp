@@ -12,9 +12,9 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/number_text.h"
-#include "core/process_info.h"
-#include "core/strings.h"
+#include "os/process_info.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -1,9 +1,9 @@
 #include "dist/agree.h"
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 

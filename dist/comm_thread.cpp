@@ -6,9 +6,9 @@
 #include <exception>
 #include <mutex>
 
-#include "core/strings.h"
-#include "core/thread_name.h"
 #include "dist/peer_error.h"
+#include "os/process_info.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 

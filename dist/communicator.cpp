@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "core/check.h"
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 namespace dtrain::dist {
 namespace {

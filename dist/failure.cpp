@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/library_text.h"
 #include "core/log.h"
-#include "core/machine.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/agree.h"
 #include "dist/peer_error.h"
 #include "dist/world.h"
+#include "os/net_address.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -10,11 +10,11 @@
 #include <set>
 #include <thread>
 
-#include "core/strings.h"
 #include "dist/backoff.h"
 #include "dist/peer_error.h"
 #include "dist/rank_names.h"
 #include "dist/world.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "core/clock.h"
-#include "core/strings.h"
 #include "dist/backoff.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

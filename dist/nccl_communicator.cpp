@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/library_text.h"
 #include "dist/backoff.h"
 #include "dist/failure.h"
 #include "dist/peer_error.h"
 #include "dist/side_stream.h"
+#include "text/library_text.h"
 
 namespace dtrain::dist {
 namespace {

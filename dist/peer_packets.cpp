@@ -8,8 +8,8 @@
 #include <exception>
 #include <filesystem>
 
-#include "core/net_address.h"
-#include "core/number_text.h"
+#include "os/net_address.h"
+#include "text/number_text.h"
 
 namespace dtrain::dist {
 namespace {

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -15,9 +15,9 @@
 #include <string>
 
 #include "core/check.h"
-#include "core/file_descriptor.h"
 #include "dist/object_collectives.h"
-#include "machine/facts.h"
+#include "os/facts.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::dist {
 namespace {
@@ -171,8 +171,7 @@ std::string text_of_room(const std::filesystem::path& folder) {
 
 // The least that any rank says can still be used.
 int64_t usable_memory(Communicator& comm, const std::filesystem::path& root) {
-  const int64_t mine =
-      machine::read_usable_memory(root).value_or(std::numeric_limits<int64_t>::max());
+  const int64_t mine = os::read_usable_memory(root).value_or(std::numeric_limits<int64_t>::max());
   const std::vector<int64_t> by_rank = all_gather_object(comm, mine);
   return *std::min_element(by_rank.begin(), by_rank.end());
 }

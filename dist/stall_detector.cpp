@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/utf8.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::dist {
 namespace {

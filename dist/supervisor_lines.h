@@ -11,7 +11,7 @@
 #include <string_view>
 #include <variant>
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::dist {
 

@@ -15,10 +15,10 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "core/strings.h"
-#include "core/thread_name.h"
 #include "dist/peer_packets.h"
 #include "dist/stall_detector.h"
+#include "os/process_info.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

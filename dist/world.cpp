@@ -14,14 +14,13 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/machine.h"
-#include "core/net_address.h"
-#include "core/number_text.h"
 #include "dist/backoff.h"
 #include "dist/failure.h"
 #include "dist/handshake.h"
 #include "dist/peer_error.h"
 #include "dist/process_limits.h"
+#include "os/net_address.h"
+#include "text/number_text.h"
 
 namespace dtrain::dist {
 namespace {

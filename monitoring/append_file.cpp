@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/log.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::monitoring {
 

@@ -15,8 +15,8 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
-#include "core/strings.h"
+#include "os/file_descriptor.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

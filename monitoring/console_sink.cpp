@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/progress_line.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/log.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

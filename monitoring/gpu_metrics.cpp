@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/log.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 

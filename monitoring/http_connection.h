@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::monitoring {
 

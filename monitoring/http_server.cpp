@@ -19,12 +19,12 @@
 #include <thread>
 #include <utility>
 
-#include "core/file_descriptor.h"
 #include "core/log.h"
-#include "core/strings.h"
-#include "core/thread_name.h"
 #include "monitoring/http_connection.h"
 #include "monitoring/http_pages.h"
+#include "os/file_descriptor.h"
+#include "os/process_info.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

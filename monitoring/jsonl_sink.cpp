@@ -11,12 +11,12 @@
 #include <string_view>
 
 #include "core/clock.h"
-#include "core/file_descriptor.h"
 #include "core/log.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "core/table.h"
 #include "monitoring/append_file.h"
+#include "os/file_descriptor.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/machine.h"
-#include "core/strings.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/metrics_page.h"
 #include "monitoring/series.h"
 #include "monitoring/targets_file.h"
+#include "os/net_address.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -10,11 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/utf8.h"
 #include "monitoring/thinned_history.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "monitoring/series.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/strings.h"
 #include "monitoring/gpu_reader.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

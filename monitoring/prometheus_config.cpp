@@ -6,8 +6,8 @@
 
 #include "core/check.h"
 #include "core/hash.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

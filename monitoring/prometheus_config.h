@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/file_system.h"
+#include "os/file_system.h"
 
 namespace dtrain::monitoring {
 

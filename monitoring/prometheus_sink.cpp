@@ -13,12 +13,12 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "monitoring/disk_metrics.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
 #include "monitoring/metrics_page.h"
 #include "monitoring/series.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/named_enum.h"
 #include "measure/quantity.h"
+#include "text/named_enum.h"
 
 namespace prometheus {
 class Counter;

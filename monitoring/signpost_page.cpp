@@ -3,8 +3,8 @@
 #include <mutex>
 #include <utility>
 
-#include "core/html_text.h"
-#include "core/strings.h"
+#include "text/html_text.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 

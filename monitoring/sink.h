@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/named_enum.h"
 #include "core/parallel.h"
 #include "monitoring/step_stats.h"
 #include "monitoring/verdict_record.h"
+#include "text/named_enum.h"
 
 namespace dtrain::monitoring {
 

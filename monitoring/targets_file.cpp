@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/file_system.h"
+#include "os/file_system.h"
 
 namespace dtrain::monitoring {
 

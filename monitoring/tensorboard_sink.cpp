@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/machine.h"
-#include "core/strings.h"
 #include "monitoring/append_file.h"
 #include "monitoring/tfevents.h"
+#include "os/net_address.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 

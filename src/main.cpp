@@ -19,14 +19,14 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/machine.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/failure.h"
 #include "dist/process_limits.h"
 #include "dist/world.h"
 #include "job/signals.h"
 #include "job/version.h"
+#include "os/net_address.h"
+#include "text/strings.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "catalog/networks.h"
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::catalog {
 

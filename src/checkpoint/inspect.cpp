@@ -6,8 +6,8 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::checkpoint {
 namespace {

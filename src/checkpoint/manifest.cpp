@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/hash.h"
-#include "core/library_text.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::checkpoint {
 namespace {

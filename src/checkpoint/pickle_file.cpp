@@ -3,7 +3,7 @@
 #include <array>
 #include <fstream>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::checkpoint {
 namespace {

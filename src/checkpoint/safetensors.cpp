@@ -6,7 +6,7 @@
 
 #include "checkpoint/safetensors_header.h"
 #include "core/check.h"
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain::checkpoint {
 namespace {

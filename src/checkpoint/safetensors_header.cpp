@@ -11,8 +11,8 @@
 
 #include "checkpoint/pickle_file.h"
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/utf8.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::checkpoint {
 namespace {

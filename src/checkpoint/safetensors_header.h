@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::checkpoint {
 

@@ -12,7 +12,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain::checkpoint {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
-#include "core/file_system.h"
 #include "core/parallel.h"
+#include "os/file_system.h"
 
 namespace dtrain::checkpoint {
 

@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/wrap.h"
+#include "text/strings.h"
+#include "text/wrap.h"
 
 namespace dtrain::cli {
 namespace {

@@ -7,10 +7,10 @@
 #include "cli/options.h"
 #include "cli/table_output.h"
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "job/comm_bench.h"
 #include "job/process_context.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::cli {
 namespace {

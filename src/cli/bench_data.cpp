@@ -8,14 +8,14 @@
 #include "cli/options.h"
 #include "cli/table_output.h"
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "dist/agree.h"
 #include "dist/world.h"
 #include "job/data_bench.h"
 #include "job/emulation.h"
 #include "job/training_job.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::cli {
 namespace {

@@ -10,13 +10,13 @@
 #include "cli/step_table.h"
 #include "cli/table_output.h"
 #include "core/error.h"
-#include "core/printable.h"
 #include "core/spread.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "dist/agree.h"
 #include "job/plan_inputs.h"
 #include "job/step_probe.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::cli {
 namespace {

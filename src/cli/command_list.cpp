@@ -6,8 +6,8 @@
 #include "cli/options.h"
 #include "config/table.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "job/version.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -11,14 +11,14 @@
 #include "convert/convert.h"
 #include "convert/raw_set.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/output_guard.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "data/hdf5/probe_process.h"
 #include "job/class_list.h"
 #include "job/signals.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -8,14 +8,14 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/row_output.h"
-#include "core/file_system.h"
-#include "core/output_guard.h"
-#include "core/wrap.h"
 #include "dist/agree.h"
 #include "doctor/checks.h"
 #include "doctor/collect.h"
 #include "doctor/report.h"
 #include "job/process_context.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
+#include "text/wrap.h"
 
 namespace dtrain::cli {
 namespace {

@@ -10,11 +10,11 @@
 #include "cli/table_output.h"
 #include "core/error.h"
 #include "core/progress_line.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "job/data_set.h"
 #include "job/process_context.h"
 #include "job/trained_model.h"
+#include "text/strings.h"
 #include "train/evaluate.h"
 #include "train/precision.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/printable.h"
-#include "core/strings.h"
 #include "core/table.h"
-#include "core/utf8.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::cli {
 namespace {

@@ -20,10 +20,7 @@
 #include "cli/options.h"
 #include "core/check.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/output_guard.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "export/int8.h"
 #include "export/networks.h"
@@ -32,8 +29,11 @@
 #include "job/data_set.h"
 #include "job/find_checkpoint.h"
 #include "job/signals.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
 #include "tasks/module/script_network.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

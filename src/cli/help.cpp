@@ -1,8 +1,8 @@
 #include "cli/command_list.h"
 #include "cli/commands.h"
 #include "config/print.h"
-#include "core/strings.h"
-#include "core/wrap.h"
+#include "text/strings.h"
+#include "text/wrap.h"
 
 namespace dtrain::cli {
 

@@ -8,14 +8,14 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/printable.h"
 #include "core/progress_line.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/probe_process.h"
 #include "job/find_checkpoint.h"
 #include "job/inspect_run.h"
 #include "tasks/module/contract.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

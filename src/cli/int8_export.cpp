@@ -9,12 +9,12 @@
 #include "catalog/catalog.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/number_text.h"
-#include "core/output_guard.h"
-#include "core/strings.h"
 #include "data/loader/loader.h"
 #include "export/int8.h"
 #include "job/data_set.h"
+#include "os/output_guard.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "cli/options.h"
 #include "cli/row_output.h"
 #include "core/clock.h"
-#include "core/file_system.h"
-#include "core/output_guard.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
 #include "report/run_summary.h"
 
 namespace dtrain::cli {

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include "cli/open_model.h"
 
 #include "cli/row_output.h"
-#include "core/file_system.h"
 #include "dist/agree.h"
 #include "job/placement.h"
+#include "os/file_system.h"
 
 namespace dtrain::cli {
 

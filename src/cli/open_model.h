@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "cli/options.h"
-#include "core/output_guard.h"
 #include "job/find_checkpoint.h"
 #include "job/process_context.h"
 #include "job/trained_model.h"
+#include "os/output_guard.h"
 #include "train/precision.h"
 
 namespace dtrain::cli {

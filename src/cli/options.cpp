@@ -10,12 +10,12 @@
 #include "config/data_set_file.h"
 #include "config/table.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
-#include "core/wrap.h"
 #include "job/find_checkpoint.h"
 #include "job/process_context.h"
 #include "job/quickstart.h"
+#include "text/number_text.h"
+#include "text/strings.h"
+#include "text/wrap.h"
 
 namespace dtrain::cli {
 namespace {

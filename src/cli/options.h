@@ -13,8 +13,8 @@
 #include "cli/manual.h"
 #include "config/choices.h"
 #include "config/load.h"
-#include "core/output_guard.h"
 #include "data/loader/checksum_budget.h"
+#include "os/output_guard.h"
 
 namespace CLI {
 class App;

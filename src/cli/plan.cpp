@@ -12,15 +12,15 @@
 #include "config/config.h"
 #include "config/scope.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/plan_inputs.h"
 #include "job/preset.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/step_table.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::cli {
 namespace {

@@ -23,16 +23,16 @@
 #include "convert/files_store.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/output_guard.h"
 #include "core/progress_line.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
 #include "formats/list_files.h"
 #include "job/data_set.h"
 #include "job/signals.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

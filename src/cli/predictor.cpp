@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "core/clock.h"
-#include "core/strings.h"
 #include "job/data_set.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -12,18 +12,18 @@
 #include "cli/row_output.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/output_guard.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "data/hdf5/probe_process.h"
 #include "job/run_report.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
 #include "report/card.h"
 #include "report/curves.h"
 #include "report/digest.h"
 #include "report/page.h"
 #include "report/regression.h"
 #include "report/run_records.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <cerrno>
 
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Where rows go: the standard output, or a file that is written atomically
-// (see core/file_system.h).
+// (see os/file_system.h).
 // Errors: OutputError with path and errno's text, also when the reader of a pipe is gone (SIGPIPE
 // must be ignored). Thread-safety: none.
 
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::cli {
 

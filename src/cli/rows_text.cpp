@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/text_table.h"
+#include "text/text_table.h"
 #include "train/measured_steps.h"
 
 namespace dtrain::cli {

@@ -5,14 +5,14 @@
 #include "cli/interruptible.h"
 #include "cli/options.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/output_guard.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "data/order/splits.h"
 #include "job/signals.h"
+#include "os/file_system.h"
+#include "os/output_guard.h"
 #include "synth/synth.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
-#include "core/file_system.h"
 #include "dist/agree.h"
+#include "os/file_system.h"
 
 namespace dtrain::cli {
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "cli/row_output.h"
-#include "core/output_guard.h"
 #include "dist/communicator.h"
+#include "os/output_guard.h"
 
 namespace CLI {
 class App;

@@ -15,12 +15,12 @@
 #include "cli/step_table.h"
 #include "cli/table_output.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "dist/agree.h"
 #include "job/trace_run.h"
+#include "os/file_system.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 #include "trace/gzip.h"
 
 namespace dtrain::cli {

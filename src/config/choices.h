@@ -3,7 +3,7 @@
 // The values that are one of a few names. A name is parsed once, when the configuration is loaded;
 // the code compares values. The names are what people write in YAML and flags, and what is saved.
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::config {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "config/synonyms.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 

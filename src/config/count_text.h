@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain::config {
 

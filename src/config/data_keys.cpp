@@ -1,7 +1,7 @@
 // The data and its augmentation.
 
 #include "config/keys.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -1,8 +1,8 @@
 #include "config/data_set_file.h"
 
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 

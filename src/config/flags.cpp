@@ -2,7 +2,7 @@
 
 #include "config/synonyms.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "config/count_text.h"
 #include "config/table.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

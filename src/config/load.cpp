@@ -7,8 +7,8 @@
 #include "config/data_set_file.h"
 #include "config/flags.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

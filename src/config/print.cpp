@@ -10,9 +10,9 @@
 #include "config/print.h"
 #include "config/table.h"
 #include "core/hash.h"
-#include "core/number_text.h"
-#include "core/strings.h"
-#include "core/wrap.h"
+#include "text/number_text.h"
+#include "text/strings.h"
+#include "text/wrap.h"
 
 namespace dtrain::config {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "config/print.h"
 #include "core/error.h"
-#include "core/file_system.h"
+#include "os/file_system.h"
 
 int main(int count, char** arguments) try {
   if (count != 2) throw dtrain::UsageError("usage: config_reference FILE");

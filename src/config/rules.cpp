@@ -6,7 +6,7 @@
 #include "catalog/gpus.h"
 #include "config/table.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "catalog/gpus.h"
 #include "config/keys.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 

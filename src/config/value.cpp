@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "config/table.h"
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -8,7 +8,7 @@
 #include "config/config_builder.h"
 #include "config/differences.h"
 #include "config/synonyms.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -20,11 +20,11 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/unicode.h"
 #include "formats/npz.h"
 #include "formats/npz_array.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/unicode.h"
 
 namespace dtrain::convert {
 namespace {

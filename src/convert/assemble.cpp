@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "convert/sample_runs.h"
-#include "core/strings.h"
 #include "data/hdf5/writer.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

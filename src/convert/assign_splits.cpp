@@ -14,8 +14,8 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/random.h"
-#include "core/strings.h"
-#include "core/unicode.h"
+#include "text/strings.h"
+#include "text/unicode.h"
 
 namespace dtrain::convert {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "formats/read_file.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

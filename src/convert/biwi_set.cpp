@@ -5,9 +5,9 @@
 #include "convert/biwi_files.h"
 #include "convert/head_pose_set.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "formats/list_files.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

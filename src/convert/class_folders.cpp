@@ -9,11 +9,11 @@
 #include "convert/stored_sample.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/unicode.h"
-#include "core/utf8.h"
 #include "formats/list_files.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace dtrain::convert {
 namespace {

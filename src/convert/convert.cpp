@@ -18,11 +18,11 @@
 #include "convert/spool.h"
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/file_system.h"
+#include "core/hash.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "core/running_hash.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

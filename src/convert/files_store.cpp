@@ -11,10 +11,10 @@
 #include "convert/pointer_file.h"
 #include "convert/stored_sample.h"
 #include "core/check.h"
-#include "core/number_text.h"
 #include "data/store.h"
 #include "formats/list_files.h"
 #include "formats/read_file.h"
+#include "text/number_text.h"
 
 namespace dtrain::convert {
 namespace {

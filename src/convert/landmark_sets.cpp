@@ -11,10 +11,10 @@
 
 #include "convert/head_pose_set.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "formats/list_files.h"
 #include "formats/mat_file.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

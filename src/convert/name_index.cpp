@@ -4,7 +4,7 @@
 #include <span>
 
 #include "core/hash.h"
-#include "core/unicode.h"
+#include "text/unicode.h"
 
 namespace dtrain::convert {
 namespace {

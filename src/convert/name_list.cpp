@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
-#include "core/utf8.h"
 #include "formats/read_file.h"
+#include "text/number_text.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::convert {
 namespace {

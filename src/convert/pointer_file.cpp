@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/strings.h"
 #include "formats/npz.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

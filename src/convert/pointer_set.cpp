@@ -4,7 +4,7 @@
 #include "convert/raw_set.h"
 #include "convert/stored_sample.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <system_error>
 
-#include "core/file_descriptor.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_descriptor.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

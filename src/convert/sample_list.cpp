@@ -10,7 +10,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/random.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "convert/index_table.h"
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::convert {
 

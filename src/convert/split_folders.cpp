@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/list_files.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

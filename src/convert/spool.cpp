@@ -10,13 +10,13 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/number_text.h"
 #include "core/random.h"
-#include "core/strings.h"
 #include "data/store.h"
+#include "os/file_system.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
-#include "core/file_lock.h"
+#include "os/file_descriptor.h"
+#include "os/file_lock.h"
 
 namespace dtrain::convert {
 

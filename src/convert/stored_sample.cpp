@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 

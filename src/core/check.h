@@ -4,7 +4,7 @@
 // break. For what a user can cause, throw one of the named errors instead.
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 #define DTRAIN_CHECK(condition, ...)                                                            \
   do {                                                                                          \

@@ -1,6 +1,8 @@
 #include "core/hash.h"
 
 #include <openssl/evp.h>
+
+#define XXH_STATIC_LINKING_ONLY  // the size of XXH64_state_t
 #include <xxhash.h>
 
 #include <array>
@@ -9,7 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain {
 namespace {
@@ -38,6 +40,23 @@ class Sha256 {
 uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed) {
   return XXH64(bytes.data(), bytes.size(), seed);
 }
+
+struct RunningHash::State {
+  XXH64_state_t xxh64;
+};
+
+RunningHash::RunningHash(uint64_t seed) : state_(std::make_unique<State>()) {
+  XXH64_reset(&state_->xxh64, seed);
+}
+RunningHash::~RunningHash() = default;
+RunningHash::RunningHash(RunningHash&&) noexcept = default;
+RunningHash& RunningHash::operator=(RunningHash&&) noexcept = default;
+
+void RunningHash::add(std::span<const std::byte> bytes) {
+  XXH64_update(&state_->xxh64, bytes.data(), bytes.size());
+}
+
+uint64_t RunningHash::value() const { return XXH64_digest(&state_->xxh64); }
 
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;

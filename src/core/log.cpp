@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/printable.h"
+#include "text/printable.h"
 
 namespace dtrain::log {
 namespace {

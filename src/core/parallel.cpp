@@ -1,5 +1,8 @@
 #include "core/parallel.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,9 +12,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/machine.h"
-
 namespace dtrain {
+
+int usable_cores() {
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) return CPU_COUNT(&mask);
+  // More cores than the mask has bits
+  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
 
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work,
                   const ReportProgress& report, const Progress& start) {

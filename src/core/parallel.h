@@ -20,6 +20,10 @@ struct Progress {
 };
 using ReportProgress = std::function<void(const Progress&)>;
 
+// The number of cores in the affinity mask of this process (set by taskset, a container or Slurm),
+// which std::thread::hardware_concurrency() ignores. Thread-safe.
+int usable_cores();
+
 // Calls work(i) for all i in [0, count) on `threads` threads (0: one for each core that this
 // process may use). `report`, if not empty, is called on the calling thread ten times a second and
 // at the end, with the stage of `start` and the items of `start` plus those done since. The first

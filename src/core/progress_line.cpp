@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/log.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/hash.h"
-#include "core/number_text.h"
+#include "text/number_text.h"
 
 namespace dtrain::data {
 namespace {

@@ -1,6 +1,6 @@
 #include "data/origin.h"
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::device {
 

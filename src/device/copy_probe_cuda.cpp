@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/strings.h"
 #include "device/copy_probe.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 namespace {

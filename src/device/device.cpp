@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 

@@ -10,10 +10,10 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "device/spin.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 

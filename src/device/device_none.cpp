@@ -1,8 +1,8 @@
 // The build without GPU code (DTRAIN_CUDA=OFF): a machine without GPUs.
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "device/device.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 

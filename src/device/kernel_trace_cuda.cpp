@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "core/strings.h"
 #include "device/device.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 namespace {

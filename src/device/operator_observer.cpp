@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 namespace {

@@ -23,16 +23,13 @@ class Counter final : public c10::MemoryReportingInfoBase {
 
   void reportMemoryUsage(void* pointer, int64_t bytes, size_t, size_t, c10::Device) override {
     const std::lock_guard lock(mutex_);
-    if (bytes > 0) {
-      sizes_[pointer] = bytes;
-      held_ += bytes;
-      peak_ = std::max(peak_, held_);
-      if (listener_) listener_(pointer, bytes, held_);
-    } else if (const auto known = sizes_.find(pointer); known != sizes_.end()) {
-      held_ -= known->second;
-      if (listener_) listener_(pointer, -known->second, held_);
-      sizes_.erase(known);
-    }
+    // An allocation at a known address: a thread that does not report has freed what was there.
+    forget(pointer);
+    if (bytes <= 0) return;
+    sizes_[pointer] = bytes;
+    held_ += bytes;
+    peak_ = std::max(peak_, held_);
+    if (listener_) listener_(pointer, bytes, held_);
   }
 
   int64_t held() const {
@@ -45,6 +42,14 @@ class Counter final : public c10::MemoryReportingInfoBase {
   }
 
  private:
+  void forget(void* pointer) {
+    const auto known = sizes_.find(pointer);
+    if (known == sizes_.end()) return;
+    held_ -= known->second;
+    if (listener_) listener_(pointer, -known->second, held_);
+    sizes_.erase(known);
+  }
+
   const TensorMemory::Listener listener_;
   mutable std::mutex mutex_;  // autograd's threads report, too
   std::unordered_map<void*, int64_t> sizes_;

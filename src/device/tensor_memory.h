@@ -4,10 +4,10 @@
 // so that it is exact and the same each time, where the resident memory of a process also has what
 // was used before and is not given back.
 //
-// Counts what the calling thread allocates, and what autograd's threads allocate for it. Buffers of
-// libraries such as oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only
-// while a TensorMemory lives, so all other code pays nothing. Thread-safety: one at a time
-// per thread.
+// Counts what the calling thread allocates, and what autograd's threads allocate for it. Memory
+// that another thread frees is counted until its address is allocated again. Buffers of libraries
+// such as oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only while a
+// TensorMemory lives, so all other code pays nothing. Thread-safety: one at a time per thread.
 
 #include <torch/types.h>
 

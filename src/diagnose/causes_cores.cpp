@@ -5,11 +5,11 @@
 #include <limits>
 #include <utility>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
 #include "diagnose/computes_sooner.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

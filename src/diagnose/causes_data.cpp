@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

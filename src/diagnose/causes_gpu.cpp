@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <ranges>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

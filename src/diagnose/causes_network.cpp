@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

@@ -9,11 +9,11 @@
 #include <numeric>
 #include <optional>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
 #include "diagnose/lateness.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

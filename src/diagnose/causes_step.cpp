@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "catalog/gpus.h"
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
 #include "diagnose/means.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

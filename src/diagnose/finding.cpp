@@ -1,6 +1,6 @@
 #include "diagnose/finding.h"
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
-#include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
 #include "diagnose/not_measured.h"
+#include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
-#include "core/document_tables.h"
 #include "core/error.h"
-#include "core/file_system.h"
+#include "diagnose/document_tables.h"
 #include "diagnose/finding.h"
 #include "monitoring/metric_tables.h"
+#include "os/file_system.h"
 
 int main(int count, char** arguments) try {
   for (int i = 1; i < count; ++i) {

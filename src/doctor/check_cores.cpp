@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/strings.h"
 #include "dist/affinity.h"
 #include "doctor/checks.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -28,7 +28,7 @@ struct Binding {
   std::string evidence, fix;
 };
 Binding binding_of(const Host& host) {
-  const machine::Facts& facts = host.machine();
+  const os::Facts& facts = host.machine();
   const size_t online = facts.online_cores.value_or(std::vector<int>()).size();
   const auto cores = static_cast<size_t>(host.cores());
   if (cores >= online) return {"all of the host", ""};
@@ -128,7 +128,7 @@ Outcome check_quota(const Launch& launch) {
 Outcome check_governor(const Launch& launch) {
   Outcome outcome;
   for (const Host& host : hosts_of(launch)) {
-    const machine::Facts& facts = host.machine();
+    const os::Facts& facts = host.machine();
     if (!facts.governor) {
       outcome.unchecked.push_back(unseen(launch, host.name));
       continue;

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "core/strings.h"
 #include "doctor/checks.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -264,7 +264,7 @@ Outcome check_pcie(const Launch& launch) {
   for (const RankFacts& rank : launch.ranks) {
     if (!rank.gpu) continue;
     const GpuFacts& gpu = *rank.gpu;
-    const machine::PcieLink& link = gpu.link;
+    const os::PcieLink& link = gpu.link;
     if (!link.width || !link.card_width) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
       continue;
@@ -302,7 +302,7 @@ Outcome check_iommu(const Launch& launch) {
   Outcome outcome;
   if (no_gpus(launch, outcome)) return outcome;
   for (const Host& host : hosts_of(launch)) {
-    const machine::Facts& facts = host.machine();
+    const os::Facts& facts = host.machine();
     if (!facts.iommu_groups) {
       outcome.unchecked.push_back(unseen(launch, host.name));
       continue;

@@ -1,7 +1,7 @@
 // Where the run is written and its data read.
 
-#include "core/strings.h"
 #include "doctor/checks.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -15,7 +15,7 @@ Outcome check_run_folder(const Launch& launch) {
     outcome.unchecked.emplace_back("unknown");
     return outcome;
   }
-  const machine::FileSystemFacts& system = *writer.run_system;
+  const os::FileSystemFacts& system = *writer.run_system;
   const std::string folder = launch.config.run.folder;
   if (system.read_only || !system.writable) {
     blame(outcome.add(
@@ -46,7 +46,7 @@ Outcome check_disk_space(const Launch& launch) {
     outcome.unchecked.emplace_back("unknown");
     return outcome;
   }
-  const machine::FileSystemFacts& system = *writer.run_system;
+  const os::FileSystemFacts& system = *writer.run_system;
   if (system.free_files && *system.free_files < kFewFiles) {
     blame(outcome.add(Severity::kBlocks, "the disk of the run folder has no room for more files",
                       str(system.folder, ": ", *system.free_files, " can be created"),

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/strings.h"
 #include "doctor/checks.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -15,7 +15,7 @@ constexpr int64_t kSharedBytesPerRank = 4 * kMiB;
 constexpr int64_t kSharedBytesOfNccl = 64 * kMiB;
 constexpr double kMostMemory = 0.8;  // share of the usable memory: activations come on top
 
-using machine::kNoLimit;
+using os::kNoLimit;
 
 // What one rank allocates on its host, beside what a process has that has only started.
 int64_t host_bytes(const Launch& launch, const RankFacts& rank) {
@@ -31,8 +31,8 @@ Outcome check_memory(const Launch& launch) {
     return outcome;
   }
   for (const Host& host : hosts_of(launch)) {
-    const machine::Facts& facts = host.machine();
-    const std::optional<int64_t> usable = machine::usable_memory(facts);
+    const os::Facts& facts = host.machine();
+    const std::optional<int64_t> usable = os::usable_memory(facts);
     if (!usable) {
       outcome.unchecked.push_back(unseen(launch, host.name));
       continue;
@@ -117,7 +117,7 @@ Outcome check_open_files(const Launch& launch) {
 Outcome check_processes(const Launch& launch) {
   Outcome outcome;
   for (const Host& host : hosts_of(launch)) {
-    const machine::Facts& facts = host.machine();
+    const os::Facts& facts = host.machine();
     if (!facts.processes && !facts.process_limit) {
       outcome.unchecked.push_back(unseen(launch, host.name));
       continue;
@@ -178,7 +178,7 @@ Outcome check_locked_memory(const Launch& launch) {
     return outcome;
   }
   for (const RankFacts& rank : launch.ranks) {
-    const machine::Facts& facts = rank.machine;
+    const os::Facts& facts = rank.machine;
     if (!facts.infiniband_devices || !facts.locked_memory) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
     } else if (*facts.infiniband_devices > 0 && facts.locked_memory->soft != kNoLimit) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "doctor/checks.h"
 #include "job/same_start.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {

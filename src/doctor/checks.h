@@ -28,7 +28,7 @@ struct Host {
   std::string name;
   std::vector<const RankFacts*> ranks;
 
-  const machine::Facts& machine() const { return ranks.front()->machine; }
+  const os::Facts& machine() const { return ranks.front()->machine; }
   int threads() const;  // that compute, of all its ranks
   int readers() const;
   // at any time in a run: on GPUs one of each rank and its readers, on a CPU those that compute

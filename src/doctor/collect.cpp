@@ -7,8 +7,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/clock_offsets.h"
 #include "dist/failure.h"
@@ -21,6 +19,8 @@
 #include "job/version.h"
 #include "monitoring/http_server.h"
 #include "tasks/task.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -134,12 +134,12 @@ void describe_files(job::ProcessContext& process, const config::Config& config, 
       data = job::open_data(process.prober, file, config);
       facts.data_checksum = hex(data.store->schema().checksum);
     });
-    facts.data_system = machine::read_file_system(file);
-    facts.data_lock = str(machine::try_lock(file));
+    facts.data_system = os::read_file_system(file);
+    facts.data_lock = str(os::try_lock(file));
   }
   if (process.world.rank != 0) return;
-  facts.run_system = machine::read_file_system(config.run.folder);
-  facts.run_lock = str(machine::try_lock(facts.run_system->folder));
+  facts.run_system = os::read_file_system(config.run.folder);
+  facts.run_lock = str(os::try_lock(facts.run_system->folder));
   if (!facts.data_problem.empty()) {
     facts.network_problem = "the data cannot be used";
     return;
@@ -153,7 +153,7 @@ void describe_files(job::ProcessContext& process, const config::Config& config, 
 
 // All ranks rest meanwhile, so that what is busy is not theirs.
 void observe_load(dist::Communicator& host, RankFacts& facts) {
-  machine::CounterReader counters;
+  os::CounterReader counters;
   const auto read = [&] { return Reading{counters.machine(), counters.process()}; };
   host.barrier();
   const Reading before = read();
@@ -174,7 +174,7 @@ void observe_load(dist::Communicator& host, RankFacts& facts) {
 
 }  // namespace
 
-EarlyFacts early_facts() { return {machine::read_facts().free_shared_memory}; }
+EarlyFacts early_facts() { return {os::read_facts().free_shared_memory}; }
 
 std::vector<RankFacts> collect(job::ProcessContext& process, const config::Config& config,
                                const EarlyFacts& early, GpuProbe& gpus) {
@@ -190,7 +190,7 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
       process.host, [] { return unix_seconds(); })[static_cast<size_t>(world.rank)];
   facts.clock_offset = offset.seconds;
   facts.clock_spread = offset.error;
-  facts.machine = machine::read_facts();
+  facts.machine = os::read_facts();
   facts.machine.free_shared_memory = early.free_shared_memory;
   facts.threads = process.threads;
   facts.readers = job::reader_threads(config.data.workers, process.cores);

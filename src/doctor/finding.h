@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::doctor {
 

@@ -1,10 +1,10 @@
 #include "doctor/gpu_probe.h"
 
-#include "core/strings.h"
 #include "device/copy_probe.h"
 #include "device/device.h"
-#include "machine/facts.h"
 #include "monitoring/gpu_reader.h"
+#include "os/facts.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -57,7 +57,7 @@ class RealGpus : public GpuProbe {
         return gpu;  // the GPU cannot be used by this process again
     }
     gpu.host_copy_rate = device::host_copy_rate(index);
-    gpu.link = machine::read_pcie_link(gpu.bus_id);
+    gpu.link = os::read_pcie_link(gpu.bus_id);
     return gpu;
   }
 };

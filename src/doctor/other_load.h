@@ -5,13 +5,13 @@
 #include <optional>
 #include <span>
 
-#include "machine/counters.h"
+#include "os/counters.h"
 
 namespace dtrain::doctor {
 
 struct Reading {
-  machine::MachineCounters machine;
-  machine::ProcessCounters process;  // counters of this rank
+  os::MachineCounters machine;
+  os::ProcessCounters process;  // counters of this rank
 };
 
 // The cores that this rank kept busy between two readings.

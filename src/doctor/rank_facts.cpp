@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "core/library_text.h"
-#include "core/strings.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -17,13 +17,13 @@ using Json = nlohmann::ordered_json;
 
 // Each struct lists its fields once, for the writer and the reader.
 template <typename Visitor>
-void fields(Visitor& v, machine::ProcessLimit& f) {
+void fields(Visitor& v, os::ProcessLimit& f) {
   v("soft", f.soft);
   v("hard", f.hard);
 }
 
 template <typename Visitor>
-void fields(Visitor& v, machine::Facts& f) {
+void fields(Visitor& v, os::Facts& f) {
   v("online_cores", f.online_cores);
   v("allowed_cores", f.allowed_cores);
   v("cpuset", f.cpuset);
@@ -55,7 +55,7 @@ void fields(Visitor& v, machine::Facts& f) {
 }
 
 template <typename Visitor>
-void fields(Visitor& v, machine::PcieLink& f) {
+void fields(Visitor& v, os::PcieLink& f) {
   v("width", f.width);
   v("card_width", f.card_width);
   v("slot_width", f.slot_width);
@@ -66,7 +66,7 @@ void fields(Visitor& v, machine::PcieLink& f) {
 }
 
 template <typename Visitor>
-void fields(Visitor& v, machine::FileSystemFacts& f) {
+void fields(Visitor& v, os::FileSystemFacts& f) {
   v("type", f.type);
   v("mount_point", f.mount_point);
   v("folder", f.folder);

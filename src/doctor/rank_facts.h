@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/facts.h"
+#include "os/facts.h"
 
 namespace dtrain::doctor {
 
@@ -31,7 +31,7 @@ struct GpuFacts {
   std::optional<double> temperature;                       // degrees Celsius
   std::vector<std::string> throttled_by;                   // names of monitoring::kThrottleReasons
   double host_copy_rate = 0;                               // bytes per second; 0: not measured
-  machine::PcieLink link;                                  // under load
+  os::PcieLink link;                                       // under load
   std::vector<PeerFacts> peers;
 };
 
@@ -67,7 +67,7 @@ struct RankFacts {
   std::optional<GpuFacts> gpu;
 
   // Of the host.
-  machine::Facts machine;
+  os::Facts machine;
   int threads = 1, readers = 1;      // threads that would compute and load
   std::optional<double> other_cpu;   // cores that processes outside of this job keep busy
   std::optional<double> stolen_cpu;  // cores that the hypervisor gave to others
@@ -75,9 +75,9 @@ struct RankFacts {
   // Of files.
   std::string data_file, data_problem;  // "": none is named; why it cannot be used
   std::string data_checksum;            // "": not read
-  std::string data_lock = "unknown";    // a name of machine::Locking
-  machine::FileSystemFacts data_system;
-  std::optional<machine::FileSystemFacts> run_system;  // the run folder's; rank 0 only
+  std::string data_lock = "unknown";    // a name of os::Locking
+  os::FileSystemFacts data_system;
+  std::optional<os::FileSystemFacts> run_system;  // the run folder's; rank 0 only
   std::string run_lock = "unknown";
   std::optional<NetworkFacts> network;  // rank 0 only
   std::string network_problem;          // why it is not known

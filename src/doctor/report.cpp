@@ -4,11 +4,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
-#include "core/wrap.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
+#include "text/wrap.h"
 
 namespace dtrain::doctor {
 namespace {
@@ -47,7 +47,7 @@ std::string rank_table(const Launch& launch) {
     if (rows.size() == kMostRanks) break;
     const auto& cores = rank.machine.allowed_cores;
     const auto memory =
-        rank.gpu ? std::optional(rank.gpu->memory) : machine::usable_memory(rank.machine);
+        rank.gpu ? std::optional(rank.gpu->memory) : os::usable_memory(rank.machine);
     rows.push_back({str(rank.rank), rank.node,
                     rank.gpu              ? str(rank.device, " ", rank.gpu->name)
                     : rank.device.empty() ? "none"

@@ -1,8 +1,8 @@
 // Convolutional networks for images, block by block as in src/models/.
 
-#include "core/strings.h"
 #include "export/layers.h"
 #include "export/networks.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 namespace {

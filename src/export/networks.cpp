@@ -1,8 +1,8 @@
 #include "export/networks.h"
 
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 

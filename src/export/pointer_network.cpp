@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "core/strings.h"
 #include "export/layers.h"
 #include "export/networks.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 namespace {

@@ -9,7 +9,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
 #include "core/half_to_float.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 namespace {

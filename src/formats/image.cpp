@@ -8,8 +8,8 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/read_file.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

@@ -15,7 +15,7 @@
 #include <jerror.h>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/output_guard.h"
-#include "core/strings.h"
+#include "os/output_guard.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

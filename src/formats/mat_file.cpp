@@ -15,9 +15,9 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "formats/read_file.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

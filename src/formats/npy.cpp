@@ -10,8 +10,8 @@
 
 #include "core/check.h"
 #include "core/half_to_float.h"
-#include "core/utf8.h"
 #include "formats/read_file.h"
+#include "text/utf8.h"
 
 namespace dtrain::formats {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/number_text.h"
 #include "formats/read_file.h"
+#include "text/number_text.h"
 
 namespace dtrain::formats {
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/read_file.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/machine.h"
-#include "core/running_hash.h"
-#include "core/strings.h"
+#include "core/hash.h"
+#include "core/parallel.h"
 #include "formats/npz.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

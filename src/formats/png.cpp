@@ -10,8 +10,8 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/image.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
-#include "core/strings.h"
+#include "os/file_descriptor.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

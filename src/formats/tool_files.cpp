@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "formats/list_files.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

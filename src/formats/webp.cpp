@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/image.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

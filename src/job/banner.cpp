@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/strings.h"
 #include "job/version.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::job {

@@ -7,14 +7,14 @@
 #include "checkpoint/safetensors_header.h"
 #include "convert/name_list.h"
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/unicode.h"
-#include "core/utf8.h"
 #include "data/hdf5/file_store.h"
 #include "data/store.h"
 #include "formats/list_files.h"
 #include "formats/read_file.h"
 #include "job/find_checkpoint.h"
+#include "text/strings.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace dtrain::job {
 namespace {

@@ -1,7 +1,7 @@
 #include "job/connections.h"
 
-#include "core/strings.h"
 #include "dist/make_communicator.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 

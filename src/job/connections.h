@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/file_system.h"
 #include "dist/failure.h"
 #include "dist/metered_communicator.h"
 #include "dist/watchdog.h"
 #include "job/process_context.h"
+#include "os/file_system.h"
 
 namespace dtrain::job {
 

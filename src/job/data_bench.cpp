@@ -8,10 +8,10 @@
 #include <set>
 
 #include "core/clock.h"
-#include "core/page_cache.h"
 #include "data/loader/loader.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
+#include "os/page_cache.h"
 #include "train/loader_options.h"
 
 namespace dtrain::job {

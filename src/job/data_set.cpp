@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/loader/sample_check.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 

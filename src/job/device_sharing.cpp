@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 

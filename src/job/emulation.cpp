@@ -11,11 +11,11 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/loader/loader.h"
 #include "data/order/shard.h"
 #include "device/device.h"
 #include "job/data_set.h"
+#include "text/strings.h"
 #include "train/loader_options.h"
 
 namespace dtrain::job {

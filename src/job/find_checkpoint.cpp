@@ -6,8 +6,8 @@
 #include "checkpoint/store.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

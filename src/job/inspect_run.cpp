@@ -4,9 +4,9 @@
 
 #include "checkpoint/store.h"
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "job/find_checkpoint.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

@@ -13,11 +13,11 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/vector_set.h"
 #include "data/loader/loader.h"
 #include "device/tensor_memory.h"
 #include "layers/linear_bottleneck.h"
 #include "layers/random_context.h"
+#include "os/vector_set.h"
 #include "tasks/task.h"
 #include "train/phases.h"
 

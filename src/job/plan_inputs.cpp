@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "dist/comm_probe.h"
 #include "layers/batch_norm.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

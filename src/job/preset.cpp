@@ -9,10 +9,10 @@
 
 #include "catalog/gpus.h"
 #include "config/differences.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/device_sharing.h"
+#include "text/strings.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::job {

@@ -5,13 +5,13 @@
 #include <limits>
 
 #include "core/log.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/affinity.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
 #include "dist/make_communicator.h"
-#include "machine/facts.h"
+#include "os/facts.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 // The cores of this rank, less those that a time limit of its control group does not let it use.
 dist::CoreShare share_cores(const dist::World& world) {
   const dist::CoreShare share = dist::widen_affinity(world);
-  const double quota = machine::read_cpu_quota().value_or(std::numeric_limits<double>::infinity());
+  const double quota = os::read_cpu_quota().value_or(std::numeric_limits<double>::infinity());
   const dist::CoreShare within = dist::within_quota(share, quota, world.local_size);
   const std::string limit =
       str("the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "synth/synth.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 

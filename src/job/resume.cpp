@@ -3,10 +3,10 @@
 #include "config/differences.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "job/batch_choice.h"
 #include "models/load_weights.h"
+#include "text/printable.h"
+#include "text/strings.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {

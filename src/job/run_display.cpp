@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "config/print.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/rank_names.h"
 #include "job/page_history.h"
@@ -19,6 +18,7 @@
 #include "monitoring/prometheus_config.h"
 #include "monitoring/prometheus_sink.h"
 #include "monitoring/tensorboard_sink.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

@@ -5,12 +5,12 @@
 #include "config/print.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
 #include "core/log.h"
-#include "core/output_guard.h"
-#include "core/strings.h"
 #include "dist/object_collectives.h"
 #include "job/find_checkpoint.h"
+#include "os/file_descriptor.h"
+#include "os/output_guard.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "checkpoint/store.h"
 #include "config/config.h"
-#include "core/file_lock.h"
-#include "core/file_system.h"
+#include "os/file_lock.h"
+#include "os/file_system.h"
 
 namespace dtrain::dist {
 class Communicator;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/strings.h"
 #include "report/bounded_file.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

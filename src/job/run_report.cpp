@@ -4,10 +4,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/strings.h"
-#include "core/utf8.h"
 #include "data/loader/loader.h"
 #include "dist/failure.h"
 #include "formats/image.h"
@@ -15,8 +12,11 @@
 #include "job/placement.h"
 #include "job/run_paths.h"
 #include "job/trained_model.h"
+#include "os/file_system.h"
 #include "report/digest.h"
 #include "report/page_data.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::job {
 namespace {

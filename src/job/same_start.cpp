@@ -9,13 +9,13 @@
 
 #include "config/differences.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
 #include "core/hash.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
 #include "dist/world.h"
+#include "os/file_descriptor.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

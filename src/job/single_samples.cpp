@@ -9,9 +9,7 @@
 
 #include "checkpoint/finite_values.h"
 #include "core/error.h"
-#include "core/library_text.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "data/loader/loader.h"
 #include "device/device.h"
 #include "dist/failure.h"
@@ -20,6 +18,8 @@
 #include "models/freeze.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 #include "train/evaluate.h"
 #include "train/random_generators.h"
 

@@ -11,12 +11,12 @@
 #include <span>
 
 #include "core/log.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "dist/side_stream.h"
 #include "job/step_trial.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

@@ -10,8 +10,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "device/kernel_trace.h"
 #include "device/operator_observer.h"
@@ -22,6 +20,8 @@
 #include "job/step_trial.h"
 #include "job/version.h"
 #include "monitoring/step_stats.h"
+#include "text/printable.h"
+#include "text/strings.h"
 #include "trace/chrome_trace.h"
 #include "trace/memory_peak.h"
 

@@ -8,11 +8,11 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
 #include "job/resume.h"
 #include "models/load_weights.h"
+#include "text/strings.h"
 #include "train/broadcast_snapshot.h"
 #include "train/training_state.h"
 

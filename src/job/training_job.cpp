@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
 #include "job/placement.h"
@@ -18,6 +17,7 @@
 #include "job/single_samples.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "text/strings.h"
 #include "train/broadcast_snapshot.h"
 #include "train/metric_watch.h"
 #include "train/schedule.h"

@@ -6,15 +6,15 @@
 
 #include "config/print.h"
 #include "core/log.h"
-#include "core/process_info.h"
-#include "core/strings.h"
-#include "core/vector_set.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/signals.h"
 #include "job/training_job.h"
+#include "os/process_info.h"
+#include "os/vector_set.h"
+#include "text/strings.h"
 #include "train/bf16_gain.h"
 #include "train/metric_watch.h"
 

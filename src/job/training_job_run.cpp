@@ -9,8 +9,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
@@ -20,6 +18,8 @@
 #include "job/run_report.h"
 #include "job/signals.h"
 #include "job/training_job.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 #include "train/step_agreement.h"
 #include "train/trainer.h"
 

@@ -2,11 +2,11 @@
 
 #include <torch/version.h>
 
-#include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "device/device.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 

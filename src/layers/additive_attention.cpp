@@ -5,9 +5,9 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/intra_op.h"
+#include "text/strings.h"
 
 namespace dtrain::layers {
 namespace {

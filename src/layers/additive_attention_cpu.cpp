@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/host_device.h"
-#include "core/vector_set.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/lengths.h"
+#include "os/vector_set.h"
 
 #ifdef DTRAIN_X86_VECTORS
 #include <immintrin.h>

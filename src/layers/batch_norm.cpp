@@ -7,9 +7,9 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "layers/batch_norm_kernels.h"
 #include "layers/lengths.h"
+#include "text/strings.h"
 
 namespace dtrain::layers {
 namespace {

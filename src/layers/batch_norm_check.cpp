@@ -6,11 +6,11 @@
 #include <exception>
 #include <vector>
 
-#include "core/library_text.h"
-#include "core/strings.h"
 #include "layers/autocast.h"
 #include "layers/batch_norm_gpu.h"
 #include "layers/lengths.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::layers::batch_norm::gpu {
 namespace {

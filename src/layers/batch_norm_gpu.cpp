@@ -11,8 +11,8 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "layers/batch_norm_check.h"
+#include "text/strings.h"
 
 namespace dtrain::layers::batch_norm::gpu {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/host_device.h"
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 #ifdef DTRAIN_X86_VECTORS
 #include <immintrin.h>

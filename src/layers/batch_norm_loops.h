@@ -79,7 +79,7 @@ struct Loops {
                               const uint8_t* chosen);
 };
 
-// Of the widest vectors (core/vector_set.h). Thread-safe.
+// Of the widest vectors (os/vector_set.h). Thread-safe.
 template <typename Store>
 const Loops<Store>& loops();
 

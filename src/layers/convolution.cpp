@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/vector_set.h"
 #include "layers/autocast.h"
 #include "layers/convolution_loops.h"
 #include "layers/intra_op.h"
 #include "layers/winograd.h"
 #include "layers/work_parts.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

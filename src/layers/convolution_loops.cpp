@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers::convolution {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The innermost loops of the gradient of a convolution's weights on the CPU, channels last, in
-// float, with the widest vectors that the CPU has (core/vector_set.h). They know nothing of threads
+// float, with the widest vectors that the CPU has (os/vector_set.h). They know nothing of threads
 // and tensors (convolution.h does).
 //
 // For each row of the kernel that gradient is a matrix product over all positions of the output: of

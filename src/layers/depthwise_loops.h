@@ -1,7 +1,7 @@
 #pragma once
 
 // The innermost loops of a depthwise 3 x 3 convolution with padding 1 on the CPU, channels last, in
-// float, with the widest vectors that the CPU has (core/vector_set.h). They know nothing of threads
+// float, with the widest vectors that the CPU has (os/vector_set.h). They know nothing of threads
 // and tensors (depthwise.h does).
 
 #include <cstdint>

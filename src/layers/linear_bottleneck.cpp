@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/vector_set.h"
 #include "layers/autocast.h"
 #include "layers/fused_convolutions.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <optional>
 
-#include "core/vector_set.h"
 #include "layers/autocast.h"
 #include "layers/lstm_cpu.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

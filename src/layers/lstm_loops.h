@@ -2,7 +2,7 @@
 
 // What one step of an LSTM computes beside the matrix products, on the CPU: the gates and the cell
 // of some samples, and the gradients. Loops over plain memory in float, without torch;
-// core/vector_set.h picks the widest vectors that the CPU has.
+// os/vector_set.h picks the widest vectors that the CPU has.
 //
 // States and cells are [rows, hidden]. Gates are in panels (panel_products.h) of `tile` units:
 // panel 4g + i has gate i of the units [g tile, (g + 1) tile), its group. The gates are in torch's

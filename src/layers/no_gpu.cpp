@@ -6,13 +6,13 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/batch_norm_blocks.h"
 #include "layers/dropout_mask.h"
 #include "layers/launch_check.h"
 #include "layers/masked_noise_body.h"
 #include "layers/teacher_forcing.h"
+#include "text/strings.h"
 
 namespace dtrain::layers {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Products of float matrices that many small products use, such as the weights of an LSTM, which
-// multiply a few rows per step, with the widest vectors that the CPU has (core/vector_set.h). Plain
+// multiply a few rows per step, with the widest vectors that the CPU has (os/vector_set.h). Plain
 // memory: no threads, no tensors.
 //
 // A matrix [rows, columns] in panels is stored as [panels, rows, PanelLoops::tile]: the first

@@ -3,7 +3,7 @@
 // The innermost loops of a 3 x 3 convolution with stride 1 and padding 1 on the CPU, channels last,
 // in float, by minimal filtering F(2 x 2, 3 x 3) (A. Lavin and S. Gray, Fast Algorithms for
 // Convolutional Neural Networks, CVPR 2016; the names of its matrices are used here), with the
-// widest vectors that the CPU has (core/vector_set.h). They know nothing of threads and tensors
+// widest vectors that the CPU has (os/vector_set.h). They know nothing of threads and tensors
 // (winograd.h does).
 //
 // The output is cut into tiles of 2 x 2, each of which sees a patch of 4 x 4 of the input. Patches

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <optional>
 
-#include "core/thread_name.h"
+#include "os/process_info.h"
 
 namespace dtrain::measure {
 namespace {
 
-using machine::ThreadTime;
+using os::ThreadTime;
 
 template <typename T>
 double growth(const std::optional<T>& now, const std::optional<T>& before) {
@@ -56,7 +56,7 @@ CoreMask allowed_cores() {
 }
 
 // Of the threads that run now: what they used since the last reading, by what they do.
-void add_threads(const machine::ProcessCounters& now, const machine::ProcessCounters& before,
+void add_threads(const os::ProcessCounters& now, const os::ProcessCounters& before,
                  Values& values) {
   if (now.by_thread.empty()) return;
   double compute_cpu = 0, run_delay = 0, comm_delay = 0;
@@ -92,7 +92,7 @@ Values values_of(const data::LoaderStats& read) {
           {Quantity::kLoaderFull, read.full_seconds}};
 }
 
-Values values_of(const machine::MachineCounters& now, const machine::MachineCounters& before) {
+Values values_of(const os::MachineCounters& now, const os::MachineCounters& before) {
   return {
       {Quantity::kThrottled, growth(now.throttled_seconds, before.throttled_seconds)},
       {Quantity::kHostBusy, growth(now.busy_seconds, before.busy_seconds)},
@@ -113,8 +113,8 @@ ResourceMeter::ResourceMeter(int cores, const std::string& gpu)
       gpu_(gpu) {}
 
 RankSample ResourceMeter::sample(const data::LoaderStats& loader) {
-  const machine::ProcessCounters process = reader_.process();
-  const machine::MachineCounters machine = reader_.machine();
+  const os::ProcessCounters process = reader_.process();
+  const os::MachineCounters machine = reader_.machine();
   RankSample sample{.seconds = process.at - process_.at,
                     .values = values_of(loader - loader_),
                     .allowed_cores = allowed_cores()};
@@ -148,14 +148,14 @@ constexpr double kInterval = 10;
 void ResourceMeter::read_free_memory(double now) {
   if (free_memory_at_ != 0 && now - free_memory_at_ < kInterval) return;
   free_memory_at_ = now;
-  if (const auto bytes = machine::read_usable_memory()) free_memory_ = static_cast<double>(*bytes);
+  if (const auto bytes = os::read_usable_memory()) free_memory_ = static_cast<double>(*bytes);
 }
 
 // While the GPU has work: before, its link may be slower.
 void ResourceMeter::read_link(double now) {
   if (gpu_.empty() || (link_at_ != 0 && now - link_at_ < kInterval)) return;
   link_at_ = now;
-  link_ = machine::read_pcie_link(gpu_);
+  link_ = os::read_pcie_link(gpu_);
   link_generation_ = std::max(link_generation_, link_.generation.value_or(0));
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "data/loader/loader_stats.h"
-#include "machine/counters.h"
-#include "machine/facts.h"
 #include "measure/rank_sample.h"
+#include "os/counters.h"
+#include "os/facts.h"
 
 namespace dtrain::measure {
 
@@ -24,13 +24,13 @@ class ResourceMeter {
   void read_free_memory(double now);
   void read_link(double now);
 
-  machine::CounterReader reader_;
-  machine::ProcessCounters process_;
-  machine::MachineCounters machine_;
+  os::CounterReader reader_;
+  os::ProcessCounters process_;
+  os::MachineCounters machine_;
   data::LoaderStats loader_;
   int cores_;
   std::string gpu_;
-  machine::PcieLink link_ = {};
+  os::PcieLink link_ = {};
   int link_generation_ = 0;  // the highest so far: an idle GPU lowers it
   // When they were read last, in seconds of the steady clock; 0: never.
   double link_at_ = 0, free_memory_at_ = 0;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "layers/batch_norm.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {

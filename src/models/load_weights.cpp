@@ -6,7 +6,7 @@
 
 #include "checkpoint/finite_values.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {

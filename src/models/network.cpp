@@ -1,9 +1,9 @@
 #include "models/network.h"
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "models/image_networks.h"
 #include "models/initial_values.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {

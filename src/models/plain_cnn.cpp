@@ -8,12 +8,12 @@
 #include <torch/nn/modules/linear.h>
 
 #include "core/check.h"
-#include "core/strings.h"
 #include "layers/convolution.h"
 #include "layers/dropout.h"
 #include "layers/epilogue.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "core/named_enum.h"
 #include "plan/links.h"
+#include "text/named_enum.h"
 
 namespace dtrain::plan {
 

@@ -6,9 +6,9 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::plan {
 namespace {

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "plan/measured_run.h"
 #include "report/bounded_file.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::plan {
 namespace {

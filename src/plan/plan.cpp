@@ -4,8 +4,8 @@
 #include <set>
 
 #include "core/check.h"
-#include "core/strings.h"
 #include "data/order/shard.h"
+#include "text/strings.h"
 
 namespace dtrain::plan {
 namespace {

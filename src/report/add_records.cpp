@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/strings.h"
 #include "report/json_values.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

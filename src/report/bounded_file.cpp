@@ -9,8 +9,8 @@
 #include <span>
 #include <utility>
 
-#include "core/file_descriptor.h"
-#include "core/strings.h"
+#include "os/file_descriptor.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

@@ -6,10 +6,10 @@
 #include <functional>
 #include <vector>
 
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/utf8.h"
-#include "core/wrap.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/utf8.h"
+#include "text/wrap.h"
 
 namespace dtrain::report {
 namespace {

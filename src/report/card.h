@@ -13,7 +13,7 @@ namespace dtrain::report {
 inline constexpr size_t kCardColumns = 80, kCardLines = 24;
 
 // At most kCardLines lines of at most kCardColumns characters; names of others are shown as
-// core/printable.h shows them. `now`: seconds since 1970.
+// text/printable.h shows them. `now`: seconds since 1970.
 std::string card(const RunRecords&, const Digest&, double now);
 
 // "mae 2.6810 at step 357", "" without a best value.

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <limits>
 
-#include "core/html_text.h"
-#include "core/strings.h"
-#include "core/utf8.h"
+#include "text/html_text.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::report {
 namespace {

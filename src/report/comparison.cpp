@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/html_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
 #include "report/card.h"
 #include "report/chart.h"
 #include "report/curves.h"
 #include "report/page.h"
 #include "report/page_parts.h"
+#include "text/html_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::report {
 namespace {

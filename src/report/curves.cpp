@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "core/strings.h"
 #include "report/digest.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <map>
 
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

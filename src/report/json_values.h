@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/utf8.h"
 #include "report/run_state.h"
+#include "text/utf8.h"
 
 namespace dtrain::report {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/html_text.h"
-#include "core/strings.h"
 #include "report/card.h"
 #include "report/chart.h"
 #include "report/curves.h"
 #include "report/page_parts.h"
+#include "text/html_text.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

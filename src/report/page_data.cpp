@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 #include "core/check.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 

@@ -5,10 +5,10 @@
 #include <ctime>
 
 #include "core/check.h"
-#include "core/html_text.h"
-#include "core/strings.h"
 #include "report/page.h"
 #include "report/page_data.h"
+#include "text/html_text.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 

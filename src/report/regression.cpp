@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/strings.h"
 #include "report/card.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

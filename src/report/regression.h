@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "core/named_enum.h"
 #include "report/digest.h"
 #include "report/run_records.h"
+#include "text/named_enum.h"
 
 namespace dtrain::report {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/strings.h"
 #include "core/table.h"
 #include "report/json_values.h"
 #include "report/page.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

@@ -7,12 +7,12 @@
 #include "catalog/catalog.h"
 #include "config/differences.h"
 #include "core/error.h"
-#include "core/file_lock.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "os/file_lock.h"
 #include "report/add_records.h"
 #include "report/bounded_file.h"
 #include "report/json_values.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::report {
 namespace {

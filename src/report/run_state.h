@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::report {
 

@@ -6,13 +6,13 @@
 
 #include "config/differences.h"
 #include "core/error.h"
-#include "core/file_lock.h"
-#include "core/number_text.h"
 #include "core/parallel.h"
-#include "core/strings.h"
-#include "core/text_table.h"
+#include "os/file_lock.h"
 #include "report/bounded_file.h"
 #include "report/json_values.h"
+#include "text/number_text.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::report {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/child_process.h"
 #include "core/clock.h"
+#include "os/child_process.h"
 #include "supervisor/hosts.h"
 
 namespace dtrain::supervisor {

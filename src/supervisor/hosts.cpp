@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/machine.h"
-#include "core/net_address.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "os/net_address.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

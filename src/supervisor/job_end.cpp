@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

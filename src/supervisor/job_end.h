@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/named_enum.h"
+#include "text/named_enum.h"
 
 namespace dtrain::supervisor {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
 #include "core/log.h"
-#include "core/machine.h"
-#include "core/strings.h"
 #include "monitoring/append_file.h"
+#include "os/file_descriptor.h"
+#include "os/net_address.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

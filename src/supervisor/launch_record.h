@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/file_lock.h"
 #include "monitoring/launch_metrics.h"
+#include "os/file_lock.h"
 #include "supervisor/job_end.h"
 #include "supervisor/mpirun_command.h"
 #include "supervisor/run_progress.h"

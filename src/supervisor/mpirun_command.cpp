@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <span>
 
-#include "core/strings.h"
 #include "supervisor/hosts.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
-#include "core/thread_name.h"
+#include "os/process_info.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <thread>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::supervisor {
 

@@ -10,10 +10,10 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
-#include "core/file_system.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "os/file_system.h"
 #include "report/bounded_file.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

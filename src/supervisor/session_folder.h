@@ -7,7 +7,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/file_lock.h"
+#include "os/file_lock.h"
 
 namespace dtrain::supervisor {
 

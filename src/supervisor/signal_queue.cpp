@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 

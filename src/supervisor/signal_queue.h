@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "core/file_descriptor.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::supervisor {
 

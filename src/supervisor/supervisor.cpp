@@ -10,18 +10,18 @@
 #include <optional>
 #include <system_error>
 
-#include "core/child_process.h"
 #include "core/error.h"
-#include "core/file_lock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/lone_process.h"
 #include "dist/world.h"
+#include "os/child_process.h"
+#include "os/file_lock.h"
 #include "supervisor/host_watch.h"
 #include "supervisor/job_output.h"
 #include "supervisor/mpirun_command.h"
 #include "supervisor/session_folder.h"
 #include "supervisor/stop_request.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -8,12 +8,12 @@
 #include "convert/head_pose_set.h"
 #include "convert/pointer_file.h"
 #include "convert/stored_sample.h"
-#include "core/strings.h"
 #include "synth/class_scene.h"
 #include "synth/dynamics.h"
 #include "synth/layouts.h"
 #include "synth/pointer_rule.h"
 #include "synth/synth.h"
+#include "text/strings.h"
 
 namespace dtrain::synth {
 namespace {

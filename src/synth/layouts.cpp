@@ -11,13 +11,13 @@
 #include "convert/biwi_files.h"
 #include "convert/pointer_file.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/hash.h"
 #include "core/parallel.h"
-#include "core/strings.h"
 #include "formats/mat_file.h"
 #include "formats/npz.h"
+#include "os/file_system.h"
 #include "synth/scene.h"
+#include "text/strings.h"
 
 namespace dtrain::synth {
 namespace {

@@ -10,14 +10,14 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
-#include "core/file_system.h"
 #include "core/parallel.h"
-#include "core/strings.h"
 #include "data/hdf5/writer.h"
+#include "os/file_descriptor.h"
+#include "os/file_system.h"
 #include "synth/layouts.h"
 #include "synth/pointer_rule.h"
 #include "synth/scene.h"
+#include "text/strings.h"
 
 namespace dtrain::synth {
 namespace {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/unicode.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/unicode.h"
 
 namespace dtrain::tasks {
 

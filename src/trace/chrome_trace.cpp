@@ -9,8 +9,8 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 #include "trace/timeline.h"
 
 namespace dtrain::trace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::trace {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

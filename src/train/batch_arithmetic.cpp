@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/strings.h"
 #include "data/order/shard.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/strings.h"
 #include "layers/autocast.h"
 #include "layers/lstm.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

@@ -1,7 +1,7 @@
 #include "train/broadcast_snapshot.h"
 
-#include "core/strings.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 

@@ -1,9 +1,9 @@
 #include "train/device_failure.h"
 
-#include "core/library_text.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/failure.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

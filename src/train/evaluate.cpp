@@ -7,10 +7,10 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/object_collectives.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

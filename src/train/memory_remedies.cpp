@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/bucket_transfer.h"
 #include "models/freeze.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "catalog/gpus.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 

@@ -8,11 +8,11 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/device_wait.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 #include "train/precision.h"
 #include "train/run_evidence.h"
 

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "core/check.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

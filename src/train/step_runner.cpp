@@ -4,12 +4,12 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/comm_probe.h"
 #include "dist/device_wait.h"
 #include "measure/run_measurements.h"
 #include "models/freeze.h"
+#include "text/strings.h"
 #include "train/clip.h"
 #include "train/evaluate.h"
 #include "train/loader_options.h"

@@ -1,9 +1,9 @@
 // How steps are saved, and how they continue from a checkpoint. Part of step_runner.h.
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "dist/object_collectives.h"
 #include "models/load_weights.h"
+#include "text/strings.h"
 #include "train/norm_buffers.h"
 #include "train/random_generators.h"
 #include "train/step_runner.h"

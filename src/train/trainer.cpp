@@ -4,10 +4,10 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/library_text.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/failure.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

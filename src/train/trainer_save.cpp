@@ -6,8 +6,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/agree.h"
+#include "text/strings.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/library_text.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/library_text.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

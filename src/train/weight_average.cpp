@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/strings.h"
 #include "dist/object_collectives.h"
 #include "job/data_bench.h"
+#include "text/strings.h"
 #include "tune/stages.h"
 
 namespace dtrain::tune {

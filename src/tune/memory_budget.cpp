@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/device_sharing.h"
-#include "machine/facts.h"
+#include "os/facts.h"
 
 namespace dtrain::tune {
 namespace {
@@ -22,8 +22,7 @@ int64_t share_of_memory(int64_t usable, int64_t sharing) {
 Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
   const device::Properties device = device::properties(process.device);
   const job::Sharing sharing = job::sharing_of_own_device(process);
-  const int64_t host =
-      machine::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
+  const int64_t host = os::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
   Budget budget;
   budget.first_on_device = sharing.first;
   budget.host_bytes = share_of_memory(host, 1);

@@ -11,9 +11,9 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 #include "tune/memory_trial.h"
 
 namespace dtrain::tune {

@@ -11,15 +11,15 @@
 
 #include "config/load.h"
 #include "config/print.h"
-#include "core/child_process.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/run_child.h"
-#include "core/strings.h"
 #include "dist/lone_process.h"
 #include "job/process_context.h"
 #include "job/step_probe.h"
 #include "job/training_job.h"
+#include "os/child_process.h"
+#include "os/run_child.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::tune {
 namespace {

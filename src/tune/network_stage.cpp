@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "core/strings.h"
+#include "text/strings.h"
 #include "tune/memory_search.h"
 #include "tune/stages.h"
 

@@ -6,8 +6,8 @@
 
 #include "config/print.h"
 #include "config/table.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "text/printable.h"
+#include "text/strings.h"
 #include "tune/tune_report.h"
 
 namespace dtrain::tune {

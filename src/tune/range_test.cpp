@@ -6,10 +6,10 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "job/step_trial.h"
+#include "text/strings.h"
 #include "tune/stages.h"
 
 namespace dtrain::tune {

@@ -5,7 +5,7 @@
 
 #include "config/table.h"
 #include "core/check.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::tune {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
+#include "text/strings.h"
 
 namespace dtrain::tune {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "catalog/catalog.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/text_table.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/text_table.h"
 
 namespace dtrain::tune {
 namespace {

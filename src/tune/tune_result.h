@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/named_enum.h"
 #include "core/spread.h"
+#include "text/named_enum.h"
 #include "tune/largest_batch.h"
 #include "tune/rate_range.h"
 #include "tune/settings.h"

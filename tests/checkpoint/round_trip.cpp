@@ -3,7 +3,7 @@
 // to OUT.own.
 
 #include "checkpoint/safetensors.h"
-#include "core/file_system.h"
+#include "os/file_system.h"
 
 int main(int, char** arguments) {
   using namespace dtrain;

@@ -11,9 +11,9 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace {
 

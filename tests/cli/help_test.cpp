@@ -13,7 +13,7 @@
 #include "cli/options.h"
 #include "config/config_builder.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::cli {
 namespace {

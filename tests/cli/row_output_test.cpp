@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/file_system.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::cli {

@@ -10,8 +10,8 @@
 
 #include "config/table.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -14,8 +14,8 @@
 #include "config/print.h"
 #include "config/rules.h"
 #include "config/synonyms.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_system.h"
+#include "text/strings.h"
 
 namespace dtrain::config {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "convert/convert.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "formats/npz.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -11,13 +11,13 @@
 #include "convert/convert.h"
 #include "convert/stored_sample.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "formats/npy.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

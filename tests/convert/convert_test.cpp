@@ -16,11 +16,11 @@
 
 #include "convert/head_pose_set.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
 #include "data/hdf5/file_store.h"
 #include "data/store.h"
 #include "formats/mat_file.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 #include "synth/layouts.h"

@@ -5,10 +5,10 @@
 
 #include "convert/convert.h"
 #include "convert/sample_list.h"
-#include "core/strings.h"
 #include "formats/npz.h"
 #include "support/count_allocations.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

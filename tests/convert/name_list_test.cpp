@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

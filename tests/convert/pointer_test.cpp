@@ -7,12 +7,12 @@
 #include "convert/convert.h"
 #include "convert/pointer_file.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "formats/npz.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "convert/name_index.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/expect_error.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/expect_error.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

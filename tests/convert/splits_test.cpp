@@ -10,10 +10,10 @@
 #include "convert/assign_splits.h"
 #include "convert/head_pose_set.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "formats/mat_file.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::convert {
 namespace {

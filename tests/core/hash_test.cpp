@@ -5,7 +5,6 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "core/running_hash.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "core/file_system.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {

@@ -1,5 +1,6 @@
 #include "device/tensor_memory.h"
 
+#include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -79,6 +80,24 @@ TEST(TensorMemoryTest, TellsAListenerEachChange) {
                          {16 * kKiB, 16 * kKiB}, {8 * kKiB, 24 * kKiB}, {-16 * kKiB, 8 * kKiB}}));
   EXPECT_EQ(addresses[0], addresses[2]);
   EXPECT_NE(addresses[0], addresses[1]);
+}
+
+// A loader thread may free a batch: it does not report that, and the address is used again.
+TEST(TensorMemoryTest, AnAddressThatIsUsedAgainCountsOnce) {
+  std::vector<int64_t> changes;
+  const TensorMemory memory(
+      [&](const void*, int64_t changed, int64_t) { changes.push_back(changed); });
+  int64_t place = 0;
+  const auto report = [&](int64_t size) {
+    c10::reportMemoryUsageToProfiler(&place, size, 0, 0, c10::Device(c10::kCPU));
+  };
+  report(16 * kKiB);
+  report(8 * kKiB);
+  EXPECT_EQ(memory.held(), 8 * kKiB);
+  EXPECT_EQ(memory.peak(), 16 * kKiB);
+  report(-8 * kKiB);
+  EXPECT_EQ(memory.held(), 0);
+  EXPECT_EQ(changes, (std::vector<int64_t>{16 * kKiB, -16 * kKiB, 8 * kKiB, -8 * kKiB}));
 }
 
 }  // namespace

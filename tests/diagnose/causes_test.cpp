@@ -9,11 +9,11 @@
 #include <set>
 #include <string>
 
-#include "core/document_tables.h"
-#include "core/file_system.h"
+#include "diagnose/document_tables.h"
 #include "diagnose/made_faults.h"
 #include "diagnose/verdict.h"
 #include "monitoring/metric_tables.h"
+#include "os/file_system.h"
 
 namespace dtrain::diagnose {
 namespace {

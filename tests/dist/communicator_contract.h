@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "dist/communicator.h"
+#include "text/strings.h"
 
 namespace dtrain::dist::contract {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/strings.h"
 #include "support/thread_world.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

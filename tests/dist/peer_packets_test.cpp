@@ -8,8 +8,8 @@
 #include <chrono>
 #include <thread>
 
-#include "core/file_descriptor.h"
-#include "core/net_address.h"
+#include "os/file_descriptor.h"
+#include "os/net_address.h"
 
 namespace dtrain::dist {
 namespace {

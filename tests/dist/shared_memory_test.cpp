@@ -15,13 +15,13 @@
 #include <string>
 #include <thread>
 
-#include "core/file_descriptor.h"
-#include "core/strings.h"
 #include "dist/peer_error.h"
-#include "machine/made_tree.h"
+#include "os/file_descriptor.h"
+#include "os/made_tree.h"
 #include "support/temp_dir.h"
 #include "support/thread_world.h"
 #include "tests/dist/communicator_contract.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

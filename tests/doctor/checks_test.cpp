@@ -480,7 +480,7 @@ const std::vector<Fault> kHost = {
      "ulimit -n is 100",
      "ulimit -n 4096",
      [](Launch& l) {
-       l.ranks[1].machine.open_files = machine::ProcessLimit{100, 100};
+       l.ranks[1].machine.open_files = os::ProcessLimit{100, 100};
      },
      {1}},
     {"threads allowed",
@@ -488,7 +488,7 @@ const std::vector<Fault> kHost = {
      "ulimit -u is 20",
      "ulimit -u 4096",
      [](Launch& l) {
-       l.ranks[0].machine.processes = machine::ProcessLimit{20, 20};
+       l.ranks[0].machine.processes = os::ProcessLimit{20, 20};
      },
      {},
      false},
@@ -497,7 +497,7 @@ const std::vector<Fault> kHost = {
      "ulimit -u is 4096, 4090 are running",
      "ulimit -u 41",
      [](Launch& l) {
-       l.ranks[0].machine.processes = machine::ProcessLimit{4096, 4096};
+       l.ranks[0].machine.processes = os::ProcessLimit{4096, 4096};
        l.ranks[0].machine.threads_of_user = 4090;
      },
      {},
@@ -517,7 +517,7 @@ const std::vector<Fault> kHost = {
      "ulimit -f is 50.0 MiB, the largest file has 201.0 MiB",
      "ulimit -f unlimited",
      [](Launch& l) {
-       l.ranks[0].machine.file_size = machine::ProcessLimit{50 * kMiB, 50 * kMiB};
+       l.ranks[0].machine.file_size = os::ProcessLimit{50 * kMiB, 50 * kMiB};
      },
      {0}},
     {"locked memory",
@@ -526,7 +526,7 @@ const std::vector<Fault> kHost = {
      "memlock=-1",
      [](Launch& l) {
        l.ranks[0].machine.infiniband_devices = 1;
-       l.ranks[0].machine.locked_memory = machine::ProcessLimit{8 * kMiB, 8 * kMiB};
+       l.ranks[0].machine.locked_memory = os::ProcessLimit{8 * kMiB, 8 * kMiB};
      },
      {0}},
     {"address space",
@@ -534,7 +534,7 @@ const std::vector<Fault> kHost = {
      "ulimit -v is 16.0 GiB",
      "ulimit -v unlimited",
      [](Launch& l) {
-       l.ranks[0].machine.address_space = machine::ProcessLimit{16 * kGiB, 16 * kGiB};
+       l.ranks[0].machine.address_space = os::ProcessLimit{16 * kGiB, 16 * kGiB};
      },
      {0}},
     {"run folder",
@@ -638,7 +638,7 @@ TEST(Doctor, WhatIsUnknownIsNotCalledRight) {
 
 TEST(Doctor, AFaultOfAllRanksIsOneFinding) {
   Launch launch = on_gpus();
-  for (RankFacts& rank : launch.ranks) rank.machine.open_files = machine::ProcessLimit{100, 100};
+  for (RankFacts& rank : launch.ranks) rank.machine.open_files = os::ProcessLimit{100, 100};
   const Diagnosis diagnosis = examine(launch);
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].ranks, std::vector<int>({0, 1, 2, 3}));

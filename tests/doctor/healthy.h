@@ -6,16 +6,16 @@
 #include <string>
 
 #include "config/differences.h"
-#include "core/strings.h"
 #include "doctor/checks.h"
+#include "text/strings.h"
 
 namespace dtrain::doctor::testing {
 
 constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
 
-inline machine::Facts healthy_machine() {
+inline os::Facts healthy_machine() {
   constexpr double kNoQuota = std::numeric_limits<double>::infinity();
-  const machine::ProcessLimit none;
+  const os::ProcessLimit none;
   return {.online_cores = std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7},
           .allowed_cores = std::vector<int>{0, 1, 2, 3},
           .cpuset = std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7},
@@ -26,18 +26,18 @@ inline machine::Facts healthy_machine() {
           .numa_nodes = 1,
           .memory = 64 * kGiB,
           .available_memory = 60 * kGiB,
-          .memory_limit = machine::kNoLimit,
+          .memory_limit = os::kNoLimit,
           .memory_used = std::nullopt,
           .swap = 0,
           .free_swap = 0,
           .shared_memory = 32 * kGiB,
           .free_shared_memory = 32 * kGiB,
-          .open_files = machine::ProcessLimit{4096, 1 << 20},
-          .processes = machine::ProcessLimit{100000, 100000},
+          .open_files = os::ProcessLimit{4096, 1 << 20},
+          .processes = os::ProcessLimit{100000, 100000},
           .locked_memory = none,
           .file_size = none,
           .address_space = none,
-          .process_limit = machine::kNoLimit,
+          .process_limit = os::kNoLimit,
           .processes_used = std::nullopt,
           .threads_of_user = std::nullopt,
           .iommu_groups = 0,

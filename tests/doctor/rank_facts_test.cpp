@@ -32,7 +32,7 @@ TEST(RankFacts, EveryFieldTravels) {
   // That the fields are in the text at all:
   EXPECT_TRUE(std::isinf(back.machine.cpu_quota.value())) << "no limit is not unknown";
   EXPECT_EQ(back.machine.allowed_cores, facts.machine.allowed_cores);
-  EXPECT_EQ(back.machine.memory_limit, machine::kNoLimit);
+  EXPECT_EQ(back.machine.memory_limit, os::kNoLimit);
   EXPECT_EQ(back.machine.threads_of_user, 23);
   EXPECT_EQ(back.machine.open_files->hard, 1 << 20);
   EXPECT_EQ(back.variables, facts.variables);

@@ -6,10 +6,10 @@
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <exception>
 
-#include "core/file_system.h"
 #include "export/networks.h"
 #include "export/onnx_file.h"
+#include "os/file_system.h"
 
 int main(int count, char** arguments) {
   try {

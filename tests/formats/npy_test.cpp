@@ -9,11 +9,11 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/strings.h"
 #include "formats/npz.h"
 #include "formats/read_file.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {

@@ -25,14 +25,14 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/probe_process.h"
 #include "fuzz/example_files.h"
 #include "fuzz/mutate.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::testing {
 namespace {

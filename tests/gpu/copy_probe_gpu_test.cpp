@@ -4,9 +4,9 @@
 
 #include <chrono>
 
-#include "core/strings.h"
 #include "device/device.h"
 #include "gpu/gpu_pair.h"
+#include "text/strings.h"
 
 namespace dtrain::device {
 namespace {

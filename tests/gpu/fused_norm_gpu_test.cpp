@@ -5,11 +5,11 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "core/strings.h"
 #include "gpu/gpu_pair.h"
 #include "layers/batch_norm.h"
 #include "layers/batch_norm_check.h"
 #include "layers/batch_norm_gpu.h"
+#include "text/strings.h"
 
 namespace dtrain::layers {
 namespace {

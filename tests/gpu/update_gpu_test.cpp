@@ -5,12 +5,12 @@
 #include <limits>
 
 #include "core/random.h"
-#include "core/strings.h"
 #include "dist/gradient_reducer.h"
 #include "dist/lone_communicator.h"
 #include "dist/staged_communicator.h"
 #include "gpu/gpu_pair.h"
 #include "layers/dropout.h"
+#include "text/strings.h"
 #include "train/bad_loss.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"

@@ -7,7 +7,7 @@
 
 #include "config/print.h"
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {

@@ -9,11 +9,11 @@
 
 #include "catalog/catalog.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 #include "tasks/example_store.h"
 #include "tasks/module/script_network.h"
+#include "text/strings.h"
 
 namespace dtrain::job {
 namespace {

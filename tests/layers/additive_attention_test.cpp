@@ -10,8 +10,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/vector_set.h"
 #include "layers/additive_attention_kernels.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

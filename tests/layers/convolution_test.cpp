@@ -7,8 +7,8 @@
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
 
-#include "core/vector_set.h"
 #include "layers/autocast.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

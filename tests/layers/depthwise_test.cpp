@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include "core/vector_set.h"
 #include "layers/autocast.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

@@ -10,10 +10,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/strings.h"
-#include "core/vector_set.h"
 #include "device/tensor_memory.h"
 #include "layers/batch_norm.h"
+#include "os/vector_set.h"
+#include "text/strings.h"
 
 namespace dtrain::layers {
 namespace {

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include "core/vector_set.h"
 #include "layers/autocast.h"
 #include "layers/streamed_copy.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

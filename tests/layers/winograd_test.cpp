@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include "core/vector_set.h"
+#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {

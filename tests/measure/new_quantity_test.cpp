@@ -9,16 +9,16 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "monitoring/http_client.h"
 #include "monitoring/jsonl_sink.h"
 #include "monitoring/live_page.h"
 #include "monitoring/metric_tables.h"
 #include "monitoring/prometheus_sink.h"
+#include "os/file_system.h"
 #include "report/digest.h"
 #include "report/page.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain {
 namespace {

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "core/vector_set.h"
 #include "device/tensor_memory.h"
 #include "layers/autocast.h"
 #include "layers/batch_norm.h"
@@ -13,6 +12,7 @@
 #include "layers/linear_bottleneck.h"
 #include "models/freeze.h"
 #include "models/network.h"
+#include "os/vector_set.h"
 
 namespace dtrain::models {
 namespace {

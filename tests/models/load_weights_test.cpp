@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
 #include "support/expect_error.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {

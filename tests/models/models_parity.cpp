@@ -11,9 +11,9 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "text/strings.h"
 
 namespace {
 

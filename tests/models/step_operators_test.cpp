@@ -9,12 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "core/vector_set.h"
 #include "layers/dropout.h"
 #include "models/cnn_lstm.h"
 #include "models/network.h"
 #include "models/parameter_format.h"
 #include "models/pointer_network.h"
+#include "os/vector_set.h"
 
 namespace dtrain::models {
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <limits>
 
-#include "core/file_system.h"
 #include "core/log.h"
 #include "monitoring/sample_stats.h"
+#include "os/file_system.h"
 #include "support/fake_clock.h"
 #include "support/temp_dir.h"
 

@@ -13,10 +13,10 @@
 #include <fstream>
 #include <thread>
 
-#include "core/strings.h"
 #include "monitoring/http_client.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

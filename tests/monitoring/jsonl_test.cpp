@@ -9,11 +9,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
-#include "core/strings.h"
 #include "monitoring/append_file.h"
 #include "monitoring/sample_stats.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "core/log.h"
-#include "core/strings.h"
 #include "monitoring/sample_stats.h"
 #include "monitoring/signpost_page.h"
 #include "monitoring/thinned_history.h"
 #include "support/fake_clock.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

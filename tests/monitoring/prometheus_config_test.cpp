@@ -7,10 +7,10 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/hash.h"
-#include "core/number_text.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
+#include "text/number_text.h"
 
 namespace dtrain::monitoring {
 namespace {

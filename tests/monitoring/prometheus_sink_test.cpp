@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "monitoring/http_client.h"
 #include "monitoring/sample_stats.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::monitoring {
 namespace {

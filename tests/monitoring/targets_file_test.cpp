@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/file_system.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::monitoring {

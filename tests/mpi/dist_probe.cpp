@@ -14,12 +14,12 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "dist/affinity.h"
 #include "dist/make_communicator.h"
 #include "dist/shared_memory_communicator.h"
 #include "dist/watchdog.h"
 #include "dist/world.h"
+#include "text/strings.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spread.h"
-#include "core/strings.h"
 #include "dist/buckets.h"
 #include "plan/forecast.h"
+#include "text/strings.h"
 
 namespace dtrain::plan {
 namespace {

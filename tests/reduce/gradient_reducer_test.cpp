@@ -13,8 +13,8 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "support/thread_world.h"
+#include "text/strings.h"
 
 namespace dtrain::dist {
 namespace {

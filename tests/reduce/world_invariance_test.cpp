@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "core/random.h"
-#include "core/strings.h"
 #include "dist/gradient_reducer.h"
 #include "support/thread_world.h"
+#include "text/strings.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
 #include "train/optimizer.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/utf8.h"
 #include "run_folder.h"
+#include "text/utf8.h"
 
 namespace dtrain::report {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "core/strings.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::testing {
 

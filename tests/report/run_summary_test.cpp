@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/file_lock.h"
+#include "os/file_lock.h"
 #include "run_folder.h"
 #include "support/expect_error.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/machine.h"
+#include "os/net_address.h"
 #include "support/expect_error.h"
 
 namespace dtrain::supervisor {

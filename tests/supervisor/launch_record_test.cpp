@@ -10,12 +10,12 @@
 
 #include "checkpoint/store.h"
 #include "core/error.h"
-#include "core/file_lock.h"
-#include "core/file_system.h"
-#include "core/strings.h"
+#include "os/file_lock.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/fake_clock.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::supervisor {
 namespace {

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/child_process.h"
 #include "core/clock.h"
-#include "core/strings.h"
+#include "os/child_process.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace {
 

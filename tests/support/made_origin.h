@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/strings.h"
 #include "data/origin.h"
+#include "text/strings.h"
 
 namespace dtrain::testing {
 

@@ -12,10 +12,10 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "data/store.h"
 #include "support/made_origin.h"
+#include "text/strings.h"
 
 namespace dtrain::testing {
 

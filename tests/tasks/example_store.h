@@ -15,11 +15,11 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/strings.h"
 #include "data/hdf5/layout.h"
 #include "data/store.h"
 #include "support/made_origin.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 

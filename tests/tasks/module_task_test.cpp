@@ -9,13 +9,13 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "dist/failure.h"
 #include "support/temp_dir.h"
 #include "tasks/example_store.h"
 #include "tasks/module/contract.h"
 #include "tasks/module/script_network.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -6,12 +6,12 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/loader/sample_check.h"
 #include "layers/teacher_forcing.h"
 #include "models/pointer_network.h"
 #include "support/made_origin.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

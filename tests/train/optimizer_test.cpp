@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/strings.h"
+#include "text/strings.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
 

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <set>
 
-#include "core/strings.h"
 #include "data/order/shard.h"
+#include "text/strings.h"
 
 namespace dtrain::train {
 namespace {

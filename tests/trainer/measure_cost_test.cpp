@@ -95,7 +95,7 @@ TEST(MeasureCost, TheMachineIsReadInFewTransfers) {
 
 // Every 10 s a sample reads free memory too: its few files, and nothing else of the machine.
 TEST(MeasureCost, FreeMemoryIsReadInFewTransfers) {
-  const int64_t alone = transfers_of([] { machine::read_usable_memory(); });
+  const int64_t alone = transfers_of([] { os::read_usable_memory(); });
   EXPECT_LT(alone, 100);
   measure::ResourceMeter meter(2);
   const int64_t with = transfers_of([&] { meter.sample({}); });

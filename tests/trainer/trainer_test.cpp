@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "core/log.h"
-#include "core/strings.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 #include "train/evaluate.h"
 #include "train/schedule.h"
 #include "trainer/toy_run.h"

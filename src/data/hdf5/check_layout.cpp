@@ -3,10 +3,10 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/strings.h"
-#include "core/utf8.h"
 #include "data/hdf5/layout.h"
+#include "text/printable.h"
+#include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::data {
 namespace {

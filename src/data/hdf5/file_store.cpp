@@ -9,11 +9,10 @@
 #include <mutex>
 
 #include "core/check.h"
-#include "core/file_descriptor.h"
 #include "core/hash.h"
 #include "core/parallel.h"
-#include "core/running_hash.h"
 #include "data/hdf5/layout.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <set>
 #include <string_view>
 
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "core/check.h"
 #include "core/hash.h"
-#include "core/number_text.h"
-#include "core/printable.h"
-#include "core/strings.h"
 #include "data/hdf5/h5_handles.h"
+#include "text/number_text.h"
+#include "text/printable.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/hdf5/layout_bytes.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -17,8 +17,8 @@
 #include <functional>
 #include <string>
 
-#include "core/file_descriptor.h"
 #include "data/hdf5/layout.h"
+#include "os/file_descriptor.h"
 
 namespace dtrain::data {
 

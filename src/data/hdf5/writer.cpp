@@ -11,12 +11,11 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/file_descriptor.h"
-#include "core/file_system.h"
 #include "core/hash.h"
-#include "core/running_hash.h"
 #include "data/hdf5/h5_handles.h"
 #include "data/hdf5/layout.h"
+#include "os/file_descriptor.h"
+#include "os/file_system.h"
 
 namespace dtrain::data {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "data/order/length_classes.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -1,7 +1,7 @@
 #include "data/loader/decode.h"
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 

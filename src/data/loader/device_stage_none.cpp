@@ -1,6 +1,6 @@
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/loader/device_stage.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 

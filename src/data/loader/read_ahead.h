@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/thread_name.h"
+#include "os/process_info.h"
 
 namespace dtrain::data {
 

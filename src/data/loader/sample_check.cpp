@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/host_device.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <exception>
 
-#include "core/strings.h"
 #include "data/loader/sample_check.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 

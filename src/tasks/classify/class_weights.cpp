@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

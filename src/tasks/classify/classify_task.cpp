@@ -5,12 +5,12 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "models/network.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

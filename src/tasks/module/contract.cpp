@@ -10,9 +10,9 @@
 #include "checkpoint/finite_values.h"
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "core/library_text.h"
 #include "core/log.h"
-#include "core/strings.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

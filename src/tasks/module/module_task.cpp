@@ -7,11 +7,11 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "tasks/module/contract.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

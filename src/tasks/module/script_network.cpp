@@ -8,10 +8,10 @@
 
 #include "checkpoint/pickle_file.h"
 #include "core/error.h"
-#include "core/library_text.h"
-#include "core/strings.h"
 #include "device/device.h"
 #include "tasks/module/recurrent_weights.h"
+#include "text/library_text.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

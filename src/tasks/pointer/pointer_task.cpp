@@ -5,12 +5,12 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "layers/lengths.h"
 #include "layers/teacher_forcing.h"
 #include "models/pointer_network.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 

@@ -7,14 +7,14 @@
 #include "config/config.h"
 #include "core/check.h"
 #include "core/error.h"
-#include "core/number_text.h"
-#include "core/strings.h"
 #include "layers/masked_noise.h"
 #include "models/cnn_lstm.h"
 #include "tasks/confusion.h"
 #include "tasks/samples.h"
 #include "tasks/sequence/phases.h"
 #include "tasks/task.h"
+#include "text/number_text.h"
+#include "text/strings.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -10,11 +10,11 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/file_system.h"
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/h5_handles.h"
 #include "data/hdf5/row_set.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 

@@ -15,12 +15,12 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/layout_bytes.h"
 #include "data/hdf5/row_set.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

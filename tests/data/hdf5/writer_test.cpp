@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/file_system.h"
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
+#include "os/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/file_system.h"
 #include "formats/mat_file.h"
 #include "fuzz/target.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
 
 namespace {

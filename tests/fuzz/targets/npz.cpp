@@ -1,7 +1,7 @@
 #include "formats/npz.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "fuzz/target.h"
+#include "os/file_system.h"
 #include "support/temp_dir.h"
 
 std::vector<std::string> dtrain::testing::example_inputs() {

@@ -1,11 +1,11 @@
 #include <cstdlib>
 
 #include "config/differences.h"
-#include "core/utf8.h"
 #include "fuzz/target.h"
 #include "report/card.h"
 #include "report/page.h"
 #include "report/run_records.h"
+#include "text/utf8.h"
 
 // metrics.jsonl of a run, and everything that a report says of it.
 
