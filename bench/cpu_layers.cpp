@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "kernels/winograd.h"
 #include "layers/convolution.h"
 #include "layers/depthwise.h"
 #include "layers/lstm.h"
-#include "layers/winograd.h"
 
 namespace dtrain {
 namespace {

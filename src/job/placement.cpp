@@ -1,7 +1,7 @@
 #include "job/placement.h"
 
 #include "device/device.h"
-#include "layers/batch_norm_gpu.h"
+#include "layers/norm_kernels.h"
 #include "models/parameter_format.h"
 
 namespace dtrain::job {
@@ -14,7 +14,8 @@ void choose_algorithms(const config::Config& config, const data::SampleSpec& sam
   const bool equal_shapes = samples.kind == data::SampleSpec::Kind::kImage;
   device::set_determinism(config.train.deterministic,
                           config.device.cudnn_benchmark && equal_shapes);
-  layers::batch_norm::gpu::enable(config.device.fused_norm);
+  layers::use_norm_kernels(config.device.fused_norm ? std::optional(layers::NormKernels{})
+                                                    : std::nullopt);
 }
 
 void place_on_device(tasks::Task& task, train::Precision precision, at::Device device,

@@ -4,14 +4,14 @@
 #include <torch/autograd.h>
 
 #include "core/check.h"
-#include "core/error.h"
-#include "layers/additive_attention_kernels.h"
-#include "layers/intra_op.h"
-#include "text/strings.h"
+#include "kernels/additive_attention.h"
+#include "kernels/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
 
+using kernels::AttentionProblem;
+using kernels::kExponentLimit;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -55,13 +55,13 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
     const c10::DeviceGuard guard(of.keys.device());
     check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
     const at::Tensor nll = at::empty({p.samples, p.steps}, of.keys.options());
-    check_launch(attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(),
-                                          current_stream(of.keys.device())));
+    kernels::check_launch(attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(),
+                                                   current_stream(of.keys.device())));
     return {nll.sum(1), residual};
   }
   const at::Tensor nll = at::empty({p.samples}, of.keys.options());
   auto* nll_data = nll.mutable_data_ptr<Number>();
-  intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
+  kernels::intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
     attention_forward_on_cpu(p, begin, end, residual_data, nll_data);
   });
   return {nll, residual};
@@ -75,14 +75,14 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
   if (of.keys.is_cuda()) {
     const c10::DeviceGuard guard(of.keys.device());
     const at::Tensor v = at::empty_like(queries);
-    check_launch(attention_backward_on_gpu(
+    kernels::check_launch(attention_backward_on_gpu(
         p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
         keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
         v.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
     return {keys, queries, v.sum(at::IntArrayRef{0, 1})};
   }
   const at::Tensor v = at::empty({p.samples, p.hidden}, of.keys.options());
-  intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
+  kernels::intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
     attention_backward_on_cpu(p, begin, end, residual.const_data_ptr<Number>(),
                               scale.const_data_ptr<Number>(), keys.mutable_data_ptr<Number>(),
                               queries.mutable_data_ptr<Number>(), v.mutable_data_ptr<Number>());
@@ -116,20 +116,6 @@ class PointerLosses : public torch::autograd::Function<PointerLosses> {
 };
 
 }  // namespace
-
-void check_fits_gpu(int64_t samples, int64_t steps, int64_t shared_bytes) {
-  // Of a grid's second dimension; of a block
-  constexpr int64_t kMostSamples = 65535, kMostShared = 48 << 10;
-  if (samples > kMostSamples) {
-    throw DeviceError(dtrain::str("additive attention: a batch of ", samples,
-                                  " sets is more than the ", kMostSamples,
-                                  " of a GPU; use a smaller --batch-size"));
-  }
-  if (shared_bytes > kMostShared) {
-    throw DeviceError(dtrain::str("additive attention: sets of ", steps,
-                                  " elements do not fit the GPU's shared memory"));
-  }
-}
 
 at::Tensor pointer_losses(const at::Tensor& keys, const at::Tensor& queries, const at::Tensor& v,
                           const at::Tensor& order, const at::Tensor& lengths) {

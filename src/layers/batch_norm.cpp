@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "layers/batch_norm_kernels.h"
+#include "layers/batch_norm_arithmetic.h"
 #include "layers/lengths.h"
 #include "text/strings.h"
 
@@ -41,7 +41,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
                             const c10::intrusive_ptr<Use>& use) {
     const at::Tensor valid = lengths.value_or(at::Tensor());
     const batch_norm::Affine affine = {weight, bias, statistics.mean, statistics.invstd};
-    const batch_norm::Output out = batch_norm::normalize(
+    const batch_norm::NormOutput out = batch_norm::normalize(
         x, valid, affine, {use->activation, residual.value_or(at::Tensor()), use->max_pool});
     const bool keeps_output = residual && use->activation != Activation::kNone;
     ctx->save_for_backward({x, weight, bias, statistics.mean, statistics.invstd, statistics.count,

@@ -6,14 +6,18 @@
 #include <exception>
 #include <vector>
 
+#include "kernels/batch_norm_gpu.h"
 #include "layers/autocast.h"
-#include "layers/batch_norm_gpu.h"
+#include "layers/batch_norm_arithmetic.h"
 #include "layers/lengths.h"
 #include "text/library_text.h"
 #include "text/strings.h"
 
-namespace dtrain::layers::batch_norm::gpu {
+namespace dtrain::layers::batch_norm {
 namespace {
+
+namespace gpu = kernels::batch_norm::gpu;
+using kernels::batch_norm::blocks::Runner;
 
 struct Case {
   std::vector<int64_t> sizes;
@@ -113,29 +117,30 @@ Given made(const Case& c, at::Device device, at::ScalarType dtype) {
 }
 
 // What BatchNormImpl does in a training step, with running statistics of 0 and 1 before it.
-Result own(const Case& c, const Given& given) {
+Result own(const Runner& runner, const Case& c, const Given& given) {
   Result result;
   result.mean = at::zeros_like(given.weight);
   result.variance = at::ones_like(given.weight);
   const at::Tensor batches = at::zeros({}, given.x.options().dtype(at::kLong));
   const Running running = {result.mean, result.variance, batches, kMomentum, kEps};
-  const Statistics of_batch = gpu::statistics(gpu::sums(given.x, given.lengths), running);
-  const Statistics fixed = gpu::fixed_statistics(running);
+  const Statistics of_batch =
+      gpu::statistics(runner, gpu::sums(runner, given.x, given.lengths), running);
+  const Statistics fixed = gpu::fixed_statistics(runner, running);
   result.fixed_mean = fixed.mean;
   result.fixed_invstd = fixed.invstd;
   result.fixed_count = fixed.count;
   const Affine affine = {given.weight, given.bias, of_batch.mean, of_batch.invstd};
-  const Output out =
-      gpu::normalize(given.x, given.lengths, affine, {c.activation, given.residual, c.max_pool});
+  const NormOutput out = gpu::normalize(runner, given.x, given.lengths, affine,
+                                        {c.activation, given.residual, c.max_pool});
   result.y = out.y;
   const Saved saved = {given.x,    given.lengths, affine, c.residual ? out.y : at::Tensor(),
                        out.chosen, c.activation};
   at::Tensor dy = given.dy;
-  const at::Tensor sums = gpu::gradient_sums(saved, dy);
-  const ParameterGradients parameters = gpu::parameter_gradients(saved, sums);
+  const at::Tensor sums = gpu::gradient_sums(runner, saved, dy);
+  const ParameterGradients parameters = gpu::parameter_gradients(runner, saved, sums);
   result.weight_gradient = parameters.weight;
   result.bias_gradient = parameters.bias;
-  result.x_gradient = gpu::input_gradient(saved, dy, sums, of_batch.count);
+  result.x_gradient = gpu::input_gradient(runner, saved, dy, sums, of_batch.count);
   if (c.residual) result.residual_gradient = dy;
   return result;
 }
@@ -216,16 +221,17 @@ double tolerance(at::ScalarType dtype) {
   }
 }
 
-std::optional<std::string> disagreement_in(const Case& c, at::Device device, at::ScalarType dtype) {
+std::optional<std::string> disagreement_in(const Runner& runner, const Case& c, at::Device device,
+                                           at::ScalarType dtype) {
   const Given given = made(c, device, dtype);
-  const Result here = own(c, given), expected = by_definition(c, given);
+  const Result here = own(runner, c, given), expected = by_definition(c, given);
   for (const auto& [name, part] : kParts) {
     if (!(expected.*part).defined()) continue;
     const double by = difference(here.*part, expected.*part);
     if (by <= tolerance(dtype)) continue;
-    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
-                       c.channels_last ? " with channels last" : "", " differs by ", by,
-                       " of its largest value");
+    return str(name, " of an input ", at::IntArrayRef(c.sizes),
+               c.channels_last ? " with channels last" : "", " differs by ", by,
+               " of its largest value");
   }
   return std::nullopt;
 }
@@ -254,12 +260,14 @@ bool prevents_comparison(const c10::Error& error, bool device_works) {
   return device_works && !no_memory;
 }
 
-std::optional<std::string> disagreement(at::Device device, at::ScalarType dtype) {
+std::optional<std::string> disagreement(const Runner& runner, at::Device device,
+                                        at::ScalarType dtype) {
   const at::NoGradGuard no_grad;
   const AutocastGuard no_autocast({.device = device.type(), .enabled = false});
   for (const Case& c : cases()) {
     try {
-      if (std::optional<std::string> found = disagreement_in(c, device, dtype)) return found;
+      if (std::optional<std::string> found = disagreement_in(runner, c, device, dtype))
+        return found;
     } catch (const c10::Error& e) {
       if (!prevents_comparison(e, still_works(device))) throw;
       return "they cannot be compared with the definition of batch norm (" +
@@ -269,4 +277,4 @@ std::optional<std::string> disagreement(at::Device device, at::ScalarType dtype)
   return std::nullopt;
 }
 
-}  // namespace dtrain::layers::batch_norm::gpu
+}  // namespace dtrain::layers::batch_norm

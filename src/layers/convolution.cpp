@@ -1,6 +1,5 @@
 #include "layers/convolution.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
@@ -10,44 +9,18 @@
 #include <variant>
 #include <vector>
 
-#include "core/check.h"
+#include "kernels/convolution.h"
+#include "kernels/winograd.h"
 #include "layers/autocast.h"
-#include "layers/convolution_loops.h"
-#include "layers/intra_op.h"
-#include "layers/winograd.h"
-#include "layers/work_parts.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {
 
-using convolution::Shape;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
-Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride,
-               int64_t padding) {
-  return {.in_channels = x.size(1),
-          .height = x.size(2),
-          .width = x.size(3),
-          .out_channels = dy.size(1),
-          .out_height = dy.size(2),
-          .out_width = dy.size(3),
-          .kernel_height = weight.size(2),
-          .kernel_width = weight.size(3),
-          .stride = stride,
-          .padding = padding};
-}
-
-// The sums of each part, [tiles, taps, tile_width], as a weight that is channels_last.
-at::Tensor as_weight(const at::Tensor& sums, const Shape& s) {
-  const at::Tensor rows =
-      sums.permute({0, 2, 1}).reshape({-1, s.taps()}).narrow(0, 0, s.out_channels).contiguous();
-  return rows.view({s.out_channels, s.kernel_height, s.kernel_width, s.in_channels})
-      .permute({0, 3, 1, 2});
-}
 
 // How a convolution is computed. kOurGradient: LibTorch's, except for the gradient of its weights.
 enum class Way : uint8_t { kLibTorch, kOurGradient, kMinimalFiltering };
@@ -65,7 +38,8 @@ Way fastest(const at::Tensor& x, const at::Tensor& weight, int64_t stride, int64
     return Way::kLibTorch;
   }
   const bool is_3x3 = weight.size(2) == 3 && weight.size(3) == 3;
-  if (is_3x3 && stride == 1 && padding == 1 && winograd_takes(weight.size(1), weight.size(0)) &&
+  if (is_3x3 && stride == 1 && padding == 1 &&
+      kernels::winograd_takes(weight.size(1), weight.size(0)) &&
       std::min(x.size(2), x.size(3)) >= kLeastSide &&
       x.size(0) * x.size(2) * x.size(3) >= kLeastPixels) {
     return Way::kMinimalFiltering;
@@ -85,7 +59,7 @@ class Conv2d : public torch::autograd::Function<Conv2d> {
     context->saved_data["padding"] = padding;
     context->saved_data["minimal"] = minimal;
     context->saved_data["has_bias"] = bias.has_value();
-    return minimal ? winograd_conv2d(x, weight, bias)
+    return minimal ? kernels::winograd_conv2d(x, weight, bias)
                    : at::conv2d(x, weight, bias, stride, padding);
   }
 
@@ -99,7 +73,7 @@ class Conv2d : public torch::autograd::Function<Conv2d> {
     const bool with_bias = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
     at::Tensor of_x, of_weight, of_bias;
     if (context->needs_input_grad(0)) {
-      of_x = minimal ? winograd_input_gradient(dy, weight)
+      of_x = minimal ? kernels::winograd_input_gradient(dy, weight)
                      : std::get<0>(at::convolution_backward(
                            dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
                            /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
@@ -107,8 +81,8 @@ class Conv2d : public torch::autograd::Function<Conv2d> {
     }
     if (context->needs_input_grad(1) || with_bias) {
       std::tie(of_weight, of_bias) =
-          minimal ? winograd_weight_gradient(x, dy, with_bias)
-                  : conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
+          minimal ? kernels::winograd_weight_gradient(x, dy, with_bias)
+                  : kernels::conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
     }
     return {of_x, of_weight, of_bias, {}, {}, {}};
   }
@@ -128,38 +102,6 @@ std::optional<std::pair<int64_t, int64_t>> stride_and_padding(
 }
 
 }  // namespace
-
-std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x,
-                                                         const at::Tensor& weight,
-                                                         const at::Tensor& dy, int64_t stride,
-                                                         int64_t padding, bool with_bias) {
-  DTRAIN_CHECK(
-      x.is_contiguous(kChannelsLast) && dy.is_contiguous(kChannelsLast) && x.size(0) == dy.size(0),
-      "gradient of a convolution of ", x.sizes(), " with ", weight.sizes(), " from ", dy.sizes());
-  const Shape shape = shape_of(x, weight, dy, stride, padding);
-  const int64_t width = convolution::tile_width(), tiles = divide_up(shape.out_channels, width);
-  const int64_t rows = x.size(0) * shape.out_height;
-  const SumParts cut =
-      parts_of_sums(rows, tiles, tiles * shape.taps() * width, at::get_num_threads());
-  const int64_t parts = cut.parts, groups = cut.groups;
-  const int64_t rows_per_part = divide_up(rows, parts), tiles_per_group = divide_up(tiles, groups);
-  const at::Tensor sums = at::zeros({parts, tiles, shape.taps(), width}, x.options());
-  const at::Tensor biases =
-      at::zeros({parts, with_bias ? shape.out_channels : 0}, x.options().dtype(at::kDouble));
-  intra_op_for(0, parts * groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t part = i / groups, tile = i % groups * tiles_per_group;
-      convolution::add_weight_gradient(
-          shape, x.const_data_ptr<float>(), dy.const_data_ptr<float>(),
-          std::min(rows, part * rows_per_part), std::min(rows, (part + 1) * rows_per_part),
-          std::min(tiles, tile), std::min(tiles, tile + tiles_per_group),
-          sums.mutable_data_ptr<float>() + part * sums.stride(0),
-          with_bias ? biases.mutable_data_ptr<double>() + part * shape.out_channels : nullptr);
-    }
-  });
-  return {as_weight(parts == 1 ? sums[0] : sums.sum(0), shape),
-          with_bias ? biases.sum(0).to(at::kFloat) : at::Tensor()};
-}
 
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x) {
   const auto options = stride_and_padding(conv.options);

@@ -9,9 +9,6 @@
 
 #include <torch/types.h>
 
-#include <cstdint>
-#include <utility>
-
 namespace torch::nn {
 class Conv2dImpl;
 }
@@ -21,13 +18,5 @@ namespace dtrain::layers {
 // What conv.forward(x) computes, x [B, C, H, W], except for the rounding of float32. As with
 // oneDNN, the bits of the gradients of weight and bias depend on the number of threads.
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x);
-
-// {gradient of the weight, as channels_last, gradient of the bias or an undefined tensor} by our
-// loops, whatever is faster. x [B, C, H, W] and dy [B, O, OH, OW] are float32 and channels_last on
-// the CPU; weight [O, C, KH, KW] gives the shape of the kernel.
-std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x,
-                                                         const at::Tensor& weight,
-                                                         const at::Tensor& dy, int64_t stride,
-                                                         int64_t padding, bool with_bias);
 
 }  // namespace dtrain::layers

@@ -17,13 +17,4 @@ namespace dtrain::layers {
 // on the CPU, else by LibTorch. Results of our loops do not depend on the number of threads.
 at::Tensor depthwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
 
-namespace depthwise {
-
-// A weight [C, 1, 3, 3] as the loops read it, [9, C], and the sum of its gradients [parts, 9, C] as
-// a weight.
-at::Tensor by_tap(const at::Tensor& weight);
-at::Tensor weight_of_parts(const at::Tensor& parts);
-
-}  // namespace depthwise
-
 }  // namespace dtrain::layers

@@ -3,18 +3,22 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/check.h"
-#include "layers/dropout_mask.h"
-#include "layers/intra_op.h"
+#include "kernels/dropout_mask.h"
+#include "kernels/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
 
+using kernels::DropoutKey;
+using kernels::DropoutKeyPlace;
+
 void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples,
                       int64_t elements, uint8_t* mask) {
-  intra_op_for(0, samples, 1 + 4096 / (1 + elements), [&](int64_t begin, int64_t end) {
+  kernels::intra_op_for(0, samples, 1 + 4096 / (1 + elements), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const uint64_t sample = sample_key(key, ids[b]);
-      for (int64_t e = 0; e < elements; ++e) mask[b * elements + e] = keeps(sample, e, p) ? 1 : 0;
+      for (int64_t e = 0; e < elements; ++e)
+        mask[b * elements + e] = kernels::keeps(sample, e, p) ? 1 : 0;
     }
   });
 }
@@ -31,9 +35,9 @@ at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& con
   if (input.is_cuda()) {
     const c10::DeviceGuard guard(input.device());
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
-    check_launch(fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(),
-                                          samples, elements, mask.mutable_data_ptr<uint8_t>(),
-                                          stream.native_handle()));
+    kernels::check_launch(fill_dropout_mask_on_gpu(
+        key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
+        mask.mutable_data_ptr<uint8_t>(), stream.native_handle()));
   } else {
     fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples,
                      elements, mask.mutable_data_ptr<uint8_t>());
@@ -59,16 +63,16 @@ at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, do
     for (const int64_t count : steps.counts) {
       if (count <= sequence) return;
       for (int64_t i = 0; i < width; ++i, ++element) {
-        kept[row * width + i] = keeps(sample, element, static_cast<float>(p)) ? 1 : 0;
+        kept[row * width + i] = kernels::keeps(sample, element, static_cast<float>(p)) ? 1 : 0;
       }
       row += count;
     }
   };
   const auto sequences = static_cast<int64_t>(steps.order.size());
-  intra_op_for(0, sequences, 1 + 4096 * sequences / (1 + rows.numel()),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t sequence = begin; sequence < end; ++sequence) fill(sequence);
-               });
+  kernels::intra_op_for(0, sequences, 1 + 4096 * sequences / (1 + rows.numel()),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t sequence = begin; sequence < end; ++sequence) fill(sequence);
+                        });
   return mask;
 }
 

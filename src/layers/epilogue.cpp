@@ -2,16 +2,19 @@
 
 #include <torch/autograd.h>
 
-#include "layers/batch_norm_cpu.h"
+#include "kernels/batch_norm_cpu.h"
 
 namespace dtrain::layers {
 namespace {
+
+namespace batch_norm = kernels::batch_norm;
 
 class MaxPool : public torch::autograd::Function<MaxPool> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
                             int64_t activation) {
-    const batch_norm::Output out = batch_norm::cpu::pool(x, static_cast<Activation>(activation));
+    const batch_norm::NormOutput out =
+        batch_norm::cpu::pool(x, static_cast<Activation>(activation));
     ctx->save_for_backward({out.chosen});
     ctx->saved_data["sizes"] = x.sizes();
     return out.y;

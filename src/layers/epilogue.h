@@ -4,19 +4,12 @@
 // bound by memory, so the layers of dtrain compute them in the pass that writes the normalized
 // values (BatchNormImpl::forward_with), and max-pooling together with its activation.
 
-#include <torch/types.h>
-
-#include "layers/activation.h"
+#include "kernels/batch_norm_types.h"
 
 namespace dtrain::layers {
 
-// y = max_pool(activation(x + residual))
-struct Epilogue {
-  Activation activation = Activation::kNone;
-  at::Tensor residual = {};  // same shape as x; undefined: none
-  // Of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
-  bool max_pool = false;
-};
+using kernels::Activation;
+using kernels::Epilogue;
 
 // The epilogue in operations of its own. May change x, which must not be used again.
 at::Tensor apply_epilogue(const Epilogue&, at::Tensor x);

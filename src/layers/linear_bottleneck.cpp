@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "core/check.h"
+#include "kernels/batch_norm_channels.h"
+#include "kernels/fused_convolutions.h"
 #include "layers/autocast.h"
-#include "layers/fused_convolutions.h"
+#include "layers/batch_norm_arithmetic.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {
@@ -16,7 +18,8 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Channels = batch_norm::ChannelValues<float>;
+namespace fused = kernels::fused;
+using Channels = kernels::batch_norm::ChannelValues<float>;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
@@ -107,7 +110,7 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
     fused::Input in = {x, nullptr};
     if (expansion) {
       saved.expansion = *expansion;
-      const fused::Output out = fused::pointwise(in, *expansion, /*with_sums=*/true);
+      const fused::ConvOutput out = fused::pointwise(in, *expansion, /*with_sums=*/true);
       saved.expanded = out.y;
       saved.expansion_norm = {
           *expansion_weight, *expansion_bias,
@@ -115,7 +118,7 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
       of_expansion.emplace(saved.expansion_norm.affine());
       in = {out.y, &*of_expansion};
     }
-    const fused::Output out = fused::depthwise(in, depthwise, block.stride);
+    const fused::ConvOutput out = fused::depthwise(in, depthwise, block.stride);
     saved.filtered = out.y;
     saved.depthwise_norm = {
         weight, bias, block.depthwise_norm->batch_statistics(out.y, [&] { return out.sums; })};

@@ -1,15 +1,22 @@
 #include "layers/lstm.h"
 
+#include <ATen/record_function.h>
+#include <torch/autograd.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "layers/autocast.h"
-#include "layers/lstm_cpu.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {
+
+using kernels::LstmForward;
+using kernels::PackedStep;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 // Much larger than the sum of a gate, so that the sigmoid is 0 or 1 in any precision.
 constexpr double kSaturated = 1e4;
@@ -47,6 +54,64 @@ bool is_bfloat16(const at::Tensor& rows) {
          (autocast.enabled && autocast.dtype == at::kBFloat16);
 }
 
+class PackedLstm : public torch::autograd::Function<PackedLstm> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& rows,
+                               const at::Tensor& h, const at::Tensor& c,
+                               const at::Tensor& weight_ih, const at::Tensor& weight_hh,
+                               const at::Tensor& bias_ih, const at::Tensor& bias_hh,
+                               const std::vector<int64_t>& counts) {
+    const std::vector<PackedStep> steps = kernels::packed_steps(counts);
+    const LstmForward of =
+        kernels::lstm_forward(rows, {weight_ih, weight_hh, bias_ih + bias_hh}, h, c, steps);
+    const at::Tensor h_last = h.clone(), c_last = c.clone();
+    kernels::copy_last(of.states, steps, h_last);
+    kernels::copy_last(of.cells, steps, c_last);
+    context->save_for_backward({rows, h, c, weight_ih, weight_hh, of.gates, of.cells, of.states});
+    context->saved_data["counts"] = counts;
+    context->set_materialize_grads(false);
+    return {of.states, h_last, c_last};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &rows = saved[0], &h = saved[1], &c = saved[2];
+    const LstmForward forward{saved[5], saved[6], saved[7]};
+    const std::vector<PackedStep> steps =
+        kernels::packed_steps(context->saved_data["counts"].toIntVector());
+    const auto copy_of = [&](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient.clone(at::MemoryFormat::Contiguous) : at::zeros_like(h);
+    };
+    const at::Tensor of_states = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+    const at::Tensor of_h = copy_of(gradients[1]), of_c = copy_of(gradients[2]);
+    const auto needed = [&](size_t input) { return context->needs_input_grad(input); };
+    const kernels::LstmGradients of = kernels::lstm_backward(
+        forward, rows, {saved[3], saved[4], {}}, h, c, of_states, of_h, of_c,
+        {.rows = needed(0), .ih = needed(3), .hh = needed(4), .bias = needed(5) || needed(6)},
+        steps);
+    return {of.rows, of_h, of_c, of.ih, of.hh, of.bias, of.bias, at::Tensor()};
+  }
+};
+
+// In float32. rows [N, in]; h, c [B, H] in the packed order.
+LstmResult run_packed_floats(const LstmLayer& layer, const at::Tensor& rows,
+                             const PackedSteps& steps, const at::Tensor& h, const at::Tensor& c) {
+  const int64_t hidden = layer.weight_hh.size(1),
+                sequences = static_cast<int64_t>(steps.order.size());
+  DTRAIN_CHECK(rows.is_cpu() && rows.dim() == 2 && rows.size(0) == steps.rows() &&
+                   rows.size(1) == layer.weight_ih.size(1) &&
+                   h.sizes() == at::IntArrayRef({sequences, hidden}) && c.sizes() == h.sizes() &&
+                   rows.scalar_type() == at::kFloat,
+               "LSTM of ", layer.weight_ih.sizes(), " over rows ", rows.sizes(), " ",
+               c10::toString(rows.scalar_type()), " with states ", h.sizes());
+  RECORD_FUNCTION("dtrain::lstm",
+                  std::vector<c10::IValue>({rows, layer.weight_ih, layer.weight_hh}));
+  const variable_list of =
+      PackedLstm::apply(rows.contiguous(), h.contiguous(), c.contiguous(), layer.weight_ih,
+                        layer.weight_hh, layer.bias_ih, layer.bias_hh, steps.counts);
+  return {of[0], of[1], of[2]};
+}
+
 }  // namespace
 
 bool runs_packed(const at::Tensor& rows) {
@@ -68,7 +133,7 @@ LstmResult run_packed_lstm(const LstmLayer& layer, const at::Tensor& rows, const
   const LstmLayer wide = {layer.weight_ih.to(at::kFloat), layer.weight_hh.to(at::kFloat),
                           layer.bias_ih.to(at::kFloat), layer.bias_hh.to(at::kFloat)};
   const LstmResult result =
-      cpu::run_lstm(wide, rows.to(at::kFloat), steps, h.to(at::kFloat), c.to(at::kFloat));
+      run_packed_floats(wide, rows.to(at::kFloat), steps, h.to(at::kFloat), c.to(at::kFloat));
   return {result.states.to(type), result.h.to(type), result.c.to(type)};
 }
 

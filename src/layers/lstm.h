@@ -3,9 +3,9 @@
 // Single LSTM layers, so that keyed dropout can be applied between the layers of a stack. The
 // parameters have the names of torch.nn.LSTM (weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
 // weight_ih_l1, ...). On a GPU each call is one fused operation of cuDNN (in float32 under bf16
-// autocast, see lstm.cpp). On the CPU it is our own (lstm_cpu.h), which skips the padding of packed
-// sequences; bfloat16 runs in oneDNN's LSTM if the CPU has products of bfloat16, and in float32
-// otherwise; float64 runs in LibTorch's.
+// autocast, see lstm.cpp). On the CPU it is our own (kernels/lstm.h), which skips the padding of
+// packed sequences; bfloat16 runs in oneDNN's LSTM if the CPU has products of bfloat16, and in
+// float32 otherwise; float64 runs in LibTorch's.
 
 #include <torch/nn/module.h>
 

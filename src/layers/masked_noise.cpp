@@ -4,15 +4,18 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/check.h"
-#include "layers/intra_op.h"
+#include "kernels/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
 
+using kernels::HiddenBlocks;
+using kernels::NoiseBatch;
+
 template <typename T>
 void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
   const NoiseKey key = batch.key();
-  intra_op_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
+  kernels::intra_op_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t length = batch.length(b), features = batch.features;
       const HiddenBlocks blocks = hidden_blocks(m, key, batch.ids[b], length);
@@ -46,7 +49,7 @@ void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths
   if (!rows.is_cuda()) return on_cpu(m, batch);
   const c10::DeviceGuard guard(rows.device());
   const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(rows.device());
-  check_launch(hide_and_noise_on_gpu(m, batch, stream.native_handle()));
+  kernels::check_launch(hide_and_noise_on_gpu(m, batch, stream.native_handle()));
 }
 
 }  // namespace

@@ -17,10 +17,12 @@
 
 #include <ATen/ATen.h>
 
-#include "layers/masked_noise_body.h"
+#include "kernels/masked_noise.h"
 #include "layers/random_context.h"
 
 namespace dtrain::layers {
+
+using kernels::MaskedNoise;
 
 struct NoisedRows {
   at::Tensor rows;    // [B, T, F] with noise; hidden rows and rows beyond the lengths are zero

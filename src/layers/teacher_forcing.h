@@ -2,14 +2,9 @@
 
 // Which samples of an epoch use teacher forcing: their decoder receives the correct order (Bengio
 // et al. 2015, "Scheduled sampling"). Decided by a keyed draw per sample, which does not depend on
-// ranks, batches or resuming. CPU and GPU share the arithmetic: products and sums are rounded one
-// by one, so their draws are identical.
+// ranks, batches or resuming, and is the same on CPU and GPU.
 
-#include <cstdint>
-
-#include "core/host_device.h"
-#include "core/random.h"
-#include "layers/launch_check.h"
+#include "kernels/teacher_forcing.h"
 
 namespace at {
 class Tensor;
@@ -19,44 +14,10 @@ namespace dtrain::layers {
 
 struct RandomContext;
 
-struct TeacherForcing {
-  // The share of samples that use it, in the first and in the last epoch
-  double first = 1, last = 1;
-  int64_t epochs = 1;
-};
-
-// Linear from `first` in epoch 0 to `last` in the last one.
-DTRAIN_HD inline double teacher_forcing_ratio(const TeacherForcing& f, int64_t epoch) {
-  if (f.epochs <= 1) return f.first;
-  const double share = static_cast<double>(epoch < f.epochs ? epoch : f.epochs - 1) /
-                       static_cast<double>(f.epochs - 1);
-  return f.first + (f.last - f.first) * share;
-}
-
-DTRAIN_HD inline bool is_forced(uint64_t seed, int64_t epoch, int64_t sample_id, double ratio) {
-  return static_cast<double>(uniform01(keyed(static_cast<uint64_t>(Purpose::kTeacherForcing), seed,
-                                             static_cast<uint64_t>(epoch),
-                                             static_cast<uint64_t>(sample_id)))) < ratio;
-}
+using kernels::TeacherForcing;
 
 // The draws of the samples of `key`, by its seed and its epoch: bool [B] on its device.
 // Asynchronous on a GPU.
 at::Tensor forced_samples(const RandomContext& key, const TeacherForcing&);
-
-// Where a kernel reads what changes between epochs; see DropoutKeyPlace.
-struct ForcingPlace {
-  const int64_t *seed, *epoch;
-  DTRAIN_HD bool draw(const TeacherForcing& f, int64_t sample_id) const {
-    return is_forced(static_cast<uint64_t>(*seed), *epoch, sample_id,
-                     teacher_forcing_ratio(f, *epoch));
-  }
-};
-
-// Writes the draws to forced [samples]. ids [samples], forced and the numbers of the place are
-// memory of the current device; the kernel is queued on `stream` (a cudaStream_t). DeviceError in a
-// build without GPU code.
-[[nodiscard]] LaunchResult draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace& place,
-                                              const int64_t* ids, int64_t samples, bool* forced,
-                                              void* stream);
 
 }  // namespace dtrain::layers

@@ -4,7 +4,9 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <climits>
 #include <cstring>
 
 namespace dtrain {

@@ -326,7 +326,7 @@ def keyed(key, *rest):
 
 
 def hidden_rows(seed, epoch, lengths, longest, share, span):
-    """The rows that the encoder phase masks: src/layers/masked_noise_body.h, with Python integers."""
+    """The rows that the encoder phase masks: src/kernels/masked_noise.h, with Python integers."""
     hidden = torch.zeros(len(lengths), longest, dtype=torch.bool)
     for i, length in enumerate(lengths.tolist()):
         key = keyed(2, seed, epoch, i)

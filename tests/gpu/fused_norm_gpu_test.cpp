@@ -6,9 +6,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "gpu/gpu_pair.h"
+#include "kernels/batch_norm_gpu.h"
 #include "layers/batch_norm.h"
 #include "layers/batch_norm_check.h"
-#include "layers/batch_norm_gpu.h"
 #include "text/strings.h"
 
 namespace dtrain::layers {

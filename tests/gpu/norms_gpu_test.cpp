@@ -2,9 +2,9 @@
 // the CPU.
 
 #include "gpu/gpu_pair.h"
+#include "kernels/batch_norm_gpu.h"
 #include "layers/autocast.h"
-#include "layers/batch_norm_gpu.h"
-#include "layers/batch_norm_kernels.h"
+#include "layers/batch_norm_arithmetic.h"
 #include "layers/dropout.h"
 #include "models/network.h"
 

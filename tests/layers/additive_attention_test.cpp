@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "layers/additive_attention_kernels.h"
+#include "kernels/additive_attention.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {

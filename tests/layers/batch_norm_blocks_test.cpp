@@ -2,7 +2,7 @@
 // DTRAIN_TEST_BLOCKS=1 all other tests of batch norm run on these blocks too, in place of the CPU's
 // loops (ctest: layers_test_on_blocks).
 
-#include "layers/batch_norm_blocks.h"
+#include "kernels/batch_norm_blocks.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gmock/gmock.h>
@@ -17,10 +17,10 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "kernels/batch_norm_blocks_body.h"
+#include "kernels/batch_norm_gpu.h"
 #include "layers/batch_norm.h"
-#include "layers/batch_norm_blocks_body.h"
 #include "layers/batch_norm_check.h"
-#include "layers/batch_norm_gpu.h"
 #include "support/operator_log.h"
 
 namespace dtrain::layers::batch_norm {
@@ -28,7 +28,7 @@ namespace {
 
 using blocks::ChannelJob;
 using blocks::ChannelPass;
-using blocks::Table;
+using blocks::RowTable;
 using blocks::TensorJob;
 using blocks::TensorPass;
 
@@ -55,7 +55,7 @@ class Blocks : public ::testing::Test {
 // ---- how the elements are divided ---------------------------------------------------------------
 
 template <int width>
-std::vector<int> visits_per_element(const Table& table) {
+std::vector<int> visits_per_element(const RowTable& table) {
   std::vector<int> visits(
       static_cast<size_t>(table.rows * table.columns * (table.channels_last ? 1 : table.channels)));
   const blocks::Grid grid = blocks::grid_of(table, width);
@@ -81,10 +81,10 @@ TEST(BlocksGrid, VisitsEachElementOnceWithItsChannel) {
   for (const int64_t columns : {1, 2, 4, 12, 24, 40, 72, 144, 320, 1032, 2100}) {
     for (const int64_t rows : {1, 3, 64, 300}) {
       const std::vector<int64_t> lengths(static_cast<size_t>(rows), columns);
-      const Table last = {rows, columns, columns, true, nullptr},
-                  first = {rows, columns, 3, false, nullptr},
-                  padded = {rows, columns, 3, false, lengths.data()};
-      for (const Table& table : {last, first, padded}) {
+      const RowTable last = {rows, columns, columns, true, nullptr},
+                     first = {rows, columns, 3, false, nullptr},
+                     padded = {rows, columns, 3, false, lengths.data()};
+      for (const RowTable& table : {last, first, padded}) {
         SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(columns) + " columns");
         EXPECT_THAT(visits_per_element<1>(table), ::testing::Each(1));
         if (columns % 4 == 0) {

@@ -1,4 +1,4 @@
-#include "layers/intra_op.h"
+#include "kernels/intra_op.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What a launch of our own kernels says becomes the error that handlers of a failed GPU know.
 
-#include "layers/launch_check.h"
+#include "kernels/launch_check.h"
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>

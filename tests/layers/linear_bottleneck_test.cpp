@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
+#include "kernels/streamed_copy.h"
 #include "layers/autocast.h"
-#include "layers/streamed_copy.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {

@@ -1,6 +1,6 @@
 // Convolutions by minimal filtering, compared with LibTorch's in float64.
 
-#include "layers/winograd.h"
+#include "kernels/winograd.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

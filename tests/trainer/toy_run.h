@@ -15,8 +15,8 @@
 
 #include "core/error.h"
 #include "data/order/splits.h"
+#include "kernels/launch_check.h"
 #include "layers/batch_norm.h"
-#include "layers/launch_check.h"
 #include "models/parameter_format.h"
 #include "support/cpu_context.h"
 #include "support/fake_clock.h"

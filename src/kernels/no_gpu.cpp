@@ -1,0 +1,72 @@
+// In place of the .cu files in a build without GPU code: the entry points of their kernels, which
+// refuse to run.
+
+#include <c10/util/Exception.h>
+
+#include <string>
+
+#include "core/error.h"
+#include "kernels/additive_attention.h"
+#include "kernels/batch_norm_blocks.h"
+#include "kernels/dropout_mask.h"
+#include "kernels/launch_check.h"
+#include "kernels/masked_noise.h"
+#include "kernels/teacher_forcing.h"
+#include "text/strings.h"
+
+namespace dtrain::kernels {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw DeviceError(what +
+                    " on a GPU: this dtrain was built without GPU code (cmake -DDTRAIN_CUDA=ON)");
+}
+
+}  // namespace
+
+void check_launch(LaunchResult result) {
+  if (result != 0)
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, result, str("CUDA error ", result));
+}
+
+template <typename Number>
+LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*) {
+  refuse("attention");
+}
+template <typename Number>
+LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*,
+                                       const Number*, Number*, Number*, Number*, void*) {
+  refuse("attention");
+}
+
+LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t,
+                                      int64_t, uint8_t*, void*) {
+  refuse("dropout");
+}
+
+template <typename T>
+LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void*) {
+  refuse("noise");
+}
+
+namespace batch_norm::blocks {
+LaunchResult run_on_gpu(const TensorJob&, void*) { refuse("batch norm"); }
+LaunchResult run_on_gpu(const ChannelJob&, void*) { refuse("batch norm"); }
+}  // namespace batch_norm::blocks
+LaunchResult draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace&, const int64_t*, int64_t,
+                                bool*, void*) {
+  refuse("teacher forcing");
+}
+
+#define DTRAIN_FOR(Number)                                                                        \
+  template LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*,        \
+                                                 Number*, void*);                                 \
+  template LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, \
+                                                  const Number*, Number*, Number*, Number*,       \
+                                                  void*);                                         \
+  template LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
+DTRAIN_FOR(float)
+DTRAIN_FOR(double)
+#undef DTRAIN_FOR
+
+}  // namespace dtrain::kernels
