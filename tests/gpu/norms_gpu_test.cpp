@@ -6,7 +6,7 @@
 #include "layers/batch_norm_gpu.h"
 #include "layers/batch_norm_kernels.h"
 #include "layers/dropout.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 
 namespace dtrain::layers {
 namespace {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "models/image_networks.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
 #include "support/expect_error.h"

@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
 #include "tasks/samples.h"

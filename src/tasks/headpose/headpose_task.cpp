@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
 #include "text/strings.h"
