@@ -62,9 +62,8 @@ class ClassifyTask : public Task {
   const data::SampleSpec& samples() const override { return spec_; }
 
   void check(const data::Store& store) override {
-    const data::Schema& schema = store.schema();
+    const data::Schema& schema = schema_of(store, "classify");
     const std::string file = store.origin().path().string();
-    check_task(store, "classify");
     if (schema.target != data::Field{data::Element::kInt64, {}} ||
         schema.input.element != data::Element::kUint8) {
       throw DataError(
