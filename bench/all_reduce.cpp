@@ -26,7 +26,7 @@
 #include "dist/affinity.h"
 #include "dist/make_communicator.h"
 #include "dist/mpi_communicator.h"
-#include "dist/world.h"
+#include "dist/mpi_session.h"
 #include "text/strings.h"
 #include "text/text_table.h"
 

@@ -20,6 +20,7 @@ asked for.
 
 import argparse
 import collections
+import contextlib
 import itertools
 import json
 import os
@@ -206,6 +207,26 @@ class ControlGroup:
                 time.sleep(0.1)
 
 
+@contextlib.contextmanager
+def beside_and_limited(beside, group):
+    """While the command `beside` runs, if it is given. Afterwards it is ended, and the control group removed."""
+    other = subprocess.Popen(beside) if beside else None
+    try:
+        yield
+    finally:
+        if other:
+            other.send_signal(signal.SIGTERM)
+            other.wait()
+        if group:
+            group.remove()
+
+
+def output_of(command, folder, variables):
+    """Runs the command with these environment variables; its output and its errors are one text."""
+    return subprocess.run(command, cwd=folder, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600)
+
+
 def can_limit():
     try:
         ControlGroup(1).remove()
@@ -232,18 +253,9 @@ class Bench:
         preload = ["-x", f"LD_PRELOAD={self.faults}", "-x", f"DTRAIN_FAULT={change['fault']}"] if "fault" in change else []
         group = ControlGroup(change["limit"]) if "limit" in change else None
         prefix = [*(group.prefix() if group else []), *change.get("prefix", [])]
-        beside = subprocess.Popen(change["beside"]) if "beside" in change else None
         command = [*prefix, "mpirun", "-np", str(change.get("ranks", 2)), *preload, str(self.dtrain), *words]
-        try:
-            with NoiseMeter() as meter:
-                done = subprocess.run(command, cwd=self.folder, env={**os.environ, **MPI}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600)
-        finally:
-            if beside:
-                beside.send_signal(signal.SIGTERM)
-                beside.wait()
-            if group:
-                group.remove()
+        with beside_and_limited(change.get("beside"), group), NoiseMeter() as meter:
+            done = output_of(command, self.folder, MPI)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\ndtrain ended with {done.returncode}")
         try:

@@ -14,11 +14,9 @@ every run is in FILE, so that the rule can be checked. Padding is not among the 
 
 import argparse
 import json
-import os
 import pathlib
 import random
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -63,22 +61,15 @@ def run(fault, seconds, tool, gain):
     """Returns the seconds per sample, and what the tool printed."""
     with tempfile.TemporaryDirectory() as folder:
         script = [str(TRAIN), "--fault", fault, "--seconds", str(seconds), "--tool", tool, "--folder", folder]
-        beside = subprocess.Popen(diagnosis.busy(gain)["beside"]) if fault == "another process" else None
+        beside = diagnosis.busy(gain)["beside"] if fault == "another process" else None
         group = diagnosis.ControlGroup(2 / (1 + gain)) if fault == diagnosis.LIMITED else None
         bound = ["taskset", "-c", "0"] if fault == "bound to one core" else group.prefix() if group else []
         if tool == "traceml":
             command = [*bound, str(pathlib.Path(sys.executable).parent / "traceml"), "run", script[0], "--nproc-per-node", "2", "--interval", "1", "--args", *script[1:]]
         else:
             command = [*bound, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *script]
-        try:
-            done = subprocess.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600)
-        finally:
-            if beside:
-                beside.send_signal(signal.SIGTERM)
-                beside.wait()
-            if group:
-                group.remove()
+        with diagnosis.beside_and_limited(beside, group):
+            done = diagnosis.output_of(command, folder, {"OMP_NUM_THREADS": "1"})
         text = done.stdout
         if tool == "gpuprof":
             text += subprocess.run([sys.executable, "-m", "gpuprof.insights", "gpuprof.db"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

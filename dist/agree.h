@@ -11,15 +11,8 @@
 
 namespace dtrain::dist {
 
-// Thrown on all ranks by agree(). The message has been printed.
-struct AgreedFailure {
-  int exit_code = 70;
-  int rank = 0;              // that failed, the lowest
-  std::string message = "";  // on that rank
-};
-
 // Runs `step` on every rank. If it throws on any rank, the lowest such rank prints its message, and
-// all ranks throw AgreedFailure with that rank's exit code. `step` must not be
+// all ranks throw AgreedFailure (failure.h) with that rank's exit code. `step` must not be
 // collective. Collective.
 void agree(Communicator&, const std::function<void()>& step);
 

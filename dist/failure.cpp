@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "device/device.h"
-#include "dist/agree.h"
+#include "dist/launcher.h"
 #include "dist/peer_error.h"
 #include "dist/world.h"
 #include "os/net_address.h"

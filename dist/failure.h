@@ -11,10 +11,17 @@
 #include <string>
 
 #include "core/error.h"
+#include "dist/launcher.h"
 #include "dist/supervisor_lines.h"
-#include "dist/world.h"
 
 namespace dtrain::dist {
+
+// Thrown on all ranks by agree() (agree.h). The message has been printed.
+struct AgreedFailure {
+  int exit_code = 70;
+  int rank = 0;              // that failed, the lowest
+  std::string message = "";  // on that rank
+};
 
 struct Failure {
   int exit_code = 70;

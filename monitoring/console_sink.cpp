@@ -14,20 +14,23 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Phase;
+
 // The phases in the order of a step.
 struct PhaseWord {
   Phase phase;
   const char* word;
   bool always;  // shown even if it took no time
 };
-constexpr std::array<PhaseWord, kPhases> kPhaseWords = {{{Phase::kDataWait, "data", true},
-                                                         {Phase::kH2d, "h2d", false},
-                                                         {Phase::kForward, "fwd", true},
-                                                         {Phase::kBackward, "bwd", true},
-                                                         {Phase::kAllReduceWait, "comm", true},
-                                                         {Phase::kOptimizer, "opt", true},
-                                                         {Phase::kCheckpoint, "save", false},
-                                                         {Phase::kEval, "eval", false}}};
+constexpr std::array<PhaseWord, measure::kPhases> kPhaseWords = {
+    {{Phase::kDataWait, "data", true},
+     {Phase::kH2d, "h2d", false},
+     {Phase::kForward, "fwd", true},
+     {Phase::kBackward, "bwd", true},
+     {Phase::kAllReduceWait, "comm", true},
+     {Phase::kOptimizer, "opt", true},
+     {Phase::kCheckpoint, "save", false},
+     {Phase::kEval, "eval", false}}};
 
 // "250.2 = data 1.2 + fwd 80.1 + ... + other 0.4", in milliseconds: the wall time and its parts.
 std::string time_split(const StepStats& s) {

@@ -79,9 +79,9 @@ void cut_after(const std::filesystem::path& path, int64_t step) {
   if (end < size && ::ftruncate(file.get(), end) != 0) fail_to_write("truncate", path, errno);
 }
 
-Json phases_json(const PhaseSeconds& seconds) {
+Json phases_json(const measure::PhaseSeconds& seconds) {
   Json phases = Json::object();
-  for (size_t i = 0; i < kPhases; ++i) put(phases, kPhaseNames[i], seconds[i]);
+  for (size_t i = 0; i < measure::kPhases; ++i) put(phases, measure::kPhaseNames[i], seconds[i]);
   return phases;
 }
 
@@ -89,14 +89,14 @@ void put_if_known(Json& object, const char* name, double value) {
   if (!std::isnan(value)) put(object, name, value);
 }
 
-Json rank_json(const RankMeans& r) {
+Json rank_json(const measure::RankMeans& r) {
   Json j{{"rank", r.rank}};
   put(j, "step_seconds", r.times.wall);
   j["phase_seconds"] = phases_json(r.times.phases);
   put(j, "other_seconds", r.times.other());
   if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
   if (r.times.launch > 0) put(j, "launch_seconds", r.times.launch);
-  for (const Quantity quantity : measure::all_quantities()) {
+  for (const measure::Quantity quantity : measure::all_quantities()) {
     const measure::QuantityRow& row = measure::row_of(quantity);
     const double value = r.values[quantity];
     if (row.key.empty() || std::isnan(value)) continue;
@@ -110,7 +110,7 @@ Json rank_json(const RankMeans& r) {
   return j;
 }
 
-Json slowest_json(const SlowStep& s) {
+Json slowest_json(const measure::SlowStep& s) {
   Json j{{"step", s.step}, {"rank", s.rank}};
   put(j, "step_seconds", s.times.wall);
   j["phase_seconds"] = phases_json(s.times.phases);
@@ -140,7 +140,7 @@ class JsonLines : public Sink {
     j["phase_seconds"] = phases_json(s.phase_seconds);
     put(j, "other_seconds", s.other_seconds);
     if (!s.ranks.empty()) j["ranks"] = Json::array();
-    for (const RankMeans& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
+    for (const measure::RankMeans& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
     if (s.slowest) j["slowest"] = slowest_json(*s.slowest);
     put(j, "eta_seconds", s.eta_seconds);
     j["bytes_reduced"] = s.bytes_reduced;

@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kFresh{200};
 constexpr std::array kColumns = {"step",          "time",       "epoch",      "loss",
                                  "learning_rate", "grad_norm",  "loss_scale", "samples_per_second",
                                  "step_seconds",  "memory_used"};
-using Point = std::array<double, kColumns.size() + kPhases>;
+using Point = std::array<double, kColumns.size() + measure::kPhases>;
 
 Point point_of(const StepStats& s, double time) {
   Point point = {static_cast<double>(s.step),
@@ -123,9 +123,9 @@ Json quantities_json() {
   return json;
 }
 
-Json rank_json(const RankMeans& r) {
+Json rank_json(const measure::RankMeans& r) {
   Json values = Json::array();
-  for (const Quantity quantity : measure::all_quantities()) {
+  for (const measure::Quantity quantity : measure::all_quantities()) {
     if (!measure::row_of(quantity).title.empty()) values.push_back(number(r.values[quantity]));
   }
   return {{"rank", r.rank},
@@ -237,13 +237,13 @@ class LivePage::State {
     std::optional<Evaluation> evaluation;
     std::optional<Checkpoint> checkpoint;
     std::vector<LivePage::Place> places;
-    std::vector<RankMeans> ranks;
+    std::vector<measure::RankMeans> ranks;
     std::string verdict;
   };
   struct Waiting {
     Position position;
     std::vector<Point> points;
-    std::optional<std::vector<RankMeans>> ranks;
+    std::optional<std::vector<measure::RankMeans>> ranks;
   };
 
   // Under mutex_.
@@ -289,7 +289,7 @@ class LivePage::State {
   Json summary(const Now& now) const {
     Json columns = Json::array(), phases = Json::array();
     for (const char* name : kColumns) columns.push_back(name);
-    for (const char* name : kPhaseNames) phases.push_back(name);
+    for (const char* name : measure::kPhaseNames) phases.push_back(name);
     const Position& p = now.position;
     Json json = {{"run", run_},
                  {"facts", Json::array()},
@@ -317,7 +317,7 @@ class LivePage::State {
     for (const LivePage::Place& place : now.places) {
       json["places"].push_back({place.node, place.device, place.cores, place.loader_threads});
     }
-    for (const RankMeans& rank : now.ranks) json["ranks"].push_back(rank_json(rank));
+    for (const measure::RankMeans& rank : now.ranks) json["ranks"].push_back(rank_json(rank));
     if (now.checkpoint) {
       json["checkpoint"] = {{"step", now.checkpoint->step},
                             {"time", now.checkpoint->time},

@@ -24,12 +24,13 @@ namespace dtrain::monitoring {
 namespace {
 
 using Labels = SeriesFactory::Labels;
+using measure::Phase;
 using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
 static_assert(Phase::kCheckpoint < Phase::kEval &&
-              static_cast<size_t>(Phase::kEval) + 1 == kPhases);
+              static_cast<size_t>(Phase::kEval) + 1 == measure::kPhases);
 
 // Seconds.
 const Histogram::BucketBoundaries kStepBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
@@ -153,8 +154,9 @@ class RankSeries : public PrometheusSink {
   void make_series() {
     steps_ = &series_.counter("dtrain_steps_total");
     step_duration_ = &series_.histogram("dtrain_step_duration_seconds", kStepBuckets);
-    for (size_t i = 0; i < kPhases; ++i)
-      phases_[i] = &series_.counter("dtrain_phase_seconds_total", {{"phase", kPhaseNames[i]}});
+    for (size_t i = 0; i < measure::kPhases; ++i)
+      phases_[i] =
+          &series_.counter("dtrain_phase_seconds_total", {{"phase", measure::kPhaseNames[i]}});
     other_ = &series_.counter("dtrain_phase_seconds_total", {{"phase", "other"}});
     last_step_ = &series_.gauge("dtrain_last_step_timestamp_seconds");
     last_step_->Set(unix_seconds());  // the start counts as progress
@@ -180,8 +182,8 @@ class RankSeries : public PrometheusSink {
   }
 
   // Means per step since the last call; `steps`: the steps since then.
-  void record_own(const RankMeans& own, double steps) {
-    for (const Quantity quantity : measure::all_quantities()) {
+  void record_own(const measure::RankMeans& own, double steps) {
+    for (const measure::Quantity quantity : measure::all_quantities()) {
       const measure::QuantityRow& row = measure::row_of(quantity);
       // The ranks of a host measure the same: the first one exports it, so that a sum over ranks
       // counts it once.
@@ -205,7 +207,7 @@ class RankSeries : public PrometheusSink {
     // last step.
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.step - last_phases_step_));
     last_phases_step_ = s.step;
-    const PhaseSeconds& phases = s.own ? s.own->times.phases : s.phase_seconds;
+    const measure::PhaseSeconds& phases = s.own ? s.own->times.phases : s.phase_seconds;
     for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
       phases_[i]->Increment(std::max(0.0, phases[i]) * steps);
     }
@@ -250,7 +252,7 @@ class RankSeries : public PrometheusSink {
 
   Counter *steps_ = nullptr, *reduced_ = nullptr, *loader_bytes_ = nullptr, *other_ = nullptr;
   Counter *samples_ = nullptr, *epochs_ = nullptr;  // rank 0
-  std::array<Counter*, kPhases> phases_{};
+  std::array<Counter*, measure::kPhases> phases_{};
   Histogram* step_duration_ = nullptr;
   Gauge *last_step_ = nullptr, *loader_queue_ = nullptr;
   Gauge *planned_ = nullptr, *learning_rate_ = nullptr;  // rank 0

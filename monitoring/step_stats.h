@@ -18,15 +18,6 @@
 
 namespace dtrain::monitoring {
 
-using measure::kPhaseNames;
-using measure::kPhases;
-using measure::Phase;
-using measure::PhaseSeconds;
-using measure::Quantity;
-using measure::RankMeans;
-using measure::SlowStep;
-using measure::StepTimes;
-
 // What one communicator has carried by one kind of operation, since the start of the process.
 struct CollectiveStats {
   std::string communicator;  // "gradients", "statistics", "host"
@@ -46,10 +37,10 @@ struct StepStats {
   double learning_rate = 0;
   // Steps skipped so far because a gradient was not finite; known at logging steps
   int64_t skipped_total = 0;
-  double step_seconds = 0;               // wall time; at logging steps the mean since the last one
-  PhaseSeconds phase_seconds{};          // mean per step since the last logging step
-  double other_seconds = 0;              // likewise, in no phase
-  double samples_per_second = kUnknown;  // all ranks, since the last logging step
+  double step_seconds = 0;                // wall time; at logging steps the mean since the last one
+  measure::PhaseSeconds phase_seconds{};  // mean per step since the last logging step
+  double other_seconds = 0;               // likewise, in no phase
+  double samples_per_second = kUnknown;   // all ranks, since the last logging step
   double eta_seconds = kUnknown;
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
@@ -65,10 +56,11 @@ struct StepStats {
   double padding_waste =
       kUnknown;             // share of padding in the rows of all ranks since the last logging step
   int64_t bad_samples = 0;  // left out so far by data.on_bad_sample skip, all ranks
-  std::optional<RankMeans> own = {};  // this rank; set at logging steps
-  std::vector<RankMeans> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
+  std::optional<measure::RankMeans> own = {};  // this rank; set at logging steps
+  std::vector<measure::RankMeans> ranks =
+      {};  // on rank 0 at logging steps: of very many ranks the slowest
   // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
-  std::optional<SlowStep> slowest = {};
+  std::optional<measure::SlowStep> slowest = {};
 };
 
 struct EvalStats {

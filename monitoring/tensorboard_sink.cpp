@@ -35,7 +35,8 @@ class TensorBoard : public Sink {
     add_known("grad_norm", s.grad_norm);
     add_known("loss_scale", s.loss_scale);
     add_known("samples_per_second", s.samples_per_second);
-    for (size_t i = 0; i < kPhases; ++i) add(str("phase/", kPhaseNames[i]), s.phase_seconds[i]);
+    for (size_t i = 0; i < measure::kPhases; ++i)
+      add(str("phase/", measure::kPhaseNames[i]), s.phase_seconds[i]);
     add("memory_used_gib", s.memory_used / (1024.0 * 1024.0 * 1024.0));
     write(s.step);
   }

@@ -9,7 +9,7 @@
 #include "cli/table_output.h"
 #include "core/error.h"
 #include "dist/agree.h"
-#include "dist/world.h"
+#include "dist/launcher.h"
 #include "job/data_bench.h"
 #include "job/emulation.h"
 #include "job/training_job.h"

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "cli/options.h"
-#include "config/table.h"
+#include "config/keys.h"
 #include "core/error.h"
 #include "job/version.h"
 #include "text/strings.h"

@@ -53,9 +53,7 @@ EvalReport report_of(const train::Evaluation& evaluation, const job::TrainedMode
                     .task = str(model.config.task),
                     .network = str(model.config.model.name),
                     .precision = train::to_string(precision),
-                    .stats = evaluation.stats,
-                    .worst = {},
-                    .warnings = {}};
+                    .stats = evaluation.stats};
   if (evaluation.bad_samples > 0) {
     report.warnings.push_back(
         evaluation.bad_samples == 1

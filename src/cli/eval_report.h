@@ -12,17 +12,19 @@
 namespace dtrain::cli {
 
 struct EvalReport {
-  std::string checkpoint, chosen;  // chosen: how, among the checkpoints of its run; may be empty
-  // protocol: how the data were chosen; may be empty
-  std::string data, protocol, task, network, precision;
-  monitoring::EvalStats stats;
+  std::string checkpoint;
+  std::string chosen = {};  // how, among the checkpoints of its run; may be empty
+  std::string data;
+  std::string protocol = {};  // how the data were chosen; may be empty
+  std::string task, network, precision;
+  monitoring::EvalStats stats = {};
   struct Worst {
     int64_t id = 0;
     double error = 0;
     std::string source;  // path of the file that was converted
   };
-  std::vector<Worst> worst;
-  std::vector<std::string> warnings;  // e.g. samples left out
+  std::vector<Worst> worst = {};
+  std::vector<std::string> warnings = {};  // e.g. samples left out
 };
 
 std::string to_text(const EvalReport&);

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "config/data_set_file.h"
-#include "config/table.h"
+#include "config/keys.h"
 #include "core/error.h"
 #include "job/find_checkpoint.h"
 #include "job/process_context.h"

@@ -20,8 +20,8 @@
 #include "report/curves.h"
 #include "report/digest.h"
 #include "report/page.h"
+#include "report/read_run.h"
 #include "report/regression.h"
-#include "report/run_records.h"
 #include "text/printable.h"
 #include "text/strings.h"
 

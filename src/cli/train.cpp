@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "config/load.h"
 #include "config/print.h"
-#include "dist/world.h"
+#include "dist/launcher.h"
 #include "job/process_context.h"
 #include "job/training_job.h"
 

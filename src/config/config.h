@@ -1,7 +1,7 @@
 #pragma once
 
 // The whole configuration as plain structs, with the default, unit and meaning beside each field.
-// config/table.h lists every field once (name, range, text); the loader, --help, --print-config and
+// config/keys.h lists every field once (name, range, text); the loader, --help, --print-config and
 // docs/configuration.md use that list.
 // 0 or "auto" means that the value is chosen at start-up and shown in the banner.
 

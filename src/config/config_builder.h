@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/keys.h"
 #include "config/rules.h"
-#include "config/table.h"
 
 namespace dtrain::config {
 

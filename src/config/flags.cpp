@@ -1,5 +1,6 @@
 #include "config/flags.h"
 
+#include "config/plain_text.h"
 #include "config/synonyms.h"
 #include "core/error.h"
 #include "text/strings.h"

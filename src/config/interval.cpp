@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/count_text.h"
-#include "config/table.h"
+#include "config/plain_text.h"
 #include "text/strings.h"
 
 namespace dtrain::config {

@@ -1,14 +1,26 @@
 #pragma once
 
-// The entries of the table (table.h), section by section: task_keys.cpp, data_keys.cpp,
+// The one table of all configuration keys. The loader, the flags, --help, --print-config and
+// docs/configuration.md all read it, so that they always know the same keys. A new key is one field
+// in config.h and one entry in the file of its section: task_keys.cpp, data_keys.cpp,
 // train_keys.cpp, run_keys.cpp. The targets point into the argument, which must outlive the result.
 
+#include <string>
 #include <vector>
 
 #include "config/table.h"
 
 namespace dtrain::config {
 
+// All keys, section by section.
+std::vector<Option> describe(Config&);
+
+struct Section {
+  std::string name, text;
+};
+const std::vector<Section>& sections();  // same order as the table
+
+// The entries of each section.
 std::vector<Option> task_keys(Config&);  // the name of the task, and the keys of the task `module`
 std::vector<Option> model_keys(Model&);
 std::vector<Option> pointer_keys(Pointer&);

@@ -6,6 +6,7 @@
 #include "config/config_builder.h"
 #include "config/data_set_file.h"
 #include "config/flags.h"
+#include "config/plain_text.h"
 #include "core/error.h"
 #include "os/file_system.h"
 #include "text/strings.h"

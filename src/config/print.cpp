@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "config/config_builder.h"
+#include "config/keys.h"
 #include "config/print.h"
-#include "config/table.h"
 #include "core/hash.h"
 #include "text/number_text.h"
 #include "text/strings.h"

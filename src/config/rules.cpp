@@ -4,7 +4,8 @@
 #include <initializer_list>
 
 #include "catalog/gpus.h"
-#include "config/table.h"
+#include "config/keys.h"
+#include "config/plain_text.h"
 #include "core/error.h"
 #include "text/strings.h"
 

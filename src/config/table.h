@@ -1,8 +1,7 @@
 #pragma once
 
-// The one table of all configuration keys. The loader, the flags, --help, --print-config and
-// docs/configuration.md all read it, so that they always know the same keys. A new key is one field
-// in config.h and one entry in the file of its section (keys.h).
+// An entry of the table of configuration keys (keys.h): what is said of a key, and how its value is
+// read and printed.
 
 #include <limits>
 #include <string>
@@ -83,14 +82,6 @@ struct Option {
   std::vector<std::string> names() const;
 };
 
-// All keys, section by section; the targets point into `config`, which must outlive the result.
-std::vector<Option> describe(Config& config);
-
-struct Section {
-  std::string name, text;
-};
-const std::vector<Section>& sections();  // same order as the table
-
 // Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If
 // `text` is wrong, stores nothing and returns what is wrong with it; otherwise returns "".
 std::string assign(const Option&, std::string_view text,
@@ -104,14 +95,5 @@ bool is_bool(const Option&);
 bool is_switch(const Option&);  // true is one of its values: `--key` alone means it
 bool is_interval(const Option&);
 bool is_warm_up(const Option&);
-
-// The number of bytes of the character that `text` begins with; 0 for what YAML does not allow in
-// plain text: anything that printable_character() of core refuses, line separators, byte order
-// marks and the two non-characters.
-size_t plain_character(std::string_view text);
-
-// `text` in quotes for a message, whatever bytes it has: control characters are escaped, and long
-// texts are cut.
-std::string in_quotes(std::string_view text);
 
 }  // namespace dtrain::config

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/plain_text.h"
 #include "config/table.h"
 #include "text/number_text.h"
-#include "text/printable.h"
 #include "text/strings.h"
 
 namespace dtrain::config {
@@ -114,11 +114,12 @@ std::string assign_text(std::string_view text, std::string* target) {
 
 }  // namespace
 
-size_t plain_character(std::string_view text) {
-  if (text.starts_with("\u2028") || text.starts_with("\u2029") || text.starts_with("\uFEFF"))
-    return 0;
-  if (text.starts_with("\uFFFE") || text.starts_with("\uFFFF")) return 0;
-  return printable_character(text);
+std::vector<std::string> Option::names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : {alias, path, also}) {
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
 }
 
 bool Choice::set(std::string_view name) const {
@@ -193,19 +194,6 @@ bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option
 bool is_switch(const Option& option) {
   const auto* choice = std::get_if<Choice>(&option.target);
   return choice == nullptr ? is_bool(option) : std::ranges::count(choice->names(), "true") > 0;
-}
-
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kLongest = 60;
-  std::string out = "'";
-  while (!text.empty()) {
-    if (out.size() > kLongest) return out + "...'";
-    const size_t length = plain_character(text);
-    const std::string_view first = text.substr(0, std::max<size_t>(length, 1));
-    out += printable(first);
-    text.remove_prefix(first.size());
-  }
-  return out + "'";
 }
 
 }  // namespace dtrain::config

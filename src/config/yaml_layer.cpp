@@ -7,6 +7,7 @@
 
 #include "config/config_builder.h"
 #include "config/differences.h"
+#include "config/plain_text.h"
 #include "config/synonyms.h"
 #include "text/strings.h"
 

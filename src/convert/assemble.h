@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/convert.h"
+#include "convert/conversion.h"
 #include "convert/raw_set.h"
 #include "convert/spool.h"
 

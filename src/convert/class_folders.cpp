@@ -100,7 +100,7 @@ std::string inner_folder(const fs::path& folder, const std::string& name, const 
   formats::ToolFiles counted_later;
   const Content outside = content(folder / name, kind, counted_later);
   const bool twice = outside.folders.size() == 1 && outside.samples.empty() &&
-                     formats::lower_case(outside.folders[0]) == formats::lower_case(name);
+                     lower_case(outside.folders[0]) == lower_case(name);
   return twice ? (fs::path(name) / outside.folders[0]).string() : name;
 }
 

@@ -343,9 +343,6 @@ std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
 
 }  // namespace
 
-fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
-fs::path quarantine_file(const fs::path& out) { return out.string() + ".quarantine.json"; }
-
 ConvertSummary convert(const std::string& name, const ConvertOptions& options,
                        const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {

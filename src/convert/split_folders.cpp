@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "formats/list_files.h"
 #include "text/strings.h"
 
 namespace dtrain::convert {
@@ -46,7 +45,7 @@ std::string_view without_number(std::string_view word) {
 
 // "train" and "images" of train2017_images.
 std::vector<std::string> words_of(const std::string& name) {
-  std::string letters = formats::lower_case(name);
+  std::string letters = lower_case(name);
   for (char& c : letters) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && (c & 0x80) == 0) c = ' ';
   }

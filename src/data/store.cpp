@@ -48,6 +48,14 @@ uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::
   return xxh64(target, xxh64(input));
 }
 
+uint64_t checksum_as_read(const Store& store, int64_t id) {
+  std::vector<std::byte> input(static_cast<size_t>(store.input_bytes(id))),
+      target(static_cast<size_t>(store.target_bytes(id)));
+  store.read_input(id, input);
+  store.read_target(id, target);
+  return sample_checksum(input, target);
+}
+
 int64_t length_of(const Store& store, int64_t id) {
   const Field& input = store.schema().input;
   if (input.variable()) return store.input_rows(id);

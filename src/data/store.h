@@ -48,6 +48,8 @@ std::vector<T> read_target_as(const Store&, int64_t id);
 // The checksum of one sample: xxh64 of the target's bytes, seeded with the xxh64 of the
 // input's bytes.
 uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::byte> target);
+// That of sample `id` as it is read now, for stores that keep no checksums.
+uint64_t checksum_as_read(const Store&, int64_t id);
 
 // Number of rows of a sample's input, as in Batch::lengths: the first dimension of [rows, F] and
 // [T, F], otherwise 1.

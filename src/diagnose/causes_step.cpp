@@ -216,16 +216,14 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
 // the time of steps follows their padding does not help: batches of like lengths also need fewer
 // recurrent steps, and that does not follow the padding.)
 void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
-  double rows = 0, cells = 0, computing = 0, step = 0;
+  measure::PaddedRows padded;
+  double computing = 0, step = 0;
   for (const RankEvidence& rank : run.ranks) {
-    for (const StepTimes& s : rank.steps) {
-      rows += s.padded.rows;
-      cells += s.padded.cells;
-    }
+    for (const StepTimes& s : rank.steps) padded += s.padded;
     computing = std::max(computing, mean_computing(rank.steps));
     step = std::max(step, mean_wall(rank.steps));
   }
-  if (!(rows < cells)) return;
+  if (!(padded.rows < padded.cells)) return;
   // Batches are cut from that many global batches, sorted by length: of twice as many, half as
   // different. An epoch is the limit.
   const int64_t window = std::max<int64_t>(1, run.settings.length_window);
@@ -239,7 +237,7 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
     s.phases[static_cast<size_t>(Phase::kForward)] *= left;
     s.phases[static_cast<size_t>(Phase::kBackward)] *= left;
   };
-  const double waste = 1 - rows / cells;
+  const double waste = 1 - padded.rows / padded.cells;
   found.push_back({.cause = Cause::kPadding,
                    .evidence = str(percent(waste), " of the rows are padding, which takes up to ",
                                    of_step(waste * computing, step)),

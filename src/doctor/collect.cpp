@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "dist/clock_offsets.h"
 #include "dist/failure.h"
+#include "dist/launcher.h"
 #include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
 #include "doctor/other_load.h"

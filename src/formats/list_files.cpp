@@ -97,13 +97,6 @@ std::vector<fs::path> folder_entries(const fs::path& folder, ToolFiles& left_out
   return entries;
 }
 
-std::string lower_case(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return name;
-}
-
 bool has_extension(const fs::path& file, const std::vector<std::string>& extensions) {
   const std::string extension = lower_case(file.extension().string());
   return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();

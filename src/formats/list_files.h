@@ -27,9 +27,6 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
                                                   ToolFiles& left_out);
 
-// The name in lower case, as far as it is ASCII.
-std::string lower_case(std::string name);
-
 // Whether this is a link to one of its own parent folders. Following such a link would never end.
 bool leads_back(const std::filesystem::path& link);
 

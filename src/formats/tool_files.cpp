@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/log.h"
-#include "formats/list_files.h"
 #include "text/printable.h"
 #include "text/strings.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "report/run_records.h"
+#include "report/read_run.h"
 #include "text/strings.h"
 
 namespace dtrain::job {

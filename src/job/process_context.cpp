@@ -9,6 +9,7 @@
 #include "dist/affinity.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
+#include "dist/launcher.h"
 #include "dist/make_communicator.h"
 #include "os/facts.h"
 #include "text/strings.h"

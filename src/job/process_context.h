@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "data/hdf5/probe_process.h"
 #include "dist/metered_communicator.h"
-#include "dist/world.h"
+#include "dist/mpi_session.h"
 
 namespace dtrain::job {
 

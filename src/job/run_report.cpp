@@ -15,6 +15,7 @@
 #include "os/file_system.h"
 #include "report/digest.h"
 #include "report/page_data.h"
+#include "report/read_run.h"
 #include "text/strings.h"
 #include "text/utf8.h"
 

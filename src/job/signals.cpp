@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "dist/world.h"
+#include "dist/launcher.h"
 
 namespace dtrain::job {
 namespace {

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
+#include "dist/launcher.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/signals.h"

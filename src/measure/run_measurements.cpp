@@ -14,22 +14,8 @@ constexpr size_t kMostValues = 20000, kMostSteps = 500, kFewestSteps = 40;
 
 StepTimes mean_of(const StepTimes* begin, size_t count) {
   StepTimes mean;
-  for (size_t i = 0; i < count; ++i) {
-    for (size_t phase = 0; phase < mean.phases.size(); ++phase)
-      mean.phases[phase] += begin[i].phases[phase];
-    for (size_t bucket = 0; bucket < mean.buckets.size(); ++bucket)
-      mean.buckets[bucket] += begin[i].buckets[bucket];
-    mean.wall += begin[i].wall;
-    mean.launch += begin[i].launch;
-    mean.padded.rows += begin[i].padded.rows;
-    mean.padded.cells += begin[i].padded.cells;
-  }
-  for (double& seconds : mean.buckets) seconds /= static_cast<double>(count);
-  for (double& seconds : mean.phases) seconds /= static_cast<double>(count);
-  mean.wall /= static_cast<double>(count);
-  mean.launch /= static_cast<double>(count);
-  mean.padded.rows /= static_cast<double>(count);
-  mean.padded.cells /= static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i) mean += begin[i];
+  mean /= static_cast<double>(count);
   return mean;
 }
 

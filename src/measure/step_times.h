@@ -35,7 +35,21 @@ using PhaseSeconds = std::array<double, kPhases>;
 // of the batches. 0 without such batches.
 struct PaddedRows {
   double rows = 0, cells = 0;
+
+  PaddedRows& operator+=(const PaddedRows& other) {
+    rows += other.rows;
+    cells += other.cells;
+    return *this;
+  }
+  PaddedRows& operator/=(double parts) {
+    rows /= parts;
+    cells /= parts;
+    return *this;
+  }
 };
+inline PaddedRows operator*(double factor, const PaddedRows& padded) {
+  return {factor * padded.rows, factor * padded.cells};
+}
 
 struct StepTimes {
   PhaseSeconds phases{};
@@ -50,6 +64,24 @@ struct StepTimes {
   double computing() const { return of(Phase::kForward) + of(Phase::kBackward); }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }
   double other() const { return wall - in_phases(); }  // time outside all phases
+
+  // Sums of steps, and with their number the mean step.
+  StepTimes& operator+=(const StepTimes& step) {
+    for (size_t phase = 0; phase < phases.size(); ++phase) phases[phase] += step.phases[phase];
+    for (size_t i = 0; i < buckets.size(); ++i) buckets[i] += step.buckets[i];
+    wall += step.wall;
+    launch += step.launch;
+    padded += step.padded;
+    return *this;
+  }
+  StepTimes& operator/=(double steps) {
+    for (double& seconds : phases) seconds /= steps;
+    for (double& seconds : buckets) seconds /= steps;
+    wall /= steps;
+    launch /= steps;
+    padded /= steps;
+    return *this;
+  }
 };
 
 // The steps of one rank, in order.

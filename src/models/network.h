@@ -1,13 +1,11 @@
 #pragma once
 
-// What all networks have in common, and the networks for images by name (described
-// in image_networks.h).
+// What all networks have in common.
 
 #include <torch/nn/module.h>
 
-#include <memory>
+#include <cstdint>
 #include <string>
-#include <vector>
 
 namespace dtrain::models {
 
@@ -30,9 +28,5 @@ struct NetworkOptions {
   // Saves memory: each block saves only its input and is computed again in backward
   bool checkpointing = false;
 };
-
-// With initial weights. ConfigError if the name is unknown.
-std::shared_ptr<Network> make_network(const std::string& name, const NetworkOptions&);
-std::vector<std::string> network_names();
 
 }  // namespace dtrain::models

@@ -30,4 +30,8 @@ class RecordAdder {
   int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0, cut_ = 0, out_of_order_ = 0, unknown_ = 0;
 };
 
+// The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last
+// line is expected.
+void add_records(RunRecords&, std::string_view text, bool growing = false);
+
 }  // namespace dtrain::report

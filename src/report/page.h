@@ -4,10 +4,7 @@
 // report.html, filled. The data are in it as JSON too, in the element with the id
 // dtrain-report. Pure.
 
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "report/digest.h"
@@ -49,11 +46,5 @@ std::string comparison_page(Known first, Known second, const std::vector<Regress
                             double now);
 std::string comparison_json(Known first, Known second, const std::vector<Regression>&,
                             double limit);
-
-// The text of src/report/NAME.html, built into the binary.
-std::optional<std::string_view> embedded_page(std::string_view name);
-// The template with each {{KEY}} replaced by its value, which is not searched for keys again.
-std::string filled(std::string_view page,
-                   const std::vector<std::pair<std::string, std::string>>& values);
 
 }  // namespace dtrain::report

@@ -5,7 +5,6 @@
 #include <ctime>
 
 #include "core/check.h"
-#include "report/page.h"
 #include "report/page_data.h"
 #include "text/html_text.h"
 #include "text/strings.h"

@@ -4,7 +4,10 @@
 // (html_text.h). Pure.
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dtrain::report {
@@ -35,5 +38,11 @@ std::string part_key(size_t part);             // a square in the color of a par
 // since 1970.
 std::string page_of(const std::string& title, const std::string& header, const std::string& body,
                     const std::string& json, double now);
+
+// The text of src/report/NAME.html, built into the binary.
+std::optional<std::string_view> embedded_page(std::string_view name);
+// The template with each {{KEY}} replaced by its value, which is not searched for keys again.
+std::string filled(std::string_view page,
+                   const std::vector<std::pair<std::string, std::string>>& values);
 
 }  // namespace dtrain::report

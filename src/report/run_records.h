@@ -1,10 +1,7 @@
 #pragma once
 
 // What a run folder tells about its run, as plain values: for `dtrain report`, `dtrain ls` and the
-// live page. The files may be half written, still growing, older or newer than this program, or
-// made by others: what is missing or damaged is left out and named in `gaps`, and sizes are
-// bounded, so that no file can crash the reader or use up the memory. Numbers that a file does not
-// have are NaN. Reads only; writes nothing. Thread-safety: pure but for the file system.
+// live page. Numbers that a file does not have are NaN. read_run.h reads them.
 
 #include <array>
 #include <cmath>
@@ -137,17 +134,6 @@ struct RunRecords {
 
   std::string setting(std::string_view key) const;  // value in `config`; "": it has none
 };
-
-// Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end.
-// `own`: the caller trained it, and still holds its lock. DataError if `folder` is no run: with
-// what it is instead.
-inline constexpr int64_t kMostBytes = int64_t{1} << 30;
-RunRecords read_run(const std::filesystem::path& folder, bool own = false,
-                    int64_t most_bytes = kMostBytes);
-
-// The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last
-// line is expected.
-void add_records(RunRecords&, std::string_view text, bool growing = false);
 
 // What is known of a metric by its name, for runs whose environment.json does not say it.
 MetricKind kind_of_metric(const RunRecords&, std::string_view name);

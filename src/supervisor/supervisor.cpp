@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/launcher.h"
 #include "dist/lone_process.h"
-#include "dist/world.h"
 #include "os/child_process.h"
 #include "os/file_lock.h"
 #include "supervisor/host_watch.h"

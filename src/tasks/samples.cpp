@@ -47,11 +47,11 @@ layers::RandomContext draws_of(const data::Batch& batch, uint64_t seed) {
   return layers::random_context(seed, /*step=*/0, ids_of(batch), batch.epoch);
 }
 
-void check_task(const data::Store& store, std::string_view task) {
-  const std::string& found = store.schema().task;
-  if (found == task) return;
-  throw DataError(
-      str(store.origin().path().string(), " holds samples of task '", found, "', not ", task));
+const data::Schema& schema_of(const data::Store& store, std::string_view task) {
+  const data::Schema& schema = store.schema();
+  if (schema.task == task) return schema;
+  throw DataError(str(store.origin().path().string(), " holds samples of task '", schema.task,
+                      "', not ", task));
 }
 
 void check_targets(const data::Store& store, const catalog::Numbers& numbers) {

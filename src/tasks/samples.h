@@ -31,8 +31,8 @@ layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 // DataError if the file says that its targets have other names or another unit. A file need not
 // say it.
 void check_targets(const data::Store&, const catalog::Numbers&);
-// DataError if the file holds samples of another task.
-void check_task(const data::Store&, std::string_view task);
+// The schema of samples of this task. DataError if the file holds samples of another one.
+const data::Schema& schema_of(const data::Store&, std::string_view task);
 // SampleSpec::class_numbers for a file whose classes are some of those that the network knows, in
 // any order; empty if they are the same. DataError if the network does not know one of them.
 std::vector<int64_t> class_numbers(const data::Store&, const std::vector<std::string>& known);

@@ -43,6 +43,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::vector<std::string> split(std::string_view text, char separator);  // empty parts are kept
 std::vector<std::string> words(std::string_view text);  // between spaces, tabs and line ends
 std::string_view trimmed(std::string_view text);        // without these at its ends
+std::string lower_case(std::string text);               // only ASCII letters change
 
 // "[120, 6]": the sizes of the dimensions of an array. Requires: `Sizes` is a range of integers.
 template <typename Sizes>

@@ -21,8 +21,7 @@ MeasuredSteps mean_over_phases(std::span<const MeasuredSteps> measured,
     mean.seconds += weight * one.seconds;
     for (size_t p = 0; p < one.phase_seconds.size(); ++p)
       mean.phase_seconds[p] += weight * one.phase_seconds[p];
-    mean.padded.rows += weight * one.padded.rows;
-    mean.padded.cells += weight * one.padded.cells;
+    mean.padded += weight * one.padded;
     mean.own_deviation += shares[i] * one.own_deviation;
   }
   return mean;

@@ -4,8 +4,8 @@
 #include <map>
 #include <vector>
 
+#include "config/keys.h"
 #include "config/print.h"
-#include "config/table.h"
 #include "text/printable.h"
 #include "text/strings.h"
 #include "tune/tune_report.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "config/table.h"
+#include "config/keys.h"
 #include "core/check.h"
 #include "text/strings.h"
 

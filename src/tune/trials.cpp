@@ -14,7 +14,7 @@ namespace dtrain::tune {
 namespace {
 
 using job::StepProbe;
-using monitoring::Phase;
+using measure::Phase;
 
 constexpr int64_t kMostSteps = 1000;
 constexpr double kOfTuning = 0.75;  // tuning's share of the minutes if the range test has the rest

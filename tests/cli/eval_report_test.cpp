@@ -22,9 +22,7 @@ EvalReport example() {
                     .task = "classify",
                     .network = "simple_cnn",
                     .precision = "fp32",
-                    .stats = {},
-                    .worst = {{17, 3.25, "cat/a.png"}, {4, kNaN, "dog/b.png"}},
-                    .warnings = {}};
+                    .worst = {{17, 3.25, "cat/a.png"}, {4, kNaN, "dog/b.png"}}};
   report.stats.split = "test";
   report.stats.samples = 12345;
   report.stats.seconds = 2;

@@ -1,6 +1,6 @@
 // What follows from the table: every key is reachable, printable and documented.
 
-#include "config/table.h"
+#include "config/keys.h"
 
 #include <gmock/gmock.h>
 

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "dist/agree.h"
+#include "dist/launcher.h"
 #include "dist/peer_error.h"
 
 namespace dtrain::dist {

@@ -6,7 +6,7 @@
 #include "layers/autocast.h"
 #include "layers/batch_norm_arithmetic.h"
 #include "layers/dropout.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 
 namespace dtrain::layers {
 namespace {

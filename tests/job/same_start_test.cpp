@@ -10,6 +10,7 @@
 
 #include "config/differences.h"
 #include "dist/agree.h"
+#include "dist/failure.h"
 #include "dist/world.h"
 #include "support/temp_dir.h"
 #include "support/thread_world.h"

@@ -7,7 +7,7 @@ import tree
 # rule: (pattern, files that are checked, files where it is allowed, what to do instead)
 CODE = re.compile(r"^(src|dist|monitoring)/.*\.(h|cuh|cpp|cu)$")
 RULES = {
-    "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/world\.cpp|src/config/|src/os/vector_set\.cpp)", "ask World or the config"),
+    "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/launcher\.cpp|src/config/|src/os/vector_set\.cpp)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
     # A forked process must not run the destructors of its parent.
     "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/main|src/data/hdf5/probe_process|src/job/signals)\.cpp",

@@ -15,6 +15,7 @@
 #include "monitoring/metric_tables.h"
 #include "monitoring/prometheus_sink.h"
 #include "os/file_system.h"
+#include "report/add_records.h"
 #include "report/digest.h"
 #include "report/page.h"
 #include "support/temp_dir.h"

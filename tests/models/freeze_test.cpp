@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "layers/batch_norm.h"
 #include "models/freeze.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {

@@ -11,7 +11,7 @@
 #include "layers/dropout.h"
 #include "layers/linear_bottleneck.h"
 #include "models/freeze.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "os/vector_set.h"
 
 namespace dtrain::models {

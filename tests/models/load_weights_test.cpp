@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "models/image_networks.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
 #include "support/expect_error.h"
@@ -201,27 +202,23 @@ TEST(Unwrapped, LeavesNamesThatTheNetworkKnows) {
   EXPECT_EQ(unwrapped(module, mixed).tensors.front().first, "module.model.weight");
 }
 
-TEST(Unwrapped, LeavesOutTheCounterOfAveragedModel) {
+// `prefix`: of the tensors; `counter`: the name that AveragedModel gives its counter in them.
+void expect_left_out(const std::string& prefix, const std::string& counter) {
   const auto network = make_network("headpose_cnn", {});
-  checkpoint::TensorFile file = wrapped("module.", file_of(*network));
+  checkpoint::TensorFile file = wrapped(prefix, file_of(*network));
   const size_t own = file.tensors.size();
-  file.tensors.emplace_back("n_averaged", at::full({}, 7, at::kLong));
+  file.tensors.emplace_back(counter, at::full({}, 7, at::kLong));
   EXPECT_THAT(load_unwrapped(*network, file),
               ElementsAre("left out n_averaged, the counter of AveragedModel",
-                          "removed 'module.' from the names of all tensors",
+                          dtrain::str("removed '", prefix, "' from the names of all tensors"),
                           dtrain::str("loaded ", own, " tensors")));
 }
 
+TEST(Unwrapped, LeavesOutTheCounterOfAveragedModel) { expect_left_out("module.", "n_averaged"); }
+
 // torch.compile() of an AveragedModel.
 TEST(Unwrapped, LeavesOutTheCounterInAWrapper) {
-  const auto network = make_network("headpose_cnn", {});
-  checkpoint::TensorFile file = wrapped("_orig_mod.module.", file_of(*network));
-  const size_t own = file.tensors.size();
-  file.tensors.emplace_back("_orig_mod.n_averaged", at::full({}, 7, at::kLong));
-  EXPECT_THAT(load_unwrapped(*network, file),
-              ElementsAre("left out n_averaged, the counter of AveragedModel",
-                          "removed '_orig_mod.module.' from the names of all tensors",
-                          dtrain::str("loaded ", own, " tensors")));
+  expect_left_out("_orig_mod.module.", "_orig_mod.n_averaged");
 }
 
 TEST(LoadInitialWeights, RefusesValuesThatTheNetworkCannotHold) {

@@ -11,8 +11,8 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "models/image_networks.h"
 #include "models/load_weights.h"
-#include "models/network.h"
 #include "text/strings.h"
 
 namespace {

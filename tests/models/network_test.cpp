@@ -1,4 +1,4 @@
-#include "models/network.h"
+#include "models/image_networks.h"
 
 #include <gmock/gmock.h>
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torchvision
+from image_networks import headpose_cnn, simple_cnn
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -16,43 +17,9 @@ PARITY = sys.argv[1]
 SIZE = 64
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # so that sums have the same order on both sides
 
-
-def headpose_cnn(outputs):
-    def block(i, o):
-        return nn.Sequential(nn.Conv2d(i, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2))
-
-    class HeadposeCnn(nn.Module):
-        def __init__(self):
-            super().__init__()
-            widths = [3, 32, 64, 128, 256, 512]
-            self.features = nn.Sequential(*[block(i, o) for i, o in zip(widths, widths[1:])])
-            self.fc = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, outputs))
-
-        def forward(self, x):
-            return self.fc(self.features(x).mean((2, 3)))
-
-    return HeadposeCnn()
-
-
-def simple_cnn(outputs):
-    def block(i, o):
-        return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
-
-    class SimpleCnn(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.features = nn.Sequential(block(3, 32), block(32, 64), block(64, 128))
-            self.fc = nn.Sequential(nn.Linear(128 * (SIZE // 8) ** 2, 256), nn.ReLU(), nn.Dropout(0), nn.Linear(256, outputs))
-
-        def forward(self, x):
-            return self.fc(self.features(x).flatten(1))
-
-    return SimpleCnn()
-
-
 NETWORKS = {
     "headpose_cnn": headpose_cnn,
-    "simple_cnn": simple_cnn,
+    "simple_cnn": lambda outputs: simple_cnn(outputs, SIZE, dropout=0),
     "mobilenet_v2": lambda outputs: torchvision.models.mobilenet_v2(num_classes=outputs, dropout=0),
     "resnet18": lambda outputs: torchvision.models.resnet18(num_classes=outputs),
     "resnet50": lambda outputs: torchvision.models.resnet50(num_classes=outputs),

@@ -11,7 +11,7 @@
 
 #include "layers/dropout.h"
 #include "models/cnn_lstm.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "models/parameter_format.h"
 #include "models/pointer_network.h"
 #include "os/vector_set.h"

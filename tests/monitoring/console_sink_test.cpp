@@ -36,7 +36,7 @@ TEST(StepLine, ASmallNormKeepsItsDigits) {
 TEST(StepLine, LeavesOutWhatIsUnknown) {
   StepStats s = sample_step();
   s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
-  s.phase_seconds[static_cast<size_t>(Phase::kH2d)] = 0;
+  s.phase_seconds[static_cast<size_t>(measure::Phase::kH2d)] = 0;
   EXPECT_EQ(step_line(s),
             "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | 512.3 samples/s | "
             "step 250.0 = data 1.2 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 + other "
@@ -47,7 +47,7 @@ TEST(StepLine, ShowsSavesSkipsAndInfinities) {
   StepStats s = sample_step();
   s.loss = std::numeric_limits<double>::infinity();
   s.skipped_total = 3;
-  s.phase_seconds[static_cast<size_t>(Phase::kCheckpoint)] = 0.05;
+  s.phase_seconds[static_cast<size_t>(measure::Phase::kCheckpoint)] = 0.05;
   const std::string line = step_line(s);
   EXPECT_NE(line.find("loss inf"), std::string::npos) << line;
   EXPECT_NE(line.find(" + save 50.0"), std::string::npos) << line;

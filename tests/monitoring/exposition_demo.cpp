@@ -27,6 +27,9 @@
 #include "monitoring/tensorboard_sink.h"
 
 using namespace dtrain::monitoring;
+using dtrain::measure::Phase;
+using dtrain::measure::Quantity;
+using dtrain::measure::RankMeans;
 
 namespace {
 

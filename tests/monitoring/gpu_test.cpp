@@ -14,6 +14,7 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Quantity;
 using testing::scrape;
 using testing::value_of;
 

@@ -18,6 +18,7 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Quantity;
 using nlohmann::json;
 using testing::sample_eval;
 using testing::sample_step;

@@ -18,6 +18,7 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Quantity;
 using testing::HttpClient;
 using testing::sample_eval;
 using testing::sample_step;
@@ -103,18 +104,18 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   const auto sink = make_prometheus_sink(any_port(), rank(1));
   StepStats s = sample_step();
   s.step = 10;
-  s.own = RankMeans{.rank = 1,
-                    .values = {{Quantity::kReadSeconds, 0.5},
-                               {Quantity::kAugmentSeconds, 0.25},
-                               {Quantity::kQueue, 0.75},
-                               {Quantity::kRunDelay, 0.125},
-                               {Quantity::kCommDelay, 0.25},
-                               {Quantity::kCores, 2},
-                               {Quantity::kThreads, 9}}};
+  s.own = measure::RankMeans{.rank = 1,
+                             .values = {{Quantity::kReadSeconds, 0.5},
+                                        {Quantity::kAugmentSeconds, 0.25},
+                                        {Quantity::kQueue, 0.75},
+                                        {Quantity::kRunDelay, 0.125},
+                                        {Quantity::kCommDelay, 0.25},
+                                        {Quantity::kCores, 2},
+                                        {Quantity::kThreads, 9}}};
   s.own->times.launch = 0.375;
   s.own->times.buckets = {0.25, 0, 0.5};
   // The steps before an evaluation too
-  s.own->times.phases[static_cast<size_t>(Phase::kForward)] = 0.5;
+  s.own->times.phases[static_cast<size_t>(measure::Phase::kForward)] = 0.5;
   s.own->times.wall = 0.625;
   sink->record(s);
   const std::string page = scrape(sink->address());
@@ -143,7 +144,7 @@ TEST(PrometheusSink, WhatARankMeasuredCountsForTheStepsThatItIsOf) {
   StepStats s = sample_step();
   s.step = 6;
   s.logging = false;
-  s.own = RankMeans{.rank = 1, .values = {{Quantity::kCpu, 2}}};
+  s.own = measure::RankMeans{.rank = 1, .values = {{Quantity::kCpu, 2}}};
   sink->record(s);
   s.step = 10;
   s.logging = true;
@@ -156,16 +157,17 @@ TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent)
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   StepStats s = sample_step();
   s.step = 10;
-  s.own = RankMeans{.values = {{Quantity::kSamples, 8},          {Quantity::kReadSeconds, 0.5},
-                               {Quantity::kDecodeSeconds, 0.25}, {Quantity::kAugmentSeconds, 0},
-                               {Quantity::kFewSamples, 2},       {Quantity::kManySamples, 6},
-                               {Quantity::kFewSeconds, 0.125},   {Quantity::kManySeconds, 0.625},
-                               {Quantity::kLoaderWait, 0.5},     {Quantity::kLoaderFull, 0},
-                               {Quantity::kCpu, 0.75},           {Quantity::kThrottled, 0.25},
-                               {Quantity::kDiskBytes, 4096},     {Quantity::kMajorFaults, 0},
-                               {Quantity::kHostBusy, 2},         {Quantity::kHostIdle, 5},
-                               {Quantity::kHostIoWait, 1},       {Quantity::kHostSteal, 0.5},
-                               {Quantity::kReadAgain, 8192},     {Quantity::kFreeMemory, 1e9}}};
+  s.own = measure::RankMeans{
+      .values = {{Quantity::kSamples, 8},          {Quantity::kReadSeconds, 0.5},
+                 {Quantity::kDecodeSeconds, 0.25}, {Quantity::kAugmentSeconds, 0},
+                 {Quantity::kFewSamples, 2},       {Quantity::kManySamples, 6},
+                 {Quantity::kFewSeconds, 0.125},   {Quantity::kManySeconds, 0.625},
+                 {Quantity::kLoaderWait, 0.5},     {Quantity::kLoaderFull, 0},
+                 {Quantity::kCpu, 0.75},           {Quantity::kThrottled, 0.25},
+                 {Quantity::kDiskBytes, 4096},     {Quantity::kMajorFaults, 0},
+                 {Quantity::kHostBusy, 2},         {Quantity::kHostIdle, 5},
+                 {Quantity::kHostIoWait, 1},       {Quantity::kHostSteal, 0.5},
+                 {Quantity::kReadAgain, 8192},     {Quantity::kFreeMemory, 1e9}}};
   sink->record(s);
   s.step = 14;
   s.own->values[Quantity::kCpu] = 0.5;
@@ -198,11 +200,11 @@ TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent)
 
 TEST(PrometheusSink, TheFirstRankOfAHostExportsTheHost) {
   StepStats s = sample_step();
-  s.own = RankMeans{.values = {{Quantity::kCpu, 0.5},
-                               {Quantity::kHostBusy, 2},
-                               {Quantity::kLinkWidth, 8},
-                               {Quantity::kCardWidth, 16},
-                               {Quantity::kLinkGeneration, 4}}};
+  s.own = measure::RankMeans{.values = {{Quantity::kCpu, 0.5},
+                                        {Quantity::kHostBusy, 2},
+                                        {Quantity::kLinkWidth, 8},
+                                        {Quantity::kCardWidth, 16},
+                                        {Quantity::kLinkGeneration, 4}}};
   Identity second_host = rank(2);
   second_host.local_rank = 0;
   for (const Identity& id : {rank(0), rank(1), second_host}) {

@@ -15,10 +15,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/affinity.h"
+#include "dist/launcher.h"
 #include "dist/make_communicator.h"
+#include "dist/mpi_session.h"
 #include "dist/shared_memory_communicator.h"
 #include "dist/watchdog.h"
-#include "dist/world.h"
 #include "text/strings.h"
 
 namespace {

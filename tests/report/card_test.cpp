@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "report/read_run.h"
 #include "run_folder.h"
 #include "text/utf8.h"
 

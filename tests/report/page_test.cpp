@@ -9,7 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "report/add_records.h"
 #include "report/curves.h"
+#include "report/page_parts.h"
+#include "report/read_run.h"
 #include "run_folder.h"
 
 namespace dtrain::report {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "report/read_run.h"
 #include "run_folder.h"
 
 namespace dtrain::report {

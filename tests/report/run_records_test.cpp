@@ -1,6 +1,6 @@
 // Runs as they are found: whole, half written, growing, older, newer, damaged.
 
-#include "report/run_records.h"
+#include "report/read_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "os/file_lock.h"
+#include "report/add_records.h"
 #include "report/digest.h"
 #include "run_folder.h"
 #include "support/expect_error.h"

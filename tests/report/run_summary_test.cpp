@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "os/file_lock.h"
+#include "report/read_run.h"
 #include "run_folder.h"
 #include "support/expect_error.h"
 

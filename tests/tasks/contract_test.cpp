@@ -30,10 +30,7 @@ namespace dtrain::tasks {
 namespace {
 
 config::Config small(const std::string& task) {
-  config::Config config;
-  config.task = catalog::task_named(task);
-  config.model.image_size = 32;
-  config.model.hidden = 16;
+  config::Config config = example_config(task);
   config.model.dropout = 0;
   if (catalog::row(config.task).network_from_file()) config.model.file = module_file().string();
   config.train.epochs = 2;

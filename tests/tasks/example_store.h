@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -82,18 +83,21 @@ class ExampleStore : public data::Store, public testing::MadeOrigin {
     std::memcpy(out.data(), values.data(), out.size());
   }
 
-  uint64_t checksum(int64_t id) const override {
-    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))),
-        target(static_cast<size_t>(target_bytes(id)));
-    read_input(id, input);
-    read_target(id, target);
-    return data::sample_checksum(input, target);
-  }
+  uint64_t checksum(int64_t id) const override { return data::checksum_as_read(*this, id); }
   void verify(const ReportProgress&) const override {}
 
  private:
   data::Schema schema_;
 };
+
+// The task with a network that learns from such samples in a moment.
+inline config::Config example_config(std::string_view task) {
+  config::Config config;
+  config.task = catalog::task_named(task);
+  config.model.image_size = 32;
+  config.model.hidden = 16;
+  return config;
+}
 
 struct Example {
   std::unique_ptr<ExampleStore> store;

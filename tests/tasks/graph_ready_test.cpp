@@ -19,10 +19,7 @@ using testing::OperatorLog;
 
 // Three optimizer steps of two micro-steps on each of two ranks, with all that is drawn at random.
 config::Config three_steps(const std::string& task) {
-  config::Config config;
-  config.task = catalog::task_named(task);
-  config.model.image_size = 32;
-  config.model.hidden = 16;
+  config::Config config = example_config(task);
   config.model.dropout = 0.25;
   config.train.batch_size = 3;
   config.train.global_batch = 12;

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
+#include "config/keys.h"
 #include "config/load.h"
 #include "config/print.h"
-#include "config/table.h"
 #include "core/error.h"
 #include "tasks/task.h"
 

@@ -31,10 +31,7 @@ constexpr int64_t kStepsInAll = kStepsBefore + kMeasuredSteps + 1;  // the last 
 inline std::vector<std::pair<std::string, config::Config>> step_cases() {
   std::vector<std::pair<std::string, config::Config>> cases;
   for (const std::string_view task : names_of(catalog::TaskId{})) {
-    config::Config config;
-    config.task = catalog::task_named(task);
-    config.model.image_size = 32;
-    config.model.hidden = 16;
+    config::Config config = example_config(task);
     config.model.dropout = 0.25;
     config.train.batch_size = 3;
     config.train.global_batch = 6;

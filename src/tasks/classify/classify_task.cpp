@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
 #include "tasks/samples.h"
@@ -62,9 +62,8 @@ class ClassifyTask : public Task {
   const data::SampleSpec& samples() const override { return spec_; }
 
   void check(const data::Store& store) override {
-    const data::Schema& schema = store.schema();
+    const data::Schema& schema = schema_of(store, "classify");
     const std::string file = store.origin().path().string();
-    check_task(store, "classify");
     if (schema.target != data::Field{data::Element::kInt64, {}} ||
         schema.input.element != data::Element::kUint8) {
       throw DataError(

@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "models/network.h"
+#include "models/image_networks.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
 #include "text/strings.h"
@@ -42,8 +42,7 @@ class HeadposeTask : public Task {
   const data::SampleSpec& samples() const override { return spec_; }
 
   void check(const data::Store& store) override {
-    const data::Schema& schema = store.schema();
-    check_task(store, "headpose");
+    const data::Schema& schema = schema_of(store, "headpose");
     if (schema.target != data::Field{data::Element::kFloat32, {3}} ||
         schema.input.element != data::Element::kUint8) {
       throw DataError(

@@ -36,9 +36,8 @@ class PointerTask : public Task {
   const data::SampleSpec& samples() const override { return spec_; }
 
   void check(const data::Store& store) override {
-    const data::Schema& schema = store.schema();
+    const data::Schema& schema = schema_of(store, "pointer");
     const std::string file = store.origin().path().string();
-    check_task(store, "pointer");
     const bool inputs_fit =
         schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;
     if (!inputs_fit || schema.target.element != data::Element::kInt64 ||

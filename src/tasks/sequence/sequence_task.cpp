@@ -45,9 +45,8 @@ class SequenceTask : public Task {
   const data::SampleSpec& samples() const override { return spec_; }
 
   void check(const data::Store& store) override {
-    const data::Schema& schema = store.schema();
+    const data::Schema& schema = schema_of(store, kTask);
     const std::string file = store.origin().path().string();
-    check_task(store, kTask);
     if (schema.input.element != data::Element::kFloat32 || schema.input.shape.size() != 2 ||
         schema.target != data::Field{data::Element::kInt64, {}}) {
       throw DataError(str(file,

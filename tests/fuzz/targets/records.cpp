@@ -2,9 +2,9 @@
 
 #include "config/differences.h"
 #include "fuzz/target.h"
+#include "report/add_records.h"
 #include "report/card.h"
 #include "report/page.h"
-#include "report/run_records.h"
 #include "text/utf8.h"
 
 // metrics.jsonl of a run, and everything that a report says of it.

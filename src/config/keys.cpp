@@ -1,19 +1,9 @@
-#include "config/table.h"
+#include "config/keys.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "config/keys.h"
-
 namespace dtrain::config {
-
-std::vector<std::string> Option::names() const {
-  std::vector<std::string> names;
-  for (const std::string& name : {alias, path, also}) {
-    if (!name.empty()) names.push_back(name);
-  }
-  return names;
-}
 
 std::vector<Option> describe(Config& config) {
   std::vector<Option> table;

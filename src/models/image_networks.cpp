@@ -1,7 +1,6 @@
-#include "models/network.h"
+#include "models/image_networks.h"
 
 #include "core/error.h"
-#include "models/image_networks.h"
 #include "models/initial_values.h"
 #include "text/strings.h"
 
