@@ -15,7 +15,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,7 +31,7 @@ constexpr std::string_view kPrefix = "dtrain-launch.", kUnlocked = "dtrain-start
 constexpr const char* kLock = "lock";
 constexpr std::chrono::seconds kMayNotBeMappedYet{2}, kLongestStart{60};
 
-using WallTime = std::chrono::system_clock::time_point;
+using WallTime = Clock::Wall::time_point;
 
 // When a file that is there was made; where its file system does not tell, when it was last
 // changed, which for shared memory is about when a process last wrote to it.
@@ -48,7 +47,7 @@ std::optional<WallTime> made_at(const fs::path& file) {
 }
 
 // When a supervisor of this user made the folder; nullopt if that supervisor still runs.
-std::optional<WallTime> left_behind_since(const fs::path& folder) {
+std::optional<WallTime> left_behind_since(const fs::path& folder, const Clock& clock) {
   struct stat status {};
   const std::string name = folder.filename().string();
   const bool starts = name.starts_with(kUnlocked);
@@ -57,7 +56,7 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return std::nullopt;
   if (starts) {
     const std::optional<WallTime> made = made_at(folder);
-    return made && std::chrono::system_clock::now() - *made > kLongestStart ? made : std::nullopt;
+    return made && clock.wall() - *made > kLongestStart ? made : std::nullopt;
   }
   if (!is_free(folder / kLock))
     return std::nullopt;           // where there are no locks, nothing says that it is left
@@ -106,7 +105,7 @@ bool is_used(const fs::path& folder) {
 
 }  // namespace
 
-bool remove_unused_segments(const fs::path& folder, WallTime since) {
+bool remove_unused_segments(const fs::path& folder, WallTime since, const Clock& clock) {
   std::vector<std::pair<fs::path, WallTime>> ours;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
@@ -120,7 +119,7 @@ bool remove_unused_segments(const fs::path& folder, WallTime since) {
       ours.emplace_back(entry->path(), *made);
   }
   if (ours.empty()) return true;
-  const WallTime now = std::chrono::system_clock::now();
+  const WallTime now = clock.wall();
   const std::set<std::string> mapped = mapped_files(folder);
   bool all = true;
   for (const auto& [segment, made] : ours) {
@@ -138,28 +137,31 @@ namespace {
 
 // Returns since when segments may have been made that could not be removed yet; in the
 // future: none.
-WallTime remove_left_behind(const fs::path& parent) {
+WallTime remove_left_behind(const fs::path& parent, const fs::path& shared_memory,
+                            const Clock& clock) {
   WallTime earliest = WallTime::max();
   std::error_code ignored;
   for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
-    const std::optional<WallTime> since = left_behind_since(entry->path());
+    const std::optional<WallTime> since = left_behind_since(entry->path(), clock);
     if (!since) continue;
     std::error_code unremoved;
     fs::remove_all(entry->path(), unremoved);
-    if (!remove_unused_segments("/dev/shm", *since)) earliest = std::min(earliest, *since);
+    if (!remove_unused_segments(shared_memory, *since, clock))
+      earliest = std::min(earliest, *since);
   }
   return earliest;
 }
 
 }  // namespace
 
-SessionFolder::SessionFolder() {
+SessionFolder::SessionFolder(const Clock& clock, fs::path shared_memory)
+    : clock_(clock), shared_memory_(std::move(shared_memory)) {
   std::error_code unknown;
   const fs::path parent = fs::temp_directory_path(unknown);
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
-  made_ = std::chrono::system_clock::now();
-  made_ = std::min(made_, remove_left_behind(folder));
+  made_ = clock_.wall();
+  made_ = std::min(made_, remove_left_behind(folder, shared_memory_, clock_));
   const auto fail = [&](int code) {
     throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ",
                           std::strerror(code), ": set TMPDIR to another folder"));
@@ -177,9 +179,9 @@ SessionFolder::SessionFolder() {
 }
 
 void SessionFolder::wait_until_unused(double seconds) const {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (is_used(path_) && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto began = clock_.now();
+  while (is_used(path_) && seconds_between(began, clock_.now()) < seconds) {
+    clock_.sleep_for(std::chrono::milliseconds(50));
   }
 }
 
@@ -187,12 +189,11 @@ SessionFolder::~SessionFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
   // Those of a job that was killed a moment ago are as young as those of another job that begins.
-  const auto end =
-      std::chrono::steady_clock::now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
+  const auto end = clock_.now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
   for (bool last = false; !last;) {
-    last = std::chrono::steady_clock::now() >= end;
-    if (remove_unused_segments("/dev/shm", made_)) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    last = clock_.now() >= end;
+    if (remove_unused_segments(shared_memory_, made_, clock_)) break;
+    clock_.sleep_for(std::chrono::milliseconds(100));
   }
 }
 

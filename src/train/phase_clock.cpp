@@ -16,8 +16,8 @@ void PhaseClock::enter(Phase next) {
   const bool begins_step = std::exchange(step_begins_, false);
   const Phase ended = std::exchange(current_, next);
   if (device_.is_cpu()) {
-    const auto now = std::chrono::steady_clock::now();
-    sums_.add(ended, std::chrono::duration<double>(now - since_).count());
+    const auto now = clock_.now();
+    sums_.add(ended, seconds_between(since_, now));
     since_ = now;
     if (begins_step) sums_.end_step();
     return;
@@ -25,7 +25,7 @@ void PhaseClock::enter(Phase next) {
   std::optional<c10::Event> event = marks_.spare();
   if (!event) event.emplace(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   event->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  marks_.add(std::move(*event), next, begins_step, std::chrono::steady_clock::now());
+  marks_.add(std::move(*event), next, begins_step, clock_.now());
 }
 
 void PhaseClock::drain() {

@@ -13,10 +13,10 @@
 #include <c10/core/Event.h>
 #include <torch/types.h>
 
-#include <chrono>
 #include <optional>
 #include <vector>
 
+#include "core/clock.h"
 #include "measure/step_times.h"
 #include "trace/recorder.h"
 #include "train/phase_marks.h"
@@ -28,7 +28,9 @@ class PhaseClock {
  public:
   using Seconds = measure::PhaseSeconds;
 
-  explicit PhaseClock(at::Device device) : device_(device) {}
+  // Borrows the clock
+  explicit PhaseClock(at::Device device, const Clock& clock = real_clock())
+      : device_(device), clock_(clock) {}
 
   void enter(measure::Phase);                 // ends the previous phase
   void stop();                                // no phase runs until the next enter()
@@ -61,9 +63,10 @@ class PhaseClock {
   void add_to_trace(const Event& began, measure::Phase, double seconds);
 
   at::Device device_;
+  const Clock& clock_;
   measure::Phase current_ = measure::Phase::kCount;
-  std::chrono::steady_clock::time_point since_;  // when the current phase began, on the CPU
-  PhaseMarks<c10::Event> marks_;                 // on a GPU
+  Clock::Steady::time_point since_;  // when the current phase began, on the CPU
+  PhaseMarks<c10::Event> marks_;     // on a GPU
   StepSums sums_;
   bool step_begins_ = false;
   trace::Track* track_ = nullptr;

@@ -13,8 +13,9 @@ const char* name_of(Phase phase) { return measure::kPhaseNames[static_cast<size_
 
 }  // namespace
 
-PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog, trace::Recorder* recorder)
-    : clock_(device), watchdog_(std::move(watchdog)), trace_(recorder) {
+PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog, trace::Recorder* recorder,
+                           const Clock& clock)
+    : clock_(device, clock), watchdog_(std::move(watchdog)), trace_(recorder) {
   if (recorder && !device.is_cpu())
     clock_.record(recorder->track(device.str() + " phases", trace::kDevicePlace));
 }

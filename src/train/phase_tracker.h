@@ -25,7 +25,9 @@ class PhaseTracker {
   // `phase` is a string literal
   using Watchdog = std::function<void(const char* phase, int64_t step)>;
 
-  explicit PhaseTracker(at::Device, Watchdog watchdog = {}, trace::Recorder* recorder = nullptr);
+  // Borrows recorder and clock
+  explicit PhaseTracker(at::Device, Watchdog watchdog = {}, trace::Recorder* recorder = nullptr,
+                        const Clock& clock = real_clock());
 
   void set_step(int64_t step) { step_ = step; }  // optimizer steps done, for the next announcements
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -40,12 +41,15 @@ TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
 }
 
 // Before the first tensor on a GPU: of a process that had none, or fails before it has one.
-TEST(Device, UsesNoMemoryOfAGpuBeforeItsFirstTensor) {
-  if (gpu_count() > 0) GTEST_SKIP() << "another test may have used it";
-  const at::Device gpu(at::kCUDA, 0);
-  EXPECT_NO_THROW(forget_peak(gpu));
-  EXPECT_EQ(memory_use(gpu).reserved, 0);
-  EXPECT_EQ(memory_use(gpu).peak, 0);
+TEST(DeviceDeathTest, UsesNoMemoryOfAGpuBeforeItsFirstTensor) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has run no other test
+  const auto ask = [] {
+    const at::Device gpu(at::kCUDA, 0);
+    forget_peak(gpu);
+    const MemoryUse use = memory_use(gpu);
+    std::_Exit(use.reserved == 0 && use.peak == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(ask(), ::testing::ExitedWithCode(0), "");
 }
 
 // Drivers older than 580 are common, and hours on the CPU are not what their owners want.

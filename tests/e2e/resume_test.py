@@ -94,7 +94,7 @@ def without_mpirun_ctrl_c_saves(folder):
 def a_signal_before_main_is_answered(folder):
     """A library that is loaded first sends it, before LibTorch is initialized."""
     runner.synth(folder / "d.h5", 75)
-    library = os.environ["DTRAIN_BUILD"] + "/tests/signals/libsignal_at.so"
+    library = os.environ["DTRAIN_BUILD"] + "/tests/e2e/signals/libsignal_at.so"
 
     def run(words, number):
         board = folder / "board"

@@ -140,6 +140,14 @@ class Includes(unittest.TestCase):
             self.assertGreater(len(graph), 10)
             self.assertEqual(cycle_in(graph), [])
 
+    def test_the_folders_of_tests_mirror_the_modules(self):
+        row = next(line for line in tree.read("docs/design.md").splitlines() if line.startswith("| `tests/` |"))
+        kinds = set(re.findall(r"`(\w+)`", row))
+        self.assertGreater(len(kinds), 5)
+        folders = {path.parts[1] for path in tree.files() if path.parts[0] == "tests" and len(path.parts) > 2}
+        self.assertGreater(len(folders), 30)
+        self.assertFalse(folders - set(MAY_INCLUDE) - kinds, "neither a module nor a kind of test that docs/design.md, section 2, names")
+
     def test_the_table_is_read(self):
         self.assertEqual(list(MAY_INCLUDE)[:3], list(FLOOR))
         self.assertEqual(MAY_INCLUDE["text"], set())

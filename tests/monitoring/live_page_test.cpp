@@ -332,7 +332,8 @@ TEST(LivePage, ReceivesTheLinesOfTheLog) {
 // The training thread, the server's thread and threads that log, at full speed (the tsan preset
 // watches). Every logging step arrives in its order, and the training thread is not held up.
 TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
-  auto page = std::make_unique<LivePage>("r", LivePage::Facts{});
+  const FakeClock clock;
+  auto page = std::make_unique<LivePage>("r", LivePage::Facts{}, clock);
   std::atomic<bool> stop{false};
   std::jthread logger([&] {
     for (int i = 0; !stop; ++i) {
@@ -346,6 +347,7 @@ TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
     while (!stop) {
       const json answer = reader.visit();
       ASSERT_TRUE(std::is_sorted(reader.steps.begin(), reader.steps.end()));
+      clock.advance(std::chrono::milliseconds(50));  // an answer is made again after 200 ms
       ++visits;
     }
   });
@@ -363,7 +365,7 @@ TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
   logger.join();
   server.join();
   Reader reader(*page);
-  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  clock.advance(std::chrono::seconds(1));
   const json answer = reader.visit();
   EXPECT_EQ(answer["step"], kSteps);
   EXPECT_EQ(column(answer, answer["newest"], "step"), kSteps);

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "core/clock.h"
 #include "dist/lone_process.h"
+#include "support/fake_clock.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::supervisor {
@@ -36,28 +39,28 @@ class HostWatchTest : public ::testing::Test {
     fs::permissions(script, fs::perms::owner_all);
   }
   HostWatch watch(std::vector<Host> hosts, double timeout = kTimeout) {
-    return {std::move(hosts),
-            {(folder_ / "agent").string()},
-            dist::environment(),
-            timeout,
-            real_clock()};
+    return {std::move(hosts), {(folder_ / "agent").string()}, dist::environment(), timeout, clock_};
   }
   void put(const std::string& name) { std::ofstream(folder_ / name) << "x"; }
   void remove(const std::string& name) { fs::remove(folder_ / name); }
 
-  // Polls until it is so; false after 20 s.
-  static bool until(HostWatch& watch, std::vector<HostWatch::Change>& changes,
-                    const std::function<bool()>& so) {
+  // Polls until it is so; false after 20 s. In each pause the clock advances by `step`: kPause
+  // where hosts answer, which they do once a second; kFast where none does.
+  static constexpr std::chrono::milliseconds kPause{20}, kFast{200};
+  bool until(HostWatch& watch, std::vector<HostWatch::Change>& changes,
+             const std::function<bool()>& so, std::chrono::milliseconds step = kPause) {
     const auto began = std::chrono::steady_clock::now();
     while (seconds_since(began) < 20) {
+      clock_.advance(step);
       for (const HostWatch::Change& change : watch.poll()) changes.push_back(change);
       if (so()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(kPause);
     }
     return false;
   }
 
   dtrain::testing::TempDir folder_;
+  const dtrain::testing::FakeClock clock_;
 };
 
 TEST_F(HostWatchTest, HostsThatAnswerAreKnownSoon) {
@@ -92,10 +95,11 @@ TEST_F(HostWatchTest, AHostThatFallsSilentIsLostAfterTheTimeout) {
   std::vector<HostWatch::Change> changes;
   hosts.ask();
   ASSERT_TRUE(until(hosts, changes, [&] { return hosts.all_known(); }));
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = clock_.now();  // when it answered
   put("SILENT-a");
-  ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
-  EXPECT_GT(seconds_since(began), 1.8);  // the last beat came up to a second before
+  ASSERT_TRUE(until(
+      hosts, changes, [&] { return !changes.empty(); }, kFast));
+  EXPECT_GE(seconds_between(began, clock_.now()), kTimeout);
   EXPECT_FALSE(changes[0].answers);
   EXPECT_THAT(changes[0].why, HasSubstr("no answer for 3 s"));
   remove("SILENT-a");  // the silent connection never ends by itself
@@ -107,17 +111,19 @@ TEST_F(HostWatchTest, OneThatWasLostBeforeTheQuestionIsWaitedForOnlyAMoment) {
   put("SILENT-a");
   HostWatch hosts = watch({{"a", 1}});
   std::vector<HostWatch::Change> changes;
-  ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
-  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(until(
+      hosts, changes, [&] { return !changes.empty(); }, kFast));
+  const auto began = clock_.now();
   hosts.ask();
   EXPECT_FALSE(hosts.all_known()) << "it may answer again";
-  ASSERT_TRUE(until(hosts, changes, [&] { return hosts.all_known(); }));
-  EXPECT_GE(seconds_since(began), HostWatch::kSecondLook - 0.1);
+  ASSERT_TRUE(until(
+      hosts, changes, [&] { return hosts.all_known(); }, kFast));
+  EXPECT_GE(seconds_between(began, clock_.now()), HostWatch::kSecondLook);
   EXPECT_TRUE(hosts.answering().empty());
 }
 
 TEST_F(HostWatchTest, ARemoteShellThatIsNotThereIsAHostThatDoesNotAnswer) {
-  HostWatch hosts({{"a", 1}}, {"/no/such/shell"}, dist::environment(), kTimeout, real_clock());
+  HostWatch hosts({{"a", 1}}, {"/no/such/shell"}, dist::environment(), kTimeout, clock_);
   std::vector<HostWatch::Change> changes;
   ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
   EXPECT_THAT(changes[0].why, HasSubstr("/no/such/shell"));

@@ -16,8 +16,8 @@
 
 #include "core/clock.h"
 #include "os/child_process.h"
+#include "support/fake_clock.h"
 #include "support/temp_dir.h"
-#include "text/strings.h"
 
 namespace {
 
@@ -40,8 +40,15 @@ class SessionFolderTest : public ::testing::Test {
   void SetUp() override { ::setenv("TMPDIR", parent_.path().c_str(), 1); }
   void TearDown() override { ::unsetenv("TMPDIR"); }
 
-  dtrain::testing::TempDir parent_;
+  // To the time that new files get, from which on it moves only by hand
+  void set_clock() { clock_.advance(real_clock().wall() - clock_.wall()); }
+
+  dtrain::testing::TempDir parent_, shared_memory_;
+  const dtrain::testing::FakeClock clock_;
 };
+
+// Time stamps of files advance only every few milliseconds.
+void wait_for_another_time_stamp() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
 TEST_F(SessionFolderTest, IsRemovedWithAllThatIsInIt) {
   fs::path path;
@@ -79,18 +86,20 @@ TEST_F(SessionFolderTest, IsUsedAsLongAsARankHasItForTemporaryFiles) {
 }
 
 TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
-  const SessionFolder used;
+  set_clock();
+  const SessionFolder used(clock_, shared_memory_.path());
   const fs::path left = parent_ / "dtrain-launch.AbCdEf", other = parent_ / "dtrain-launch.notes";
   const fs::path starts = parent_ / "dtrain-starts.AbCdEf";
   for (const fs::path& folder : {left, other, starts}) fs::create_directories(folder / "inside");
   std::ofstream(left / "lock") << "of a process that is gone\n";
-  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".0");  // of its ranks
+  const fs::path segment = shared_memory_ / "vader_segment.host.0.1.0";  // of its ranks
   std::ofstream(segment) << "x";
-  std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+  wait_for_another_time_stamp();
   fs::create_directories(left / "later");  // by mpirun
-  const SessionFolder folder;
+  set_clock();
+  clock_.advance(std::chrono::seconds(3));
+  const SessionFolder folder(clock_, shared_memory_.path());
   EXPECT_FALSE(fs::exists(segment));
-  fs::remove(segment);
   EXPECT_NE(folder.path(), used.path());
   EXPECT_FALSE(fs::exists(left));
   EXPECT_TRUE(fs::exists(used.path())) << "its supervisor lives";
@@ -107,52 +116,61 @@ TEST_F(SessionFolderTest, WithoutLocksThatOfAnotherSupervisorIsKept) {
 }
 
 TEST_F(SessionFolderTest, SegmentsOfASupervisorThatWasKilledAMomentAgoGoWithTheNext) {
-  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".2");
+  const fs::path segment = shared_memory_ / "vader_segment.host.0.1.0";
   fs::create_directories(parent_ / "dtrain-launch.AbCdEf");
   std::ofstream(parent_ / "dtrain-launch.AbCdEf/lock") << "of a process that is gone\n";
   std::ofstream(segment) << "x";
-  { const SessionFolder next; }
+  set_clock();
+  {
+    const SessionFolder next(clock_, shared_memory_.path());
+    EXPECT_TRUE(fs::exists(segment)) << "its process may be about to map it";
+  }
   EXPECT_FALSE(fs::exists(segment));
-  fs::remove(segment);
 }
 
 TEST_F(SessionFolderTest, SegmentsOfAJobThatWasKilledAMomentAgoGoToo) {
-  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".1");
+  const fs::path segment = shared_memory_ / "dtrain-3f";
+  set_clock();
   {
-    const SessionFolder folder;
+    const SessionFolder folder(clock_, shared_memory_.path());
     std::ofstream(segment) << "x";
+    set_clock();
   }
   EXPECT_FALSE(fs::exists(segment));
-  fs::remove(segment);
 }
 
 TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
   const auto segment = [&](const std::string& name) {
-    std::ofstream(parent_ / name) << std::string(4096, 'x');
-    return parent_ / name;
+    std::ofstream(shared_memory_ / name) << std::string(4096, 'x');
+    return shared_memory_ / name;
   };
   const fs::path before = segment("vader_segment.h.0.1.0");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const auto since = std::chrono::system_clock::now();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  wait_for_another_time_stamp();
+  const auto since = real_clock().wall();
+  wait_for_another_time_stamp();
+  const auto remove_unused = [&] {
+    return remove_unused_segments(shared_memory_.path(), since, clock_);
+  };
   const fs::path left = segment("vader_segment.h.0.2.0"), ours = segment("dtrain-3f"),
                  used = segment("dtrain-4f");
   const fs::path others = segment("mpich_shm_1");
   const int file = ::open(used.c_str(), O_RDWR);
   void* mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  EXPECT_FALSE(remove_unused_segments(parent_.path(), since));
+  set_clock();
+  EXPECT_FALSE(remove_unused());
   EXPECT_TRUE(fs::exists(left)) << "it is younger than two seconds";
-  std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+  clock_.advance(std::chrono::milliseconds(2010));
+  wait_for_another_time_stamp();
   const fs::path young = segment("dtrain-5f");
   std::ofstream(left, std::ios::app) << "the last words of a rank that was killed a moment ago";
-  EXPECT_FALSE(remove_unused_segments(parent_.path(), since));
+  EXPECT_FALSE(remove_unused());
   EXPECT_FALSE(fs::exists(left));
   EXPECT_FALSE(fs::exists(ours));
   for (const fs::path& stays : {before, used, others, young})
     EXPECT_TRUE(fs::exists(stays)) << stays;
   fs::remove(young);
-  EXPECT_TRUE(remove_unused_segments(parent_.path(), since)) << "what is mapped is not meant";
+  EXPECT_TRUE(remove_unused()) << "what is mapped is not meant";
   ::munmap(mapped, 4096);
   ::close(file);
 }

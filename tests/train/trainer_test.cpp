@@ -12,7 +12,7 @@
 #include "text/strings.h"
 #include "train/evaluate.h"
 #include "train/schedule.h"
-#include "trainer/toy_run.h"
+#include "train/toy_run.h"
 
 namespace dtrain::train {
 namespace {

@@ -1,4 +1,4 @@
-"""The long matrix of signals; tests/signals/run starts it."""
+"""The long matrix of signals; tests/e2e/signals/run starts it."""
 
 import argparse
 import pathlib
@@ -60,7 +60,7 @@ class Matrix:
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="tests/signals/run", description="Signals and kills at every kind of moment: each run must go on and "
+    parser = argparse.ArgumentParser(prog="tests/e2e/signals/run", description="Signals and kills at every kind of moment: each run must go on and "
                                      "end, bit by bit, as one that was left alone.")
     parser.add_argument("--minutes", type=float, default=20, help="how long; what has begun then still ends (default: 20)")
     parser.add_argument("--seed", type=int, default=int(time.strftime("%Y%m%d", time.gmtime())),

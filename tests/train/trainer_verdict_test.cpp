@@ -8,7 +8,7 @@
 
 #include "diagnose/verdict.h"
 #include "support/temp_dir.h"
-#include "trainer/toy_run.h"
+#include "train/toy_run.h"
 
 namespace dtrain::train {
 namespace {

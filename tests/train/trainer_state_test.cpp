@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/temp_dir.h"
-#include "trainer/toy_run.h"
+#include "train/toy_run.h"
 
 namespace dtrain::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "support/temp_dir.h"
-#include "trainer/toy_run.h"
+#include "train/toy_run.h"
 
 namespace dtrain::train {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "support/cpu_context.h"
-#include "trainer/toy_run.h"
+#include "train/toy_run.h"
 
 namespace dtrain::train {
 namespace {

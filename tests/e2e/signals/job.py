@@ -10,7 +10,7 @@ import time
 
 import runner
 
-LIBRARY = pathlib.Path(os.environ.get("DTRAIN_BUILD", "build")) / "tests/signals/libsignal_at.so"
+LIBRARY = pathlib.Path(os.environ.get("DTRAIN_BUILD", "build")) / "tests/e2e/signals/libsignal_at.so"
 MARK = "SIGNALS_CASE"  # a variable by which the processes of a job are found
 LONGEST = 300.0  # seconds: what still runs then hangs
 BOARD = struct.Struct("=2q8q8q8q8q32s")  # as in signal_at.cpp

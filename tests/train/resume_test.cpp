@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "support/temp_dir.h"
+#include "train/toy_run.h"
 #include "train/training_state.h"
-#include "trainer/toy_run.h"
 
 namespace dtrain::train {
 namespace {

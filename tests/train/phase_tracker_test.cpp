@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "support/fake_clock.h"
 
 namespace dtrain::train {
 namespace {
@@ -20,8 +22,10 @@ using ::testing::Pair;
 class PhaseTrackerTest : public ::testing::Test {
  protected:
   std::vector<std::pair<std::string, int64_t>> places_;
+  const testing::FakeClock clock_;
   PhaseTracker tracker_{
-      at::kCPU, [this](const char* phase, int64_t step) { places_.emplace_back(phase, step); }};
+      at::kCPU, [this](const char* phase, int64_t step) { places_.emplace_back(phase, step); },
+      /*recorder=*/nullptr, clock_};
 
   double seconds(Phase phase) { return tracker_.clock().totals()[static_cast<size_t>(phase)]; }
 };
@@ -55,7 +59,7 @@ TEST_F(PhaseTrackerTest, BetweenPhasesThereIsNothingToProceedWith) {
 }
 
 TEST_F(PhaseTrackerTest, WaitingForOthersCountsAsTimeOfThePhase) {
-  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  const auto wait = [this] { clock_.advance(std::chrono::milliseconds(20)); };
   tracker_.enter(Phase::kCheckpoint);
   tracker_.wait_for_others();
   wait();
@@ -65,8 +69,8 @@ TEST_F(PhaseTrackerTest, WaitingForOthersCountsAsTimeOfThePhase) {
   tracker_.enter(Phase::kForward);
   wait();
   tracker_.leave();
-  EXPECT_GE(seconds(Phase::kCheckpoint), 0.020);
-  EXPECT_GE(seconds(Phase::kForward), 0.020);
+  EXPECT_DOUBLE_EQ(seconds(Phase::kCheckpoint), 0.020);
+  EXPECT_DOUBLE_EQ(seconds(Phase::kForward), 0.020);
   double sum = 0;
   for (const double each : tracker_.clock().totals()) sum += each;
   EXPECT_DOUBLE_EQ(sum, seconds(Phase::kCheckpoint) + seconds(Phase::kForward))

@@ -54,7 +54,7 @@ class Record:
         self.counts[kind, what] = self.counts.get((kind, what), 0) + number
 
     def fail(self, kind, index, text):
-        reproduce = f"tests/signals/run --only {kind} --seed {self.seed} --case {index}"
+        reproduce = f"tests/e2e/signals/run --only {kind} --seed {self.seed} --case {index}"
         self.failures.append({"kind": kind, "case": index, "reproduce": reproduce, "text": text})
         print(f"FAILED  {kind} case {index}: {text}\nagain:  {reproduce}", flush=True)
 

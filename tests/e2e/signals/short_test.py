@@ -1,4 +1,4 @@
-"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks or in one process without mpirun, a kill of each target, SIGTERM and
+"""The short form of tests/e2e/signals/run: SIGUSR1 at each moment once, at 2 ranks or in one process without mpirun, a kill of each target, SIGTERM and
 Ctrl-C, and each run ends the same."""
 
 import pathlib
