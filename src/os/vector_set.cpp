@@ -1,7 +1,6 @@
 #include "os/vector_set.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -12,8 +11,6 @@
 
 namespace dtrain {
 namespace {
-
-std::atomic<VectorSet> most_vectors = VectorSet::kAvx512;
 
 VectorSet vectors_of_cpu() {
 #ifdef DTRAIN_X86
@@ -50,10 +47,8 @@ VectorSet vectors_allowed_by(const char* aten_cpu_capability) {
 VectorSet widest_vectors() {
   static const VectorSet of_process =
       std::min(vectors_of_cpu(), vectors_allowed_by(std::getenv("ATEN_CPU_CAPABILITY")));
-  return std::min(of_process, most_vectors.load());
+  return of_process;
 }
-
-void limit_vectors(VectorSet most) { most_vectors = most; }
 
 bool has_bfloat16_products() {
   static const bool has = bfloat16_of_cpu();

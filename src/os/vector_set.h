@@ -15,17 +15,14 @@ namespace dtrain {
 // kAny: what every CPU of the architecture has. kAvx2: with FMA. kAvx512: F, VL, BW and DQ.
 enum class VectorSet : uint8_t { kAny, kAvx2, kAvx512 };
 
-// The widest set that this CPU has and that limit_vectors() and the environment variable
-// ATEN_CPU_CAPABILITY allow. With that variable users limit LibTorch's loops; the limit holds for
-// ours that stand in their place too.
+// The widest set that this CPU has and that the environment variable ATEN_CPU_CAPABILITY allows.
+// With that variable users limit LibTorch's loops; the limit holds for ours that stand in their
+// place too.
 VectorSet widest_vectors();
 
 // What a value of that variable allows, as LibTorch reads it: "default", "avx2" or "avx512"; others
 // (and nullptr) limit nothing. Pure.
 VectorSet vectors_allowed_by(const char* aten_cpu_capability);
-
-// For tests: no more than these from now on.
-void limit_vectors(VectorSet most);
 
 // AVX512-BF16 or AMX: matrix products of bfloat16 are faster than those of float32
 bool has_bfloat16_products();

@@ -6,9 +6,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "gpu/gpu_pair.h"
-#include "kernels/batch_norm_gpu.h"
 #include "layers/batch_norm.h"
 #include "layers/batch_norm_check.h"
+#include "layers/norm_kernels.h"
+#include "support/blocks_on_cpu.h"
 #include "text/strings.h"
 
 namespace dtrain::layers {
@@ -21,12 +22,14 @@ class FusedNormOnAGpu : public testing::GpuTest {
  protected:
   void SetUp() override {
     testing::GpuTest::SetUp();
-    if (gpu().is_cpu())
-      batch_norm::gpu::run_on({batch_norm::blocks::run_on_cpu, batch_norm::blocks::run_on_cpu});
+    use_norm_kernels(own_kernels());
   }
-  void TearDown() override {
-    batch_norm::gpu::enable(true);
-    if (gpu().is_cpu()) batch_norm::gpu::run_on({});
+  void TearDown() override { use_norm_kernels(NormKernels{}); }
+
+  // Those of the GPU; on the CPU block by block.
+  static NormKernels own_kernels() {
+    return gpu().is_cpu() ? NormKernels{.runner = testing::kOnCpu, .device = at::kCPU}
+                          : NormKernels{};
   }
 };
 
@@ -147,18 +150,19 @@ double bound(at::ScalarType dtype) {
 
 TEST_F(FusedNormOnAGpu, PassesItsOwnComparison) {
   for (const at::ScalarType dtype : kTypes) {
-    EXPECT_EQ(batch_norm::gpu::disagreement(gpu(), dtype).value_or("nothing"), "nothing")
+    EXPECT_EQ(batch_norm::disagreement(own_kernels().runner, gpu(), dtype).value_or("nothing"),
+              "nothing")
         << c10::toString(dtype);
-    EXPECT_TRUE(batch_norm::gpu::covers(at::ones({2, 2}, at::TensorOptions(gpu()).dtype(dtype))));
+    EXPECT_NE(norm_runner(at::ones({2, 2}, at::TensorOptions(gpu()).dtype(dtype))), nullptr);
   }
 }
 
 TEST_F(FusedNormOnAGpu, IsWhatTheCpuComputesInFloat64) {
   for_each_input([](const Input& input, const std::string& what) {
-    batch_norm::gpu::enable(false);
+    use_norm_kernels(std::nullopt);
     const std::vector<at::Tensor> expected =
         step(on(input, at::kCPU, at::kDouble), at::kDouble).all();
-    batch_norm::gpu::enable(true);
+    use_norm_kernels(own_kernels());
     for (const at::ScalarType dtype : kTypes) {
       if (!is_comparable(input, dtype)) continue;
       const std::vector<at::Tensor> found = step(on(input, gpu(), dtype), at::kFloat).all();
@@ -217,9 +221,9 @@ TEST_F(FusedNormOnAGpu, CountsTheValidPositionsOfSequences) {
     return Result{y.detach(),         leaf.grad(),      {}, norm->weight.grad(), norm->bias.grad(),
                   norm->running_mean, norm->running_var};
   };
-  batch_norm::gpu::enable(false);
+  use_norm_kernels(std::nullopt);
   const std::vector<at::Tensor> expected = run(x.to(at::kDouble), at::kDouble).all();
-  batch_norm::gpu::enable(true);
+  use_norm_kernels(own_kernels());
   at::Tensor padded = x.clone();
   padded[1].fill_(INFINITY);
   padded[2].slice(1, 1).fill_(NAN);

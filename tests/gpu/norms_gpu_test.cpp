@@ -2,10 +2,10 @@
 // the CPU.
 
 #include "gpu/gpu_pair.h"
-#include "kernels/batch_norm_gpu.h"
 #include "layers/autocast.h"
 #include "layers/batch_norm_arithmetic.h"
 #include "layers/dropout.h"
+#include "layers/norm_kernels.h"
 #include "models/image_networks.h"
 
 namespace dtrain::layers {
@@ -20,9 +20,9 @@ class BatchNormOnAGpu : public testing::GpuTest, public ::testing::WithParamInte
  protected:
   void SetUp() override {
     testing::GpuTest::SetUp();
-    batch_norm::gpu::enable(GetParam());
+    use_norm_kernels(GetParam() ? std::optional(NormKernels{}) : std::nullopt);
   }
-  void TearDown() override { batch_norm::gpu::enable(true); }
+  void TearDown() override { use_norm_kernels(NormKernels{}); }
 };
 
 struct Shape {

@@ -17,7 +17,7 @@ LEVELS = {
 }
 REPORTED = {"sse4": (r"^ATen: DEFAULT$", r"cpu,isa:.*SSE4\.1$"), "avx2": (r"^ATen: AVX2$", r"cpu,isa:.*AVX2$")}
 # Beginnings of the names of unit tests; each must name at least one.
-SUBJECTS = ["core_", "layers_", "models_", "cnn_lstm_", "pointer_parity", "data_test", "augment_", "export_", "onnx_", "tasks_", "train_step_"]
+SUBJECTS = ["core_", "text_", "os_", "kernels_", "layers_", "models_", "cnn_lstm_", "pointer_parity", "data_test", "augment_", "export_", "onnx_", "tasks_", "train_step_"]
 END_TO_END = ["predict", "python_parity", "world_size", "resume"]
 
 PROBE = """

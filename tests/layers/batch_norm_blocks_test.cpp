@@ -21,24 +21,36 @@
 #include "kernels/batch_norm_gpu.h"
 #include "layers/batch_norm.h"
 #include "layers/batch_norm_check.h"
+#include "layers/norm_kernels.h"
+#include "support/blocks_on_cpu.h"
 #include "support/operator_log.h"
 
 namespace dtrain::layers::batch_norm {
 namespace {
 
+namespace blocks = kernels::batch_norm::blocks;
+namespace gpu = kernels::batch_norm::gpu;
 using blocks::ChannelJob;
 using blocks::ChannelPass;
 using blocks::RowTable;
 using blocks::TensorJob;
 using blocks::TensorPass;
+using kernels::LaunchResult;
+using testing::kOnCpu;
 
-constexpr blocks::Runner kOnCpu = {blocks::run_on_cpu, blocks::run_on_cpu};
+// A runner in place of a GPU.
+void run_on(const blocks::Runner& runner) {
+  use_norm_kernels(NormKernels{.runner = runner, .device = at::kCPU});
+}
+std::optional<std::string> disagreement(at::ScalarType dtype) {
+  return batch_norm::disagreement(kOnCpu, at::kCPU, dtype);
+}
 
 // What tests leave behind, and what they begin with.
 void use_usual_kernels() {
   const char* asked = std::getenv("DTRAIN_TEST_BLOCKS");
-  gpu::run_on(asked != nullptr && std::string_view(asked) == "1" ? kOnCpu : blocks::Runner{});
-  gpu::enable(true);
+  if (asked != nullptr && std::string_view(asked) == "1") return run_on(kOnCpu);
+  use_norm_kernels(NormKernels{});
 }
 class UsualKernels : public ::testing::Environment {
  public:
@@ -48,7 +60,7 @@ const auto* const kUsualKernels = ::testing::AddGlobalTestEnvironment(new UsualK
 
 class Blocks : public ::testing::Test {
  protected:
-  void SetUp() override { gpu::run_on(kOnCpu); }
+  void SetUp() override { run_on(kOnCpu); }
   void TearDown() override { use_usual_kernels(); }
 };
 
@@ -153,9 +165,9 @@ TEST_F(Blocks, GiveTheSameBitsWhateverTheOrderOfThreadsAndBlocks) {
   for (const at::Tensor& x : {image, last}) {
     for (const bool pool : {false, true}) {
       const Epilogue epilogue = {.activation = Activation::kReLU, .residual = {}, .max_pool = pool};
-      gpu::run_on(kOnCpu);
+      run_on(kOnCpu);
       const Step forwards = step(x, epilogue);
-      gpu::run_on({tensor_backwards, channel_backwards});
+      run_on({tensor_backwards, channel_backwards});
       const Step backwards = step(x, epilogue);
       for (size_t i = 0; i < forwards.results.size(); ++i) {
         EXPECT_TRUE(at::equal(forwards.results[i], backwards.results[i]))
@@ -171,21 +183,22 @@ TEST_F(Blocks, TakeTensorsThatAreNotAligned) {
   const at::Tensor x = memory.slice(0, 1).view({4, 6, 6, 16}).permute({0, 3, 1, 2});
   ASSERT_NE(reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16, 0u);
   const Affine affine = {at::ones({16}), at::zeros({16}), at::zeros({16}), at::ones({16})};
-  EXPECT_TRUE(at::equal(gpu::normalize(x, {}, affine, {}).y, x));
-  const at::Tensor sums = gpu::sums(x, {});
+  EXPECT_TRUE(at::equal(gpu::normalize(kOnCpu, x, {}, affine, {}).y, x));
+  const at::Tensor sums = gpu::sums(kOnCpu, x, {});
   EXPECT_TRUE(at::allclose(sums.slice(0, 1, 17), x.sum({0, 2, 3}, false, at::kDouble), 1e-5, 1e-4));
 }
 
 TEST_F(Blocks, SumsHaveTheOriginOfTheFirstValidValue) {
   const at::Tensor x = at::randn({4, 6, 9}) + 1000, lengths = at::tensor({0, 4, 9, 0}, at::kLong);
   const at::Tensor valid = at::cat({x[1].slice(1, 0, 4), x[2]}, 1).to(at::kDouble);
-  const at::Tensor sums = gpu::sums(x, lengths);
+  const at::Tensor sums = gpu::sums(kOnCpu, x, lengths);
   const at::Tensor mean = sums.slice(0, 1, 7) / 13, variance = sums.slice(0, 7) / 13 - mean * mean;
   EXPECT_EQ(sums[0].item<double>(), 13);
   EXPECT_TRUE(at::allclose(mean, valid.mean(1), 1e-9));
   EXPECT_TRUE(at::allclose(variance, valid.var(1, false), 1e-5))
       << "the mean is 1000 times the deviation";
-  EXPECT_TRUE(at::equal(gpu::sums(x, at::zeros({4}, at::kLong)), at::zeros({13}, at::kDouble)));
+  EXPECT_TRUE(
+      at::equal(gpu::sums(kOnCpu, x, at::zeros({4}, at::kLong)), at::zeros({13}, at::kDouble)));
 }
 
 TEST_F(Blocks, FixedStatisticsAreCopiesOfTheRunningOnes) {
@@ -193,7 +206,7 @@ TEST_F(Blocks, FixedStatisticsAreCopiesOfTheRunningOnes) {
     const at::Tensor mean = at::linspace(-1, 2, 300, dtype),
                      variance = at::linspace(0.5, 3, 300, dtype);
     const at::Tensor batches = at::zeros({}, at::kLong);
-    const Statistics fixed = gpu::fixed_statistics({mean, variance, batches, 0.1, 1e-5});
+    const Statistics fixed = gpu::fixed_statistics(kOnCpu, {mean, variance, batches, 0.1, 1e-5});
     EXPECT_TRUE(at::equal(fixed.mean, mean));
     EXPECT_NE(fixed.mean.data_ptr(), mean.data_ptr()) << "they may change before backward";
     EXPECT_TRUE(at::allclose(fixed.invstd, (variance + 1e-5).rsqrt(),
@@ -209,8 +222,7 @@ constexpr at::ScalarType kTypes[] = {at::kFloat, at::kHalf, at::kBFloat16, at::k
 
 TEST_F(Blocks, AgreeWithLibTorchInEachType) {
   for (const at::ScalarType dtype : kTypes) {
-    EXPECT_EQ(gpu::disagreement(at::kCPU, dtype).value_or("nothing"), "nothing")
-        << c10::toString(dtype);
+    EXPECT_EQ(disagreement(dtype).value_or("nothing"), "nothing") << c10::toString(dtype);
   }
 }
 
@@ -218,7 +230,7 @@ TEST_F(Blocks, AgreeWithoutDrawingRandomNumbers) {
   at::manual_seed(6);
   const at::Tensor expected = at::randn({3});
   at::manual_seed(6);
-  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat));
+  EXPECT_FALSE(disagreement(at::kFloat));
   EXPECT_TRUE(at::equal(at::randn({3}), expected));
 }
 
@@ -228,7 +240,7 @@ ChannelPass wrong_channel_pass;
 bool tensor_is_wrong = false, channel_is_wrong = false;
 
 LaunchResult tensor_with_mistake(const TensorJob& job, void* stream) {
-  blocks::run_on_cpu(job, stream);
+  testing::run_on_cpu(job, stream);
   if (!tensor_is_wrong || job.pass != wrong_tensor_pass) return 0;
   const bool sums = job.pass == TensorPass::kSums || job.pass == TensorPass::kGradientSums;
   auto* value = static_cast<float*>(sums ? job.partial : job.out);
@@ -236,7 +248,7 @@ LaunchResult tensor_with_mistake(const TensorJob& job, void* stream) {
   return 0;
 }
 LaunchResult channel_with_mistake(const ChannelJob& job, void* stream) {
-  blocks::run_on_cpu(job, stream);
+  testing::run_on_cpu(job, stream);
   if (!channel_is_wrong || job.pass != wrong_channel_pass) return 0;
   if (job.pass == ChannelPass::kTotals) job.sums[job.channels - 1] *= 2;
   const bool fixed = job.pass == ChannelPass::kFixedStatistics;
@@ -248,13 +260,13 @@ LaunchResult channel_with_mistake(const ChannelJob& job, void* stream) {
 constexpr blocks::Runner kMistaken = {tensor_with_mistake, channel_with_mistake};
 
 TEST_F(Blocks, AMistakeInAnyPassIsFound) {
-  gpu::run_on(kMistaken);
-  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat)) << "without the mistake";
+  run_on(kMistaken);
+  EXPECT_FALSE(disagreement(at::kFloat)) << "without the mistake";
   tensor_is_wrong = true;
   for (const TensorPass pass : {TensorPass::kSums, TensorPass::kNormalize,
                                 TensorPass::kGradientSums, TensorPass::kInputGradient}) {
     wrong_tensor_pass = pass;
-    EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
+    EXPECT_TRUE(disagreement(at::kFloat)) << static_cast<int>(pass);
   }
   tensor_is_wrong = false;
   channel_is_wrong = true;
@@ -262,7 +274,7 @@ TEST_F(Blocks, AMistakeInAnyPassIsFound) {
        {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kFixedStatistics,
         ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
     wrong_channel_pass = pass;
-    EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
+    EXPECT_TRUE(disagreement(at::kFloat)) << static_cast<int>(pass);
   }
   channel_is_wrong = false;
 }
@@ -276,9 +288,9 @@ TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
   const log::Tap tap([&](std::string_view line) { lines.emplace_back(line); });
   const at::Tensor x = at::randn({4, 6, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
   const Epilogue relu = {.activation = Activation::kReLU};
-  gpu::run_on({});
+  use_norm_kernels(NormKernels{});
   const Step right = step(x, relu);
-  gpu::run_on({fails_to_launch, blocks::run_on_cpu});
+  run_on({fails_to_launch, testing::run_on_cpu});
   for (int time = 0; time < 2; ++time) {
     const Step found = step(x, relu);
     for (size_t i = 0; i < right.results.size(); ++i)
@@ -292,16 +304,16 @@ TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
 
 // The training reports it, with advice.
 TEST_F(Blocks, FullMemoryIsNoReasonToGiveThemUp) {
-  gpu::run_on({finds_memory_full, blocks::run_on_cpu});
-  EXPECT_THROW(gpu::disagreement(at::kCPU, at::kFloat), c10::AcceleratorError);
-  gpu::run_on(kOnCpu);
-  EXPECT_TRUE(gpu::covers(at::randn({4, 6}))) << "compared again";
+  run_on({finds_memory_full, testing::run_on_cpu});
+  EXPECT_THROW(disagreement(at::kFloat), c10::AcceleratorError);
+  run_on(kOnCpu);
+  EXPECT_NE(norm_runner(at::randn({4, 6})), nullptr) << "compared again";
 }
 
 TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
   const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
   const auto prevents = [&](const c10::Error& error, bool works) {
-    return gpu::prevents_comparison(error, works);
+    return prevents_comparison(error, works);
   };
   EXPECT_TRUE(
       prevents(c10::AcceleratorError(here, kNoKernelImage, "CUDA error: no kernel image"), true));
@@ -320,7 +332,7 @@ TEST(PreventsComparison, NeitherAFailedDeviceNorFullMemory) {
 // at::batch_norm() takes cuDNN where it can, also where its argument says not to.
 TEST_F(Blocks, AreComparedWithoutAnOperatorThatChoosesALibrary) {
   const testing::OperatorLog log;
-  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat));
+  EXPECT_FALSE(disagreement(at::kFloat));
   EXPECT_GT(log.lines().size(), 100u);
   for (const std::string& line : log.lines())
     EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("batch_norm")));
@@ -339,20 +351,20 @@ TEST_F(Blocks, AreNotUsedWhereTheOtherSideOfTheComparisonCannotBeComputed) {
   refused.impl("rsqrt", torch::CppFunction::makeFromBoxedFunction<&refuse>());
   const c10::impl::IncludeDispatchKeyGuard guard(kKey);
   EXPECT_THAT(
-      gpu::disagreement(at::kCPU, at::kFloat).value_or("none"),
+      disagreement(at::kFloat).value_or("none"),
       ::testing::HasSubstr(
           "cannot be compared with the definition of batch norm (aten::rsqrt is not supported"));
 }
 
 TEST_F(Blocks, AreNotUsedWhenTurnedOff) {
   const at::Tensor x = at::randn({4, 6});
-  EXPECT_TRUE(gpu::covers(x));
-  gpu::enable(false);
-  EXPECT_FALSE(gpu::covers(x));
-  gpu::enable(true);
-  EXPECT_FALSE(gpu::covers(at::empty({0, 6}))) << "no values";
-  gpu::run_on({});
-  EXPECT_FALSE(gpu::covers(x)) << "on the CPU";
+  EXPECT_NE(norm_runner(x), nullptr);
+  use_norm_kernels(std::nullopt);
+  EXPECT_EQ(norm_runner(x), nullptr);
+  run_on(kOnCpu);
+  EXPECT_EQ(norm_runner(at::empty({0, 6})), nullptr) << "no values";
+  use_norm_kernels(NormKernels{});
+  EXPECT_EQ(norm_runner(x), nullptr) << "on the CPU";
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <torch/nn/modules/conv.h>
 
 #include "layers/autocast.h"
-#include "os/vector_set.h"
 
 namespace dtrain::layers {
 namespace {
@@ -62,32 +61,27 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, const Case
   EXPECT_LE(error, 5e-6 * std::max(1.0, expected.abs().max().item<double>())) << c << ": " << what;
 }
 
-TEST(Convolution, EqualsLibTorchsWithEachVectorSet) {
-  for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
-    limit_vectors(vectors);
-    for (const Case& c : kCases) {
-      at::manual_seed(4);
-      torch::nn::Conv2d conv = make_conv(c), wide = make_conv(c);
-      const at::Tensor x =
-          channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
-      const at::Tensor wide_x = x.detach().to(at::kDouble).set_requires_grad(true);
-      wide->weight.set_data(conv->weight.detach().to(at::kDouble));
-      wide->bias.set_data(conv->bias.detach().to(at::kDouble));
-      const auto expected = all_of(wide->forward(wide_x), wide_x, wide);
-      const auto found = all_of(convolve(*conv, x), x, conv);
-      for (size_t i = 0; i < expected.size(); ++i)
-        expect_near(found[i], expected[i], c, "convolve");
-      // Our loops, also where convolve() does not take them.
-      at::manual_seed(5);
-      const at::Tensor dy = at::randn(found[0].sizes()).contiguous(at::MemoryFormat::ChannelsLast);
-      const auto [of_weight, of_bias] = conv2d_weight_gradient(
-          x.detach(), conv->weight, dy, c.stride, c.padding, /*with_bias=*/true);
-      expect_near(of_weight, expected[2], c, "gradient of the weight");
-      expect_near(of_bias, expected[3], c, "gradient of the bias");
-      EXPECT_TRUE(of_weight.is_contiguous(at::MemoryFormat::ChannelsLast)) << c;
-    }
+TEST(Convolution, EqualsLibTorchs) {
+  for (const Case& c : kCases) {
+    at::manual_seed(4);
+    torch::nn::Conv2d conv = make_conv(c), wide = make_conv(c);
+    const at::Tensor x =
+        channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+    const at::Tensor wide_x = x.detach().to(at::kDouble).set_requires_grad(true);
+    wide->weight.set_data(conv->weight.detach().to(at::kDouble));
+    wide->bias.set_data(conv->bias.detach().to(at::kDouble));
+    const auto expected = all_of(wide->forward(wide_x), wide_x, wide);
+    const auto found = all_of(convolve(*conv, x), x, conv);
+    for (size_t i = 0; i < expected.size(); ++i) expect_near(found[i], expected[i], c, "convolve");
+    // Our loops, also where convolve() does not take them.
+    at::manual_seed(5);
+    const at::Tensor dy = at::randn(found[0].sizes()).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto [of_weight, of_bias] = conv2d_weight_gradient(x.detach(), conv->weight, dy, c.stride,
+                                                             c.padding, /*with_bias=*/true);
+    expect_near(of_weight, expected[2], c, "gradient of the weight");
+    expect_near(of_bias, expected[3], c, "gradient of the bias");
+    EXPECT_TRUE(of_weight.is_contiguous(at::MemoryFormat::ChannelsLast)) << c;
   }
-  limit_vectors(VectorSet::kAvx512);
 }
 
 TEST(Convolution, HasTheSameBitsAtTheSameNumberOfThreads) {
@@ -124,7 +118,6 @@ const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1},
                                      {3, 32, 32, 10, 10, 3, 3, 1, 1}};
 
 TEST(Convolution, ComputesOnlyTheGradientsThatAreAskedFor) {
-  limit_vectors(VectorSet::kAvx2);
   for (const Case& c : kOurCases) {
     torch::nn::Conv2d conv = make_conv(c);
     const at::Tensor x =
@@ -139,11 +132,9 @@ TEST(Convolution, ComputesOnlyTheGradientsThatAreAskedFor) {
     EXPECT_TRUE(conv->weight.grad().defined());
     EXPECT_FALSE(conv->bias.grad().defined());
   }
-  limit_vectors(VectorSet::kAvx512);
 }
 
 TEST(Convolution, WorksWithoutABias) {
-  limit_vectors(VectorSet::kAvx2);
   for (const Case& c : kOurCases) {
     at::manual_seed(4);
     torch::nn::Conv2d conv(torch::nn::Conv2dOptions(c.in, c.out, 3).padding(1).bias(false));
@@ -154,7 +145,6 @@ TEST(Convolution, WorksWithoutABias) {
     EXPECT_LE((found - expected).abs().max().item<double>(),
               1e-5 * expected.abs().max().item<double>());
   }
-  limit_vectors(VectorSet::kAvx512);
 }
 
 TEST(Convolution, IsNotByMinimalFilteringWhereThatDoesNotPayOff) {
@@ -166,7 +156,6 @@ TEST(Convolution, IsNotByMinimalFilteringWhereThatDoesNotPayOff) {
 }
 
 TEST(Convolution, LeavesTheRestToLibTorch) {
-  limit_vectors(VectorSet::kAvx2);
   const Case c{2, 4, 8, 6, 6, 3, 3, 1, 1};
   torch::nn::Conv2d conv = make_conv(c);
   const at::Tensor x = at::randn({2, 4, 6, 6});
@@ -181,7 +170,6 @@ TEST(Convolution, LeavesTheRestToLibTorch) {
     const AutocastGuard guard({.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16});
     EXPECT_EQ(convolve(*conv, channels_last({2, 4, 6, 6})).scalar_type(), at::kBFloat16);
   }
-  limit_vectors(VectorSet::kAvx512);
 }
 
 }  // namespace

@@ -2,19 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 namespace dtrain {
 namespace {
-
-TEST(VectorSet, IsNeverMoreThanTheLimit) {
-  const VectorSet of_cpu = widest_vectors();
-  for (const VectorSet most : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
-    limit_vectors(most);
-    EXPECT_EQ(widest_vectors(), std::min(most, of_cpu));
-  }
-}
 
 TEST(VectorSet, IsNeverMoreThanLibTorchsLimit) {
   EXPECT_EQ(vectors_allowed_by("default"), VectorSet::kAny);
@@ -22,14 +13,12 @@ TEST(VectorSet, IsNeverMoreThanLibTorchsLimit) {
   for (const char* value : {"avx512", "", "AVX2", "sse4"})
     EXPECT_EQ(vectors_allowed_by(value), VectorSet::kAvx512);
   EXPECT_EQ(vectors_allowed_by(nullptr), VectorSet::kAvx512);
-  limit_vectors(VectorSet::kAvx512);
   EXPECT_LE(
       widest_vectors(),
       vectors_allowed_by(std::getenv("ATEN_CPU_CAPABILITY")));  // set by the tests of label isa
 }
 
 TEST(VectorSet, ProductsOfBfloat16NeedTheWidest) {
-  limit_vectors(VectorSet::kAvx512);
   const bool limited = std::getenv("ATEN_CPU_CAPABILITY") != nullptr;
   EXPECT_TRUE(!has_bfloat16_products() || limited || widest_vectors() == VectorSet::kAvx512);
 }

@@ -23,7 +23,7 @@ class Kernels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [NVCC, "-cubin", "-Xptxas", "-v", "-arch=sm_86", "-std=c++20", "--fmad=false", f"-I{SOURCE}", f"-I{SOURCE}/src",
-                 "-isystem", TORCH_INCLUDE, f"{SOURCE}/src/kernels/batch_norm_blocks.cu", "-o", f"{folder}/kernels.cubin"],
+                 "-isystem", TORCH_INCLUDE, f"{SOURCE}/src/kernels/batch_norm_launch.cu", "-o", f"{folder}/kernels.cubin"],
                 capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = stacks(done.stderr)

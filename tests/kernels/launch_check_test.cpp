@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace dtrain::layers {
+namespace dtrain::kernels {
 namespace {
 
 constexpr LaunchResult kIllegalAddress = 700;
@@ -24,4 +24,4 @@ TEST(CheckLaunch, ThrowsWhatLibTorchThrowsForItsOwnLaunches) {
 }
 
 }  // namespace
-}  // namespace dtrain::layers
+}  // namespace dtrain::kernels

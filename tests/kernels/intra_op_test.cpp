@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace dtrain::layers {
+namespace dtrain::kernels {
 namespace {
 
 class IntraOp : public ::testing::Test {
@@ -54,4 +54,4 @@ TEST_F(IntraOp, ThrowsWhatAThreadThrows) {
 }
 
 }  // namespace
-}  // namespace dtrain::layers
+}  // namespace dtrain::kernels
