@@ -35,7 +35,7 @@ constexpr uint64_t kContentVersion = 5;
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
                                      int size, const ReportProgress& report) {
   const std::string& usual = catalog::data_set_named(name)->task;
-  const catalog::Task& task =
+  const catalog::TaskEntry& task =
       catalog::row(catalog::task_named(options.task.empty() ? usual : options.task));
   if (name == "arrays") return open_arrays(task, options.source, options.classes);
   if (name == "pointer") return open_pointer_sets(task, options.source);
@@ -49,8 +49,8 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
   return open_biwi(task, options.source, size, options.test_sequences);
 }
 
-void check_source(const catalog::DataSet& kind, const fs::path& source) {
-  const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
+void check_source(const catalog::DataSetEntry& kind, const fs::path& source) {
+  const catalog::TaskEntry& task = catalog::row(catalog::task_named(kind.task));
   std::error_code failed;
   const fs::file_status status = fs::status(source, failed);
   if (status.type() == fs::file_type::none)
@@ -68,7 +68,7 @@ void check_source(const catalog::DataSet& kind, const fs::path& source) {
 }  // namespace
 
 std::vector<std::string> array_tasks() {
-  return catalog::task_names([](const catalog::Task& task) { return task.from_arrays; });
+  return catalog::task_names([](const catalog::TaskEntry& task) { return task.from_arrays; });
 }
 
 void check_options(const std::string& name, const ConvertOptions& options) {

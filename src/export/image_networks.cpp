@@ -73,13 +73,13 @@ std::string mobilenet_v2(Layers& layers, Builder& graph, const PictureLayers& ne
 // The name of the graph's output, by the task that was trained.
 std::string output_name(const Metadata& metadata) {
   const auto task = value_named<catalog::TaskId>(required(metadata, "task"));
-  return task ? catalog::row(*task).output : catalog::Task{}.output;
+  return task ? catalog::row(*task).output : catalog::TaskEntry{}.output;
 }
 
 }  // namespace
 
-Graph image_graph(const catalog::Network& network, const PictureLayers& net, const Weights& weights,
-                  const Metadata& metadata) {
+Graph image_graph(const catalog::NetworkEntry& network, const PictureLayers& net,
+                  const Weights& weights, const Metadata& metadata) {
   const int64_t size = required_integer(metadata, "image_size");
   Builder graph(required(metadata, "network"));
   Layers layers(graph, weights);

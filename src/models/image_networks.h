@@ -19,7 +19,7 @@
 
 namespace dtrain::models {
 
-std::shared_ptr<Network> make_plain_cnn(const catalog::Network&, const catalog::PictureLayers&,
+std::shared_ptr<Network> make_plain_cnn(const catalog::NetworkEntry&, const catalog::PictureLayers&,
                                         const NetworkOptions&);
 std::shared_ptr<Network> make_mobilenet_v2(const catalog::PictureLayers&, const NetworkOptions&);
 std::shared_ptr<Network> make_resnet(const catalog::PictureLayers&, const NetworkOptions&);

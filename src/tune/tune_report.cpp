@@ -165,7 +165,7 @@ std::string gain_text(const TuneResult& result) {
 std::string catalog_row(const TuneResult& result) {
   const config::Config& config = result.run.config();
   const TuneState& found = result.found;
-  const bool picture = catalog::row(config.task).sample == catalog::Sample::kPicture;
+  const bool picture = catalog::row(config.task).sample == catalog::SampleKind::kPicture;
   const bool limit = found.largest.end == LargestBatch::End::kLimit && found.largest.batch > 0;
   if (found.card.empty() || !picture || !limit) return "";
   const Settings& s = found.settings;

@@ -11,9 +11,9 @@ import tree
 
 # Public types that share a name with another one. Give one of them a name of its own and delete it here; add none.
 NOT_YET_UNIQUE = set("""
-    Bucket Cause Check Choice Data DataSet Element Evaluation Finding Host Image Interval Loops MeasuredBatch Network
-    Normalization Optimizer Outcome Output Phase Placement Progress Range RankPlace Replay Row Rows Run RunState Sample
-    Settings Shape Store Table Tap Task Verdict Verify
+    Bucket Cause Check Choice Data Element Evaluation Finding Host Image Interval Loops Normalization Optimizer
+    Outcome Output Phase Placement Progress Range RankPlace Replay Row Rows Run RunState Settings Shape Store Table
+    Tap Verdict Verify
 """.split())
 
 
