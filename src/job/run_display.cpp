@@ -150,10 +150,10 @@ void RunDisplay::write_targets(const NamedRun& run, const std::vector<RankPlace>
   }
 }
 
-void RunDisplay::open_console(config::Progress progress, bool launched) {
+void RunDisplay::open_console(config::ProgressMode progress, bool launched) {
   const bool bar =
-      progress == config::Progress::kBar ||
-      (progress == config::Progress::kAuto && !launched && ::isatty(STDERR_FILENO) != 0);
+      progress == config::ProgressMode::kBar ||
+      (progress == config::ProgressMode::kAuto && !launched && ::isatty(STDERR_FILENO) != 0);
   sinks_.push_back(monitoring::make_console_sink(bar));
 }
 

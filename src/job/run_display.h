@@ -40,7 +40,7 @@ class RunDisplay {
   // on the page of a resumed run its earlier curves.
   void open_records(const NamedRun&, const std::vector<RankPlace>&);
   // Rank 0: step lines or a progress bar. `launched`: mpirun hides the terminal.
-  void open_console(config::Progress, bool launched);
+  void open_console(config::ProgressMode, bool launched);
 
   monitoring::Sinks& sinks() { return sinks_; }
   // What the sensors of the GPU said since the last call; empty where there are none.
@@ -61,7 +61,7 @@ class RunDisplay {
   std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // where no sink reads the GPU
   std::function<measure::Values()> take_gpu_use_;      // reads the poller or a sink
   monitoring::LivePage* live_page_ = nullptr;          // a sink; rank 0, with metrics.enabled
-  std::optional<log::Tap> page_log_;                   // copies log lines to the live page
+  std::optional<log::LogTap> page_log_;                // copies log lines to the live page
   std::optional<monitoring::SignpostPage> signpost_;   // the other ranks
   std::unique_ptr<monitoring::TargetsFile> targets_;   // rank 0
 };

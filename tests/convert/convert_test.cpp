@@ -214,7 +214,7 @@ TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
     }
   }
   std::vector<std::string> lines;
-  const log::Tap tap([&](std::string_view line) {
+  const log::LogTap tap([&](std::string_view line) {
     if (line.find("of tools") != std::string_view::npos) lines.emplace_back(line);
   });
   for (const char* set : {"300wlp", "biwi"}) {

@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   LivePage page(job, {{"task", "headpose"}, {"network", "headpose_cnn"}});
   page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2},
                {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
-  const dtrain::log::Tap tap([&](std::string_view line) { page.log_line(line); });
+  const dtrain::log::LogTap tap([&](std::string_view line) { page.log_line(line); });
   auto endpoint = make_prometheus_sink(metrics, id,
                                        gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
                                        rank == 0 ? page.pages() : std::vector<Page>{});

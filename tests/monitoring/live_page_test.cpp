@@ -315,7 +315,7 @@ TEST(LivePage, ReceivesTheLinesOfTheLog) {
   log::set_rank(0, 1);
   ::testing::internal::CaptureStderr();
   {
-    const log::Tap tap([&](std::string_view line) { page.log_line(line); });
+    const log::LogTap tap([&](std::string_view line) { page.log_line(line); });
     log::plain("a step line");
     log::warning("a \x1b[31mname");
     log::to_file("a line for the file");
