@@ -35,10 +35,10 @@ class RunDisplay {
   // "127.0.0.1:9500"; "" where nothing is served.
   const std::string& metrics_address() const { return metrics_address_; }
   // Completes the page with the places of all ranks.
-  void show_places(const std::vector<RankPlace>&);
+  void show_places(const std::vector<RankResources>&);
   // Rank 0, when the run has its folder: metrics.jsonl, TensorBoard, the files for Prometheus, and
   // on the page of a resumed run its earlier curves.
-  void open_records(const NamedRun&, const std::vector<RankPlace>&);
+  void open_records(const NamedRun&, const std::vector<RankResources>&);
   // Rank 0: step lines or a progress bar. `launched`: mpirun hides the terminal.
   void open_console(config::ProgressMode, bool launched);
 
@@ -54,7 +54,7 @@ class RunDisplay {
   void open_endpoint(const NamedRun&);
   void read_gpu_for_verdict(const NamedRun&);
   std::vector<monitoring::Page> make_pages(const NamedRun&);
-  void write_targets(const NamedRun&, const std::vector<RankPlace>&);
+  void write_targets(const NamedRun&, const std::vector<RankResources>&);
 
   monitoring::Sinks sinks_;
   std::string metrics_address_;

@@ -11,8 +11,8 @@ import tree
 
 # Public types that share a name with another one. Give one of them a name of its own and delete it here; add none.
 NOT_YET_UNIQUE = set("""
-    Bucket Cause Check Choice Data Element Evaluation Finding Host Image Interval Loops Normalization Outcome Output
-    Phase Placement Range RankPlace Replay Row Rows Run RunState Settings Shape Store Table Verdict
+    Bucket Check Choice Data Element Finding Host Image Interval Loops Normalization Outcome Output Phase Placement
+    Range Replay Row Rows Run Settings Shape Store Table
 """.split())
 
 

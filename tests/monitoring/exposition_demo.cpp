@@ -214,7 +214,7 @@ int main(int argc, char** argv) {
     for (const auto& file : files) sinks.push_back(file.get());
     sinks.push_back(&page);
   }
-  for (Sink* sink : sinks) sink->state(RunState::kTraining);
+  for (Sink* sink : sinks) sink->state(LiveState::kTraining);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int64_t i = 1;
   for (; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
@@ -241,7 +241,7 @@ int main(int argc, char** argv) {
   }
   for (Sink* sink : sinks) {
     sink->record(evaluation(i - 1, "test"));
-    sink->state(RunState::kFinished);
+    sink->state(LiveState::kFinished);
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(linger));
   targets.remove();

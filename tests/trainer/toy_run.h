@@ -178,13 +178,13 @@ struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;  // the steps in which
-  monitoring::RunState now = monitoring::RunState::kStarting;
-  std::vector<monitoring::RunState> evaluated_in;  // of each evaluation
+  monitoring::LiveState now = monitoring::LiveState::kStarting;
+  std::vector<monitoring::LiveState> evaluated_in;  // of each evaluation
   std::function<void(const Progress&)> on_progress = {};
   void progress(const Progress& progress) override {
     if (on_progress) on_progress(progress);
   }
-  void state(monitoring::RunState s) override { now = s; }
+  void state(monitoring::LiveState s) override { now = s; }
   void verdict(const monitoring::VerdictRecord& v) override { judged.push_back(v.step); }
   void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
   void record(const monitoring::StepStats& s) override { steps.push_back(s); }
@@ -199,8 +199,8 @@ struct RankRun {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;
-  monitoring::RunState last_state = monitoring::RunState::kStarting;
-  std::vector<monitoring::RunState> evaluated_in;
+  monitoring::LiveState last_state = monitoring::LiveState::kStarting;
+  std::vector<monitoring::LiveState> evaluated_in;
   std::string error;
   int error_code = 0;
   std::string device_failed;  // what the callback of this name received
