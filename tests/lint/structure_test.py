@@ -11,8 +11,7 @@ import tree
 
 # Public types that share a name with another one. Give one of them a name of its own and delete it here; add none.
 NOT_YET_UNIQUE = set("""
-    Bucket Check Choice Data Element Finding Host Image Interval Loops Normalization Outcome Output Phase Placement
-    Range Replay Row Rows Run Settings Shape Store Table
+    Data Element Image Interval Loops Normalization Outcome Output Phase Placement Range Rows Run Shape Store Table
 """.split())
 
 
