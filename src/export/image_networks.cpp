@@ -84,7 +84,7 @@ Graph image_graph(const catalog::NetworkEntry& network, const PictureLayers& net
   Builder graph(required(metadata, "network"));
   Layers layers(graph, weights);
   const std::string images =
-      graph.input("images", Element::kFloat, {"batch", int64_t{3}, size, size});
+      graph.input("images", TensorType::kFloat, {"batch", int64_t{3}, size, size});
   std::string features;
   switch (net.block) {
     case catalog::ConvBlockKind::kPlain:
@@ -99,7 +99,8 @@ Graph image_graph(const catalog::NetworkEntry& network, const PictureLayers& net
   const std::string head(catalog::head_of(net));
   const std::string output = layers.linear(features, head);
   weights.check_all_used();
-  graph.output(output, output_name(metadata), Element::kFloat, {"batch", layers.outputs_of(head)});
+  graph.output(output, output_name(metadata), TensorType::kFloat,
+               {"batch", layers.outputs_of(head)});
   return graph.finish(metadata);
 }
 

@@ -202,7 +202,7 @@ SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
   const int64_t photo = picture / kPicturesPerPhoto;
   SynthSample sample{.image = draw_background(seed, photo, size, size),
                      .pose = draw_pose(seed, picture)};
-  const Placement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
+  const ScenePlacement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
   render(head_model(draw_person(seed, photo)), sample.pose, place, draw_light(seed, photo),
          sample.image);
   add_noise(seed, picture, sample.image);

@@ -11,7 +11,7 @@ import tree
 
 # Public types that share a name with another one. Give one of them a name of its own and delete it here; add none.
 NOT_YET_UNIQUE = set("""
-    Data Element Image Interval Loops Normalization Outcome Output Phase Placement Range Rows Run Shape Store Table
+    Data Image Loops Normalization Output Rows Run Shape Table
 """.split())
 
 

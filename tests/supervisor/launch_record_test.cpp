@@ -47,7 +47,8 @@ class LaunchRecordTest : public ::testing::Test {
     snapshot.step = step;
     snapshot.state_json = "{}";
     snapshot.ranks.resize(1);
-    return checkpoint::Store(run() / "checkpoints", real_file_system(), 100).save(snapshot);
+    return checkpoint::CheckpointStore(run() / "checkpoints", real_file_system(), 100)
+        .save(snapshot);
   }
   std::vector<json> events() const {
     std::vector<json> all;

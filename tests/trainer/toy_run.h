@@ -122,9 +122,9 @@ class ToyTask : public tasks::Task {
   std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
   tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
 
-  tasks::Phase phase(int64_t epoch) const override {
+  tasks::TrainingPhase phase(int64_t epoch) const override {
     const bool even = epoch % 2 == 0;
-    tasks::Phase phase{
+    tasks::TrainingPhase phase{
         .lr_ratio = [](const std::string& parameter) { return parameter == "bias" ? 0.5 : 1; }};
     if (!options_.phases) return phase;
     phase.name = even ? "even" : "odd";
@@ -258,10 +258,10 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     auto record = std::make_unique<Record>();
     Record& kept = *record;
     sinks.push_back(std::move(record));
-    std::unique_ptr<checkpoint::Store> checkpoints;
+    std::unique_ptr<checkpoint::CheckpointStore> checkpoints;
     if (!setup.folder.empty() && comm.rank() == 0) {
-      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(),
-                                                        config.checkpoint.keep_last);
+      checkpoints = std::make_unique<checkpoint::CheckpointStore>(setup.folder, real_file_system(),
+                                                                  config.checkpoint.keep_last);
     }
     const bool is_asked = comm.rank() == setup.stop_at_rank;
     // Of many, the request is granted a step later
@@ -299,7 +299,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
       Trainer trainer(std::move(context));
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;
-        if (comm.rank() == 0) snapshot = checkpoint::Store::load(*checkpoints->newest(nullptr));
+        if (comm.rank() == 0)
+          snapshot = checkpoint::CheckpointStore::load(*checkpoints->newest(nullptr));
         trainer.resume(*broadcast_snapshot(comm, snapshot));
       }
       mine.result = trainer.run();
