@@ -118,8 +118,8 @@ class Bar : public Sink {
     if (!is_due()) return;
     draw(dtrain::progress_bar(p, seconds_between(began_, clock_.now()), terminal_columns() - 1));
   }
-  void state(RunState state) override {
-    if (state == RunState::kFinished || state == RunState::kFailed) remove_line();
+  void state(LiveState state) override {
+    if (state == LiveState::kFinished || state == LiveState::kFailed) remove_line();
   }
 
  private:

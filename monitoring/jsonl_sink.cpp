@@ -207,7 +207,7 @@ class JsonLines : public Sink {
     write(j);
   }
 
-  void state(RunState state) override {
+  void state(LiveState state) override {
     Json j = begin("state");
     j["state"] = name_of(state);
     write(j);

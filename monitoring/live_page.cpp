@@ -202,7 +202,7 @@ class LivePage::State {
   void set_checkpoint(int64_t step, double seconds) {
     now_.checkpoint = Checkpoint{step, time(), seconds};
   }
-  void set_state(RunState state) { now_.state = state; }
+  void set_state(LiveState state) { now_.state = state; }
   void set_places(std::vector<LivePage::Place> places) {
     now_.places = std::move(places);
     placed_at_ = ++number_;
@@ -231,7 +231,7 @@ class LivePage::State {
   // What changes, as it is now; copied as a whole for the server.
   struct Now {
     double started = 0;  // tells one process of a run from the next
-    RunState state = RunState::kStarting;
+    LiveState state = LiveState::kStarting;
     Position position;
     std::optional<Point> newest;  // also if the history leaves it out
     std::optional<Evaluation> evaluation;
@@ -388,7 +388,7 @@ void LivePage::checkpoint_saved(int64_t step, double seconds) {
   state_->change([&](State& s) { s.set_checkpoint(step, seconds); });
 }
 
-void LivePage::state(RunState state) {
+void LivePage::state(LiveState state) {
   state_->change([&](State& s) { s.set_state(state); });
 }
 

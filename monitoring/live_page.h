@@ -48,7 +48,7 @@ class LivePage : public Sink {
   void record(const StepStats&) override;
   void record(const EvalStats&) override;
   void checkpoint_saved(int64_t step, double seconds) override;
-  void state(RunState) override;
+  void state(LiveState) override;
   void verdict(const VerdictRecord&) override;
 
   // What an earlier process of the same run recorded at `time` (seconds since 1970), the oldest

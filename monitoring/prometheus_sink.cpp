@@ -57,7 +57,7 @@ class RankSeries : public PrometheusSink {
       gpu_ = std::make_unique<GpuPoller>(std::move(reader), std::move(gpu), metrics.gpu_interval);
     }
     if (global_ && !id.run_folder.empty()) disk_.emplace(series_, id.run_folder);
-    state(RunState::kStarting);
+    state(LiveState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
     pages.push_back(metrics_page(registry_));
     endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, str("rank ", id.rank));
@@ -141,7 +141,7 @@ class RankSeries : public PrometheusSink {
       series_.set_known("dtrain_communication_seconds", seconds, {{"part", part}});
   }
 
-  void state(RunState state) override {
+  void state(LiveState state) override {
     for (const std::string_view name : names_of(state)) {
       series_.gauge("dtrain_run_state", {{"state", std::string(name)}}).Set(name == name_of(state));
     }

@@ -17,14 +17,14 @@ namespace dtrain::monitoring {
 
 // Evaluating and saving are states of their own, so that a long one of them does not look like
 // a stall.
-enum class RunState { kStarting, kTraining, kEvaluating, kSaving, kFinished, kFailed };
-constexpr auto names_of(RunState) {
+enum class LiveState { kStarting, kTraining, kEvaluating, kSaving, kFinished, kFailed };
+constexpr auto names_of(LiveState) {
   return names("starting", "training", "evaluating", "saving", "finished", "failed");
 }
 
 // How a process leaves the run.
 struct RunEnd {
-  RunState state = RunState::kFinished;  // or kFailed
+  LiveState state = LiveState::kFinished;  // or kFailed
   int exit_code = 0;
   std::string reason;        // message of the error, or why training stopped
   std::string failure = "";  // after a failure: the record of dist/supervisor_lines.h as JSON
@@ -37,7 +37,7 @@ class Sink {
   virtual void record(const StepStats&) = 0;  // after each optimizer step
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  virtual void state(RunState) {}  // what the run does now
+  virtual void state(LiveState) {}  // what the run does now
   virtual void end(const RunEnd& end) { state(end.state); }
   virtual void progress(const Progress&) {}  // during an evaluation, after each batch
   virtual void verdict(const VerdictRecord&) {

@@ -15,33 +15,34 @@ constexpr std::array<ConvStage, 8> kMobilenetStages = {{{16, 1, 1, 1},
                                                         {96, 3, 1, 6},
                                                         {160, 3, 2, 6},
                                                         {320, 1, 1, 6}}};
-constexpr Network kHeadposeCnn{
+constexpr NetworkEntry kHeadposeCnn{
     .name = "headpose_cnn",
     .dropout = 0.3,
     .batch_norm = true,
     .layers = PictureLayers{.stages = {{{32}, {64}, {128}, {256}, {512}}}, .hidden = 256},
     .memory = {26.0, 32.7, 21.0, 28.1}};
-constexpr Network kSimpleCnn{
+constexpr NetworkEntry kSimpleCnn{
     .name = "simple_cnn",
     .dropout = 0.5,
     .layers = PictureLayers{.stages = {{{32}, {64}, {128}}}, .hidden = 256, .averages = false},
     .memory = {393.5, 19.7, 12.9, 3.6}};
-constexpr Network kMobilenetV2{.name = "mobilenet_v2",
-                               .dropout = 0.2,
-                               .batch_norm = true,
-                               .layers = PictureLayers{.block = ConvBlockKind::kInvertedResidual,
-                                                       .stages = kMobilenetStages,
-                                                       .stem = {3, 32, 3, 2},
-                                                       .features = 1280},
-                               .memory = {34.3, 75.7, 37.8, 23.0}};
-constexpr Network kResnet18{
+constexpr NetworkEntry kMobilenetV2{
+    .name = "mobilenet_v2",
+    .dropout = 0.2,
+    .batch_norm = true,
+    .layers = PictureLayers{.block = ConvBlockKind::kInvertedResidual,
+                            .stages = kMobilenetStages,
+                            .stem = {3, 32, 3, 2},
+                            .features = 1280},
+    .memory = {34.3, 75.7, 37.8, 23.0}};
+constexpr NetworkEntry kResnet18{
     .name = "resnet18",
     .batch_norm = true,
     .layers = PictureLayers{.block = ConvBlockKind::kResidual,
                             .stages = {{{64, 2}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}}},
                             .stem = {3, 64, 7, 2}},
     .memory = {170.7, 21.2, 12.0, 4.6}};
-constexpr Network kResnet50{
+constexpr NetworkEntry kResnet50{
     .name = "resnet50",
     .batch_norm = true,
     .layers = PictureLayers{.block = ConvBlockKind::kBottleneck,
@@ -49,8 +50,8 @@ constexpr Network kResnet50{
                             .stem = {3, 64, 7, 2}},
     .memory = {359.2, 81.5, 42.1, 24.0}};
 
-const std::vector<Task>& tasks() {
-  static const std::vector<Task> all = {
+const std::vector<TaskEntry>& tasks() {
+  static const std::vector<TaskEntry> all = {
 #define DTRAIN_TASK(name_, ...) {.name = #name_, __VA_ARGS__},
 #include "catalog/tasks.def"
 #undef DTRAIN_TASK
@@ -60,19 +61,19 @@ const std::vector<Task>& tasks() {
 
 // Each network once, where the last task that has it lists it: a task's own networks come before
 // those that it shares with the tasks after it.
-std::vector<Network> all_networks() {
-  std::vector<Network> all = {{.name = "auto"}};
-  for (const Task& task : tasks()) {
-    for (const Network& network : task.networks) {
-      std::erase_if(all, [&](const Network& earlier) { return earlier.name == network.name; });
+std::vector<NetworkEntry> all_networks() {
+  std::vector<NetworkEntry> all = {{.name = "auto"}};
+  for (const TaskEntry& task : tasks()) {
+    for (const NetworkEntry& network : task.networks) {
+      std::erase_if(all, [&](const NetworkEntry& earlier) { return earlier.name == network.name; });
       all.push_back(network);
     }
   }
   return all;
 }
 
-const std::vector<Network>& networks() {
-  static const std::vector<Network> all = all_networks();
+const std::vector<NetworkEntry>& networks() {
+  static const std::vector<NetworkEntry> all = all_networks();
   return all;
 }
 
@@ -102,13 +103,13 @@ const std::vector<std::string>& names_of(NetworkId) {
   return names;
 }
 
-std::vector<std::string> task_names(bool (*wanted)(const Task&)) {
+std::vector<std::string> task_names(bool (*wanted)(const TaskEntry&)) {
   return names_where(tasks(), wanted);
 }
 
-const Task& row(TaskId task) { return tasks().at(static_cast<size_t>(task)); }
+const TaskEntry& row(TaskId task) { return tasks().at(static_cast<size_t>(task)); }
 
-const Network& row(NetworkId network) {
+const NetworkEntry& row(NetworkId network) {
   DTRAIN_CHECK(network != NetworkId::kAuto, "auto is no network");
   return networks().at(static_cast<size_t>(network));
 }
@@ -125,19 +126,19 @@ NetworkId network_named(std::string_view name) {
   return *found;
 }
 
-const Network* find_network(std::string_view name) {
+const NetworkEntry* find_network(std::string_view name) {
   const auto found = std::ranges::find(networks().begin() + 1, networks().end(), name,
-                                       &Network::name);  // the first is "auto"
+                                       &NetworkEntry::name);  // the first is "auto"
   return found == networks().end() ? nullptr : &*found;
 }
 
 bool is_from_file(std::string_view network) {
-  const Network* found = find_network(network);
+  const NetworkEntry* found = find_network(network);
   return found != nullptr && found->from_file();
 }
 
-const std::vector<DataSet>& data_sets() {
-  static const std::vector<DataSet> all = {
+const std::vector<DataSetEntry>& data_sets() {
+  static const std::vector<DataSetEntry> all = {
       {.name = "300wlp",
        .task = "headpose",
        .config = "headpose_300wlp",
@@ -170,19 +171,19 @@ const std::vector<DataSet>& data_sets() {
   return all;
 }
 
-const DataSet* data_set_named(std::string_view name) {
-  const auto found = std::ranges::find(data_sets(), name, &DataSet::name);
+const DataSetEntry* data_set_named(std::string_view name) {
+  const auto found = std::ranges::find(data_sets(), name, &DataSetEntry::name);
   return found == data_sets().end() ? nullptr : &*found;
 }
 
 std::vector<std::string> data_set_names() { return names_in(data_sets()); }
 
 std::vector<std::string> trainable_data_sets() {
-  return names_where(data_sets(), [](const DataSet& set) { return !set.config.empty(); });
+  return names_where(data_sets(), [](const DataSetEntry& set) { return !set.config.empty(); });
 }
 
 std::vector<std::string> cropped_data_sets() {
-  return names_where(data_sets(), [](const DataSet& set) { return set.cropped; });
+  return names_where(data_sets(), [](const DataSetEntry& set) { return set.cropped; });
 }
 
 }  // namespace dtrain::catalog

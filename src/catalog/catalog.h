@@ -28,7 +28,7 @@ struct TrainingMemory {
   double checkpointed_sample = 0;                 // with 32 bits; 0: it has no checkpointing
 };
 
-struct Network {
+struct NetworkEntry {
   std::string_view name = {};
   double dropout = 0;       // what model.dropout -1 means; 0: it has no dropout
   bool batch_norm = false;  // train.freeze_batch_norm and train.sync_batch_norm can be used
@@ -44,8 +44,8 @@ struct Network {
   }
 };
 
-enum class Sample { kPicture, kSequence, kSet };  // what one sample of a task is
-constexpr auto names_of(Sample) { return names("picture", "sequence", "set"); }
+enum class SampleKind { kPicture, kSequence, kSet };  // what one sample of a task is
+constexpr auto names_of(SampleKind) { return names("picture", "sequence", "set"); }
 
 // What one sample's target is; kAny: what the loss for a network from a file takes.
 enum class Target { kNumbers, kClass, kOrder, kAny };
@@ -68,10 +68,10 @@ struct Generated {
   std::string text = {};                  // for `dtrain synth --help`
 };
 
-struct Task {
+struct TaskEntry {
   std::string name;
-  std::vector<Network> networks = {};  // the first is the task's own
-  Sample sample = Sample::kPicture;
+  std::vector<NetworkEntry> networks = {};  // the first is the task's own
+  SampleKind sample = SampleKind::kPicture;
   Target target = Target::kClass;
   Numbers numbers = {};
   // Validation share of converted and generated data; 0: training takes it from its split
@@ -98,17 +98,17 @@ enum class NetworkId : int { kAuto };  // kAuto: the task's own
 const std::vector<std::string>& names_of(TaskId);     // same order as tasks.def
 const std::vector<std::string>& names_of(NetworkId);  // "auto", then each network once
 
-std::vector<std::string> task_names(bool (*wanted)(const Task&));
+std::vector<std::string> task_names(bool (*wanted)(const TaskEntry&));
 
-const Task& row(TaskId);
-const Network& row(NetworkId);             // not of kAuto
+const TaskEntry& row(TaskId);
+const NetworkEntry& row(NetworkId);        // not of kAuto
 TaskId task_named(std::string_view name);  // internal error if there is none
 NetworkId network_named(std::string_view name);
-const Network* find_network(std::string_view name);  // nullptr: there is none
-bool is_from_file(std::string_view network);         // false, too, if there is none
+const NetworkEntry* find_network(std::string_view name);  // nullptr: there is none
+bool is_from_file(std::string_view network);              // false, too, if there is none
 
 // What `dtrain convert NAME` reads and `--dataset NAME` trains on.
-struct DataSet {
+struct DataSetEntry {
   std::string name;
   std::string task;
   std::string config = {};  // embedded configuration of `--dataset NAME`; "": it is not trained on
@@ -116,8 +116,8 @@ struct DataSet {
   std::string folder = {};  // what is in the folder that is converted; "": a file is converted
   bool cropped = false;     // its annotations crop each picture: `dtrain predict --layout NAME`
 };
-const std::vector<DataSet>& data_sets();               // sorted by name
-const DataSet* data_set_named(std::string_view name);  // nullptr: there is none
+const std::vector<DataSetEntry>& data_sets();               // sorted by name
+const DataSetEntry* data_set_named(std::string_view name);  // nullptr: there is none
 std::vector<std::string> data_set_names();
 std::vector<std::string> trainable_data_sets();  // the names of those with a configuration
 std::vector<std::string> cropped_data_sets();

@@ -16,7 +16,7 @@ namespace dtrain::catalog {
 constexpr bool has_bf16(int capability) { return capability >= 80; }
 
 // The largest micro-batch of pictures that `dtrain tune` found to fit into a card, on the card.
-struct MeasuredBatch {
+struct FittingBatch {
   std::string_view network;
   int64_t image_size = 0;
   bool half = false, checkpointing = false;  // half: 16-bit activations
@@ -30,7 +30,7 @@ struct Gpu {
   double memory_gib = 0;  // that CUDA gives to programs
   int multiprocessors = 0;
   int capability = 0;  // 10 × major + minor
-  std::vector<MeasuredBatch> measured = {};
+  std::vector<FittingBatch> measured = {};
 
   bool has_bf16() const { return catalog::has_bf16(capability); }
   bool is_supported() const { return capability >= 75; }

@@ -119,7 +119,7 @@ std::string inspect_checkpoint(const std::filesystem::path& path, bool verify,
   const SafetensorsHeader network = read_header(path / "model.safetensors");
   text += metadata_lines(network) + layer_lines(network);
   if (verify) {
-    Store::verify(path, report);
+    CheckpointStore::verify(path, report);
     text += line("verified", str("all ", manifest.files.size(), " files match their SHA-256"));
   }
   return text;

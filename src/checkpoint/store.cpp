@@ -146,12 +146,12 @@ Manifest verified(const std::filesystem::path& checkpoint, const ReportProgress&
 
 }  // namespace
 
-Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
+CheckpointStore::CheckpointStore(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
     : folder_(std::move(folder)), files_(files), keep_last_(keep_last) {
   DTRAIN_CHECK(keep_last >= 1, "keep_last ", keep_last);
 }
 
-std::filesystem::path Store::save(const Snapshot& snapshot) {
+std::filesystem::path CheckpointStore::save(const Snapshot& snapshot) {
   DTRAIN_CHECK(snapshot.step >= 0 && snapshot.world_size >= 1 &&
                snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
   std::error_code unknown;
@@ -196,9 +196,9 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
   return target;
 }
 
-void Store::protect(int64_t step) { protected_step_ = step; }
+void CheckpointStore::protect(int64_t step) { protected_step_ = step; }
 
-std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped) const {
+std::optional<std::filesystem::path> CheckpointStore::newest(std::vector<Skipped>* skipped) const {
   for (const auto& [name, path] : entries(folder_)) {
     if (name.kind == Name::kTemporary) continue;
     try {
@@ -211,7 +211,7 @@ std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped
   return std::nullopt;
 }
 
-std::vector<std::pair<int64_t, std::filesystem::path>> Store::list() const {
+std::vector<std::pair<int64_t, std::filesystem::path>> CheckpointStore::list() const {
   std::vector<std::pair<int64_t, std::filesystem::path>> found;
   for (const auto& [name, path] : entries(folder_)) {
     if (name.kind == Name::kCheckpoint) found.emplace_back(name.step, path);
@@ -219,20 +219,23 @@ std::vector<std::pair<int64_t, std::filesystem::path>> Store::list() const {
   return found;
 }
 
-std::filesystem::path Store::folder_of(int64_t step) const { return folder_ / folder_name(step); }
+std::filesystem::path CheckpointStore::folder_of(int64_t step) const {
+  return folder_ / folder_name(step);
+}
 
-std::string Store::read_state(const std::filesystem::path& checkpoint) {
+std::string CheckpointStore::read_state(const std::filesystem::path& checkpoint) {
   const Manifest manifest = read_manifest(checkpoint / kManifestName);
   const std::filesystem::path file = checkpoint / kStateName;
   verify_file(file, manifest.files.at(kStateName));
   return read_or_throw(file);
 }
 
-void Store::verify(const std::filesystem::path& checkpoint, const ReportProgress& report) {
+void CheckpointStore::verify(const std::filesystem::path& checkpoint,
+                             const ReportProgress& report) {
   verified(checkpoint, report);
 }
 
-Snapshot Store::load(const std::filesystem::path& checkpoint) {
+Snapshot CheckpointStore::load(const std::filesystem::path& checkpoint) {
   const Manifest manifest = verified(checkpoint);
   TensorFile model = read_safetensors(checkpoint / "model.safetensors");
   Snapshot snapshot;
@@ -250,7 +253,7 @@ Snapshot Store::load(const std::filesystem::path& checkpoint) {
 
 // Cleans up after interrupted runs: removes half-written folders, and restores a checkpoint that
 // was being replaced if the new one is not there.
-void Store::tidy() {
+void CheckpointStore::tidy() {
   if (std::exchange(tidied_, true)) return;
   for (const auto& [name, path] : entries(folder_)) {
     warn_if_it_fails([&, &name = name, &path = path] {
@@ -266,7 +269,7 @@ void Store::tidy() {
 
 // Deletes all but the keep_last newest checkpoints of the steps up to `saved`, which has been
 // verified. Those of later steps, damaged or of a run that was resumed from before them, stay.
-void Store::prune(int64_t saved) {
+void CheckpointStore::prune(int64_t saved) {
   int64_t kept = 0;
   for (const auto& [name, path] : entries(folder_)) {
     if (name.kind == Name::kTemporary || name.step > saved) continue;

@@ -6,8 +6,8 @@
 //
 // A checkpoint exists whole and verified, or not at all: it is written under a temporary name,
 // every file and folder is fsynced, the folder is renamed, its parent is fsynced, and all of it is
-// read back and verified before an older checkpoint is deleted. Only rank 0 uses a Store; the
-// trainer's communicator moves snapshots between the ranks. Errors: OutputError (cannot be
+// read back and verified before an older checkpoint is deleted. Only rank 0 uses a CheckpointStore;
+// the trainer's communicator moves snapshots between the ranks. Errors: OutputError (cannot be
 // written), CheckpointError (does not verify). Thread-safety: none.
 
 #include <cstdint>
@@ -40,11 +40,11 @@ struct Skipped {
   std::string reason;
 };
 
-class Store {
+class CheckpointStore {
  public:
   // Keeps the checkpoints of a run in `folder`, which save() creates; its parent must exist.
   // Borrows `files`.
-  Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
+  CheckpointStore(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
   // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last
   // newest checkpoints and the protected one; if that fails, it warns. The first save also

@@ -78,7 +78,7 @@ std::string form(const convert::ConvertSummary& s) {
     return str("samples of ", shape[0], shape[0] == 1 ? " number" : " numbers");
   if (!input.variable()) return str("samples of ", shape[0], " rows of ", shape[1]);
   const bool sets =
-      catalog::row(catalog::task_named(s.schema.task)).sample == catalog::Sample::kSet;
+      catalog::row(catalog::task_named(s.schema.task)).sample == catalog::SampleKind::kSet;
   return str(sets ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
              " on average");
 }
@@ -212,7 +212,7 @@ int run_convert(const Arguments& arguments) {
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
   options.source = source;
-  const catalog::DataSet* known = catalog::data_set_named(name);
+  const catalog::DataSetEntry* known = catalog::data_set_named(name);
   if (app.count("--size") > 0 && known != nullptr && known->size == 0) {
     throw UsageError(str("--size is of pictures that are scaled, and ", name, " has none"));
   }

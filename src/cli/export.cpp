@@ -134,7 +134,7 @@ Source find_source(dist::Communicator& host, Options& options) {
     const job::FoundCheckpoint found = job::find_checkpoint(options.checkpoint);
     source.checkpoint = found.folder;
     if (!found.chosen.empty()) source.chosen = str(" (", found.chosen, ")");
-    checkpoint::Store::verify(found.folder);
+    checkpoint::CheckpointStore::verify(found.folder);
     source.network = check(&options, found.folder);
   });
   return source;

@@ -240,7 +240,7 @@ int run_launch(const Arguments& arguments) {
   const int64_t port = loaded.config.metrics.port;
   const int64_t next_port = port == 0 ? 0 : port + launch.ranks;
   Arguments causes;
-  for (const supervisor::Cause cause : supervisor::kRestarted) causes.push_back(str(cause));
+  for (const supervisor::EndCause cause : supervisor::kRestarted) causes.push_back(str(cause));
   monitoring::LaunchMetrics metrics(loaded.config.metrics,
                                     options.metrics_port >= 0 ? options.metrics_port : next_port,
                                     loaded.config.run.folder, run.name, causes);

@@ -236,7 +236,7 @@ void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
 void add_dataset_option(CLI::App& app, std::string* file, const std::string& text) {
   const auto set_file = [file](const std::string& name) {
     *file = name;
-    const catalog::DataSet* set = catalog::data_set_named(name);
+    const catalog::DataSetEntry* set = catalog::data_set_named(name);
     if (set == nullptr) return;
     *file = config::file_of_data_set(name);
     config::require_data_set(*set, *file);

@@ -13,7 +13,7 @@ namespace {
 
 using plan::Library;
 using plan::Link;
-using plan::Row;
+using plan::PlanRow;
 using plan::StepForecast;
 using Json = nlohmann::ordered_json;
 
@@ -49,7 +49,7 @@ std::string fabric_text(const PlanReport& report) {
   const plan::Fabric& fabric = report.request.assumptions.fabric;
   const bool one_link = fabric.inside.name == fabric.between.name;
   const bool several =
-      std::ranges::any_of(report.rows, [](const Row& row) { return row.nodes > 1; });
+      std::ranges::any_of(report.rows, [](const PlanRow& row) { return row.nodes > 1; });
   std::string text;
   if (one_link) {
     text = str(link_text(fabric.inside, fabric.ranks_per_node > 1), " between all ranks");
@@ -83,7 +83,7 @@ std::string measured_text(const PlanReport& report) {
   }
   double bytes = 0;
   std::vector<std::string> parts;
-  for (const plan::Bucket& bucket : run.buckets) {
+  for (const plan::TimedBucket& bucket : run.buckets) {
     bytes += bucket.bytes;
     parts.push_back(str(human_bytes(bucket.bytes), " at ", fixed(100 * bucket.ready, 0), " %"));
   }
@@ -102,7 +102,7 @@ std::string marked(int64_t value, bool estimated) { return str(value, estimated 
 
 std::string time_table(const PlanReport& report) {
   std::vector<TextRow> rows;
-  for (const Row& row : report.rows) {
+  for (const PlanRow& row : report.rows) {
     const train::BatchArithmetic& b = row.batches;
     rows.push_back({str(b.ranks), is_flat(report.request.assumptions.fabric) ? "-" : str(row.nodes),
                     str(b.global_batch), marked(train::largest_micro_batch(b), row.estimated),
@@ -119,7 +119,7 @@ std::string time_table(const PlanReport& report) {
 
 std::string phase_table(const PlanReport& report) {
   std::vector<TextRow> rows;
-  for (const Row& row : report.rows) {
+  for (const PlanRow& row : report.rows) {
     const StepForecast& s = row.step;
     rows.push_back({str(row.batches.ranks), milliseconds(s.data), milliseconds(s.h2d),
                     milliseconds(s.forward), milliseconds(s.backward), milliseconds(s.exposed),
@@ -139,7 +139,7 @@ std::string_view planned_name(std::string_view kind) { return kind == "batch" ? 
 
 std::string memory_table(const PlanReport& report) {
   std::vector<TextRow> rows;
-  for (const Row& row : report.rows) {
+  for (const PlanRow& row : report.rows) {
     const train::StepMemory& m = row.memory;
     TextRow cells = {str(row.batches.ranks)};
     for (const auto& [name, bytes] : train::kMemoryKinds) {
@@ -155,14 +155,14 @@ std::string memory_table(const PlanReport& report) {
 }
 
 // By more than the plan itself would be.
-bool is_far_off(const Check& check) {
+bool is_far_off(const PlanCheck& check) {
   constexpr double kFactor = 1.5;
   return check.planned > kFactor * check.measured || check.measured > kFactor * check.planned;
 }
 
 std::string remarks(const PlanReport& report) {
   std::string text;
-  if (std::ranges::any_of(report.rows, &Row::estimated)) {
+  if (std::ranges::any_of(report.rows, &PlanRow::estimated)) {
     text +=
         "~: a micro-batch of this size was not measured; its times lie on a line through those "
         "that were\n";
@@ -172,7 +172,7 @@ std::string remarks(const PlanReport& report) {
                 ", for which the memory did not suffice: ", printable(missing), "\n");
   }
   if (report.request.memory_bytes == 0) text += "memory: compared with no card; --card names one\n";
-  for (const Check& check : check_plan(report)) {
+  for (const PlanCheck& check : check_plan(report)) {
     text +=
         str("check: ", count_of(report.run.ranks, "rank", "ranks"), " with ", check.samples,
             " each took ", milliseconds(check.measured), " ms, the plan for them is ",
@@ -182,7 +182,7 @@ std::string remarks(const PlanReport& report) {
                 ? ": something else used the cores or the link while it was measured; plan again\n"
                 : "\n");
   }
-  for (const Row& row : report.rows) {
+  for (const PlanRow& row : report.rows) {
     for (const std::string& note : row.notes)
       text += str(row.batches.ranks, " ranks: ", note, "\n");
     if (!row.blocked.empty())
@@ -206,7 +206,7 @@ Json json_of(const StepForecast& s) {
           {"hidden_share", s.hidden}};
 }
 
-Json json_of(const Row& row) {
+Json json_of(const PlanRow& row) {
   const train::BatchArithmetic& b = row.batches;
   const train::StepMemory& m = row.memory;
   Json json = {{"ranks", b.ranks},
@@ -242,13 +242,13 @@ Json json_of(const Link& link) {
 }  // namespace
 
 bool PlanReport::is_blocked() const {
-  return std::ranges::any_of(rows, [](const Row& row) { return !row.blocked.empty(); });
+  return std::ranges::any_of(rows, [](const PlanRow& row) { return !row.blocked.empty(); });
 }
 
-std::vector<Check> check_plan(const PlanReport& report) {
+std::vector<PlanCheck> check_plan(const PlanReport& report) {
   const plan::MeasuredRun& run = report.run;
   const plan::Assumptions& assumptions = report.request.assumptions;
-  std::vector<Check> checks;
+  std::vector<PlanCheck> checks;
   if (run.ranks == 1 || run.source != "here" || assumptions.fabric.inside.name != "measured" ||
       assumptions.fabric.between.name != "measured" || assumptions.speed != 1) {
     return checks;
@@ -284,19 +284,19 @@ std::string plan_json(const PlanReport& report) {
   const plan::Assumptions& a = report.request.assumptions;
   Json checks = Json::array(), rows = Json::array(), buckets = Json::array(),
        too_large = Json::array();
-  for (const Check& check : check_plan(report)) {
+  for (const PlanCheck& check : check_plan(report)) {
     checks.push_back({{"micro_batch", check.samples},
                       {"measured_seconds", check.measured},
                       {"planned_seconds", check.planned},
                       {"far_off", is_far_off(check)}});
   }
-  for (const plan::Bucket& bucket : report.run.buckets) {
+  for (const plan::TimedBucket& bucket : report.run.buckets) {
     buckets.push_back({{"bytes", bucket.bytes}, {"ready", bucket.ready}});
   }
   for (const auto& [size, missing] : report.run.too_large) {
     too_large.push_back({{"micro_batch", size}, {"out_of_memory", missing}});
   }
-  for (const Row& row : report.rows) rows.push_back(json_of(row));
+  for (const PlanRow& row : report.rows) rows.push_back(json_of(row));
   return Json{{"network", report.run.network},
               {"precision", report.run.precision},
               {"device", report.run.device},

@@ -16,7 +16,7 @@ struct PlanReport {
   plan::Interconnect interconnect;
   plan::Request request;
   plan::Scaling scaling = plan::Scaling::kKeep;
-  std::vector<plan::Row> rows = {};
+  std::vector<plan::PlanRow> rows = {};
 
   bool is_blocked() const;  // whether any row is blocked
 };
@@ -26,10 +26,10 @@ std::string plan_json(const PlanReport&);
 
 // The plan for the ranks that were measured, against what they measured: of each size, planned ÷
 // measured - 1. Empty if the link was not measured too, or there was one rank.
-struct Check {
+struct PlanCheck {
   int64_t samples = 0;  // per micro-step
   double measured = 0, planned = 0;
 };
-std::vector<Check> check_plan(const PlanReport&);
+std::vector<PlanCheck> check_plan(const PlanReport&);
 
 }  // namespace dtrain::cli

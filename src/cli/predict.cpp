@@ -69,15 +69,16 @@ IsEarlierOutput earlier_outputs(job::ProcessContext& process) {
 
 // What raw files must be. The inputs of a TorchScript network are pictures or sequences.
 convert::RawSamples raw_samples(const job::TrainedModel& model) {
-  const catalog::Task& task = catalog::row(model.config.task);
+  const catalog::TaskEntry& task = catalog::row(model.config.task);
   const bool rows = model.task->samples().kind == data::SampleSpec::Kind::kRows;
-  return {.task = task,
-          .sample = task.network_from_file() && rows ? catalog::Sample::kSequence : task.sample};
+  return {
+      .task = task,
+      .sample = task.network_from_file() && rows ? catalog::SampleKind::kSequence : task.sample};
 }
 
 // Whether the task has published sets whose annotations crop each picture.
 bool takes_crops(const job::TrainedModel& model) {
-  return std::ranges::any_of(catalog::data_sets(), [&](const catalog::DataSet& set) {
+  return std::ranges::any_of(catalog::data_sets(), [&](const catalog::DataSetEntry& set) {
     return set.cropped && set.task == name_of(model.config.task);
   });
 }

@@ -43,17 +43,17 @@ Splits: a tenth for testing, and, but for headpose, a tenth for validation. Equa
 }
 
 // A task with several raw layouts has a folder for each.
-std::string default_out(const catalog::Task& task, const std::string& layout) {
+std::string default_out(const catalog::TaskEntry& task, const std::string& layout) {
   if (layout == "hdf5") return "data/synth_" + task.name + ".h5";
   if (layout == "npz") return "data/synth_" + task.name + ".npz";
   return "data/synth_" + (task.generated.layouts.size() > 2 ? layout : task.name);
 }
 
 // The layout's own, or the one for the task.
-std::string converter_of(const catalog::Task& task, const std::string& layout) {
+std::string converter_of(const catalog::TaskEntry& task, const std::string& layout) {
   if (catalog::data_set_named(layout) != nullptr) return layout;
-  const std::vector<catalog::DataSet>& sets = catalog::data_sets();
-  const auto own = std::ranges::find(sets, task.name, &catalog::DataSet::task);
+  const std::vector<catalog::DataSetEntry>& sets = catalog::data_sets();
+  const auto own = std::ranges::find(sets, task.name, &catalog::DataSetEntry::task);
   return own == sets.end() ? "arrays" : own->name;
 }
 
@@ -68,7 +68,7 @@ int run_synth(const Arguments& arguments) {
     defaults.push_back(str(one, " ", synth::synth_task(one).generated.samples));
   std::vector<std::string> with_pictures = tasks;
   std::erase_if(with_pictures, [](const std::string& one) {
-    return synth::synth_task(one).sample != catalog::Sample::kPicture;
+    return synth::synth_task(one).sample != catalog::SampleKind::kPicture;
   });
   CLI::App app(about(tasks), "dtrain synth");
   app.add_option("TASK", task, join(tasks, ", "))->required();
@@ -94,9 +94,9 @@ int run_synth(const Arguments& arguments) {
                  "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
-  const catalog::Task& chosen = synth::synth_task(task);
-  const bool pictures = chosen.sample == catalog::Sample::kPicture;
-  if (app.count("--max-length") > 0 && chosen.sample != catalog::Sample::kSet)
+  const catalog::TaskEntry& chosen = synth::synth_task(task);
+  const bool pictures = chosen.sample == catalog::SampleKind::kPicture;
+  if (app.count("--max-length") > 0 && chosen.sample != catalog::SampleKind::kSet)
     throw UsageError("--max-length is of pointer, not " + task);
   if (options.size != 0 && !pictures)
     throw UsageError("--size is of pictures; TASK " + task + " has none");

@@ -20,15 +20,15 @@ enum class ModuleInputs {
 };  // the arguments of the forward() of a `module`
 constexpr auto names_of(ModuleInputs) { return names("image", "rows", "rows+lengths"); }
 
-enum class Progress { kAuto, kBar, kLines };
-constexpr auto names_of(Progress) { return names("auto", "bar", "lines"); }
+enum class ProgressMode { kAuto, kBar, kLines };
+constexpr auto names_of(ProgressMode) { return names("auto", "bar", "lines"); }
 
-enum class Verify {
+enum class VerifyMode {
   kFirstEpoch,
   kTrue,
   kFalse
 };  // which samples are compared with their checksums
-constexpr auto names_of(Verify) { return names("first_epoch", "true", "false"); }
+constexpr auto names_of(VerifyMode) { return names("first_epoch", "true", "false"); }
 
 enum class OnBadSample { kStop, kSkip };
 constexpr auto names_of(OnBadSample) { return names("stop", "skip"); }

@@ -24,7 +24,7 @@ struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
   Interval log_every = {.steps = 10};  // between step lines
-  Progress progress = Progress::kAuto;
+  ProgressMode progress = ProgressMode::kAuto;
   std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
   // Before training, measures for 3 s what the run would do if loading were free
   bool diagnose = false;
@@ -37,7 +37,7 @@ struct Data {
   // Share of the training split to validate on, by group, if the file has no validation split
   double val_share = 0.1;
   double share = 1;  // share of the training groups that are left, drawn by train.seed
-  Verify verify = Verify::kFirstEpoch;
+  VerifyMode verify = VerifyMode::kFirstEpoch;
   OnBadSample on_bad_sample = OnBadSample::kStop;
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
   // samples of different lengths: sorted by length within this many global batches; 0: not sorted
@@ -94,7 +94,7 @@ struct Train {
   std::string class_weights = "none";  // classify: none | balanced | a number per class, "1,0.5,2"
 };
 
-struct Optimizer {
+struct OptimizerConfig {
   OptimizerName name = OptimizerName::kAdamW;
   double lr = 1e-3;
   double weight_decay = 0.01;
@@ -174,7 +174,7 @@ struct Config {
   Augment augment;
   Model model;
   Train train;
-  Optimizer optimizer;
+  OptimizerConfig optimizer;
   Schedule schedule;
   Pointer pointer;
   Sequence sequence;

@@ -8,7 +8,7 @@ namespace dtrain::config {
 
 std::string file_of_data_set(std::string_view name) { return str("data/", name, ".h5"); }
 
-void require_data_set(const catalog::DataSet& set, const std::filesystem::path& file) {
+void require_data_set(const catalog::DataSetEntry& set, const std::filesystem::path& file) {
   if (is_there(file)) return;
   const bool one_file = set.folder.empty();
   throw DataError(str(file.string(), " does not exist: make it with `dtrain convert ", set.name,

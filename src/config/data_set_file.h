@@ -14,6 +14,6 @@ namespace dtrain::config {
 std::string file_of_data_set(std::string_view name);  // "data/NAME.h5"
 
 // DataError that says which command makes `file`, if it is not there.
-void require_data_set(const catalog::DataSet&, const std::filesystem::path& file);
+void require_data_set(const catalog::DataSetEntry&, const std::filesystem::path& file);
 
 }  // namespace dtrain::config

@@ -30,7 +30,7 @@ std::vector<Option> data_keys(Data&);
 std::vector<Option> augment_keys(Augment&);
 
 std::vector<Option> train_keys(Train&);
-std::vector<Option> optimizer_keys(Optimizer&);
+std::vector<Option> optimizer_keys(OptimizerConfig&);
 std::vector<Option> schedule_keys(Schedule&);
 std::vector<Option> amp_keys(Amp&);
 

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The data set that `--dataset NAME` trains on; nullptr: none of this name.
-const catalog::DataSet* known_data_set(std::string_view name) {
-  const catalog::DataSet* set = catalog::data_set_named(name);
+const catalog::DataSetEntry* known_data_set(std::string_view name) {
+  const catalog::DataSetEntry* set = catalog::data_set_named(name);
   return set == nullptr || set->config.empty() ? nullptr : set;
 }
 
@@ -63,9 +63,9 @@ void apply_embedded(ConfigBuilder& builder, const std::string& name) {
 }
 
 // --dataset: a known name, or a path. Returns nullptr for a path.
-const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag,
-                                        const fs::path& folder) {
-  if (const catalog::DataSet* set = known_data_set(flag.value)) {
+const catalog::DataSetEntry* resolve_dataset(ConfigBuilder& builder, Flag& flag,
+                                             const fs::path& folder) {
+  if (const catalog::DataSetEntry* set = known_data_set(flag.value)) {
     flag.value = in_folder(folder, file_of_data_set(set->name));
     return set;
   }
@@ -103,7 +103,7 @@ class Layers {
     loaded_.is_demo = file_.empty() && !names_data_ && task_.empty();
   }
 
-  void embedded_config(const catalog::DataSet* dataset) {
+  void embedded_config(const catalog::DataSetEntry* dataset) {
     if (dataset != nullptr) apply_named(dataset->config);
     if (file_.empty() && !names_data_) apply_named(quickstart_config(task_));
     if (builder.config().train.global_batch > 0) {
@@ -192,7 +192,7 @@ void refuse_folder(ConfigBuilder& builder, const fs::path& folder) {
   std::error_code error;
   if (file.empty() || !fs::is_directory(folder / file, error)) return;
   std::vector<std::string> layouts;
-  for (const catalog::DataSet& set : catalog::data_sets()) {
+  for (const catalog::DataSetEntry& set : catalog::data_sets()) {
     if (!set.folder.empty()) layouts.push_back(str(set.name, " (", set.folder, ")"));
   }
   builder.add_problem(
@@ -210,7 +210,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder,
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
   Layers layers(folder);
-  const catalog::DataSet* dataset = nullptr;
+  const catalog::DataSetEntry* dataset = nullptr;
   for (Flag& flag : line.flags) {
     if (flag.spelling == "--dataset" || flag.spelling == "--data")
       dataset = resolve_dataset(layers.builder, flag, folder);

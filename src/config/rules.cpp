@@ -82,9 +82,9 @@ std::vector<Problem> broken_run_rules(const Config& c, const Places& places) {
 std::vector<Problem> broken_rules(const Config& c, const Places& places,
                                   const std::vector<std::string>& given) {
   Rules rules(places);
-  const catalog::Task& task = catalog::row(c.task);
+  const catalog::TaskEntry& task = catalog::row(c.task);
   std::vector<std::string> networks;
-  for (const catalog::Network& network : task.networks) networks.emplace_back(network.name);
+  for (const catalog::NetworkEntry& network : task.networks) networks.emplace_back(network.name);
   rules.must(std::ranges::count(networks, name_of(network_of(c))) > 0, {"model.name", "task.name"},
              str("model.name: task ", task.name, " trains ", join(networks, ", "), ", not ",
                  c.model.name));

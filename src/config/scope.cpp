@@ -5,15 +5,15 @@
 namespace dtrain::config {
 namespace {
 
-using catalog::Sample;
+using catalog::SampleKind;
 
-const catalog::Task& task(const Config& c) { return catalog::row(c.task); }
-const catalog::Network& network(const Config& c) { return catalog::row(network_of(c)); }
+const catalog::TaskEntry& task(const Config& c) { return catalog::row(c.task); }
+const catalog::NetworkEntry& network(const Config& c) { return catalog::row(network_of(c)); }
 
 // A `module` takes what task.inputs says, whatever the sample of its entry in the catalog.
 bool has_pictures(const Config& c) {
   return task(c).network_from_file() ? c.module.inputs == ModuleInputs::kImage
-                                     : task(c).sample == Sample::kPicture;
+                                     : task(c).sample == SampleKind::kPicture;
 }
 
 bool learns_classes(const Config& c) {

@@ -16,21 +16,23 @@
 namespace dtrain::config {
 
 // The numbers that a key accepts.
-struct Range {
+struct NumberRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;  // the bound itself is excluded
 };
 
-inline Range at_least(double low) { return {.low = low}; }
-inline Range above(double low) { return {.low = low, .low_open = true}; }
+inline NumberRange at_least(double low) { return {.low = low}; }
+inline NumberRange above(double low) { return {.low = low, .low_open = true}; }
 // [low, high], [low, high), (low, high] and (low, high)
-inline Range between(double low, double high) { return {.low = low, .high = high}; }
-inline Range below(double low, double high) {
+inline NumberRange between(double low, double high) { return {.low = low, .high = high}; }
+inline NumberRange below(double low, double high) {
   return {.low = low, .high = high, .high_open = true};
 }
-inline Range up_to(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
-inline Range inside(double low, double high) {
+inline NumberRange up_to(double low, double high) {
+  return {.low = low, .high = high, .low_open = true};
+}
+inline NumberRange inside(double low, double high) {
   return {.low = low, .high = high, .low_open = true, .high_open = true};
 }
 
@@ -70,7 +72,7 @@ struct Option {
   Target target;     // the field of the Config passed to describe()
   std::string text;  // one line of help
   std::string unit = {};
-  Range range = {};
+  NumberRange range = {};
   // Other names that a choice accepts: name -> the name it stands for
   std::vector<std::pair<std::string, std::string>> synonyms = {};
   bool fixed = false;  // cannot change when a run is resumed

@@ -96,7 +96,7 @@ std::vector<Option> train_keys(Train& train) {
   };
 }
 
-std::vector<Option> optimizer_keys(Optimizer& optimizer) {
+std::vector<Option> optimizer_keys(OptimizerConfig& optimizer) {
   return {
       {.path = "optimizer.name",
        .target = &optimizer.name,

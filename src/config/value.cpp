@@ -56,7 +56,7 @@ bool is_decimal(std::string_view text) {
   return !text.empty() && digits(text) == text.size();
 }
 
-bool contains(const Range& range, double value) {
+bool contains(const NumberRange& range, double value) {
   const bool above = range.low_open ? value > range.low : value >= range.low;
   const bool below = range.high_open ? value < range.high : value <= range.high;
   return above && below;
@@ -169,7 +169,7 @@ std::string value_kind(const Option& option) {
 }
 
 std::string range_text(const Option& option) {
-  const Range& range = option.range;
+  const NumberRange& range = option.range;
   const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
   // Large bounds are whole numbers, which are easier to read without an exponent.
   const auto bound = [](double value) {

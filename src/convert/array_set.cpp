@@ -1,5 +1,5 @@
 // Samples from the arrays of one .npz file, for the user's network (task `module`) and for other
-// tasks with catalog::Task::from_arrays:
+// tasks with catalog::TaskEntry::from_arrays:
 //   inputs       images: uint8 [N, H, W, 3], or gray [N, H, W] or [N, H, W, 1], which are stored as
 //                RGB; or rows: [N, F] or [N, T, F] of any other type, stored as float32. [N] counts
 //                as [N, 1]
@@ -56,12 +56,13 @@ std::unique_ptr<const NpzArray> required(const fs::path& file, const std::string
 
 class ArraySet : public RawSet {
  public:
-  ArraySet(const catalog::Task& task, const fs::path& path, const std::vector<std::string>& classes)
+  ArraySet(const catalog::TaskEntry& task, const fs::path& path,
+           const std::vector<std::string>& classes)
       : RawSet(task) {
     schema_.task = task.name;
     read_inputs(path);
     read_targets(path);
-    if (task.sample == catalog::Sample::kPicture && !task.network_from_file() && !images()) {
+    if (task.sample == catalog::SampleKind::kPicture && !task.network_from_file() && !images()) {
       refuse(*inputs_, "inputs",
              str("task ", task.name, " needs images, uint8 [N, H, W, 3]. For rows: --task module"));
     }
@@ -313,7 +314,7 @@ class ArraySet : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_arrays(const catalog::Task& task, const fs::path& file,
+std::unique_ptr<RawSet> open_arrays(const catalog::TaskEntry& task, const fs::path& file,
                                     const std::vector<std::string>& classes) {
   try {
     return std::make_unique<ArraySet>(task, file, classes);

@@ -23,8 +23,8 @@ class Stored {
       : spool_(spool), count_(count) {
     if (count == spool.samples()) return;
     samples_.reserve(static_cast<size_t>(count));
-    spool.for_each([&](int64_t sample, const Outcome& outcome) {
-      if (outcome.kind != Outcome::Kind::kKept ||
+    spool.for_each([&](int64_t sample, const SampleOutcome& outcome) {
+      if (outcome.kind != SampleOutcome::Kind::kKept ||
           splits[static_cast<size_t>(sample)] == Split::kNone)
         return;
       samples_.push_back(static_cast<uint32_t>(sample));
@@ -36,17 +36,18 @@ class Stored {
     return samples_.empty() ? at : samples_[at];
   }
   // The outcome of each sample below `end`, for one that asks for them in order.
-  std::function<Outcome(int64_t id)> outcomes(int64_t end) const {
+  std::function<SampleOutcome(int64_t id)> outcomes(int64_t end) const {
     const int64_t last = end == 0 ? -1 : static_cast<int64_t>(sample(end - 1));
-    return [this, last, first = int64_t{0}, piece = std::vector<Outcome>()](int64_t id) mutable {
-      constexpr int64_t kPiece = 4096;
-      const auto sample = static_cast<int64_t>(this->sample(id));
-      if (sample < first || sample >= first + static_cast<int64_t>(piece.size())) {
-        first = sample;
-        piece = spool_.outcomes(first, std::min(kPiece, last + 1 - first));
-      }
-      return piece[static_cast<size_t>(sample - first)];
-    };
+    return
+        [this, last, first = int64_t{0}, piece = std::vector<SampleOutcome>()](int64_t id) mutable {
+          constexpr int64_t kPiece = 4096;
+          const auto sample = static_cast<int64_t>(this->sample(id));
+          if (sample < first || sample >= first + static_cast<int64_t>(piece.size())) {
+            first = sample;
+            piece = spool_.outcomes(first, std::min(kPiece, last + 1 - first));
+          }
+          return piece[static_cast<size_t>(sample - first)];
+        };
   }
 
  private:
@@ -108,12 +109,12 @@ std::string protocol_of(const RawSet& set, const SplitOptions& options, const St
 void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t count,
               data::Writer& writer) {
   const auto outcome_of = stored.outcomes(first + count);
-  std::vector<Outcome> run;
+  std::vector<SampleOutcome> run;
   std::vector<data::Writer::Sample> samples;
   const auto copy = [&](int64_t end) {
     if (run.empty()) return;
     const std::vector<std::byte> bytes = spool.read(run);
-    for (const Outcome& outcome : run) {
+    for (const SampleOutcome& outcome : run) {
       const auto input =
           std::span(bytes).subspan(static_cast<size_t>(outcome.offset - run.front().offset),
                                    static_cast<size_t>(outcome.input_bytes));
@@ -125,9 +126,9 @@ void copy_run(const Stored& stored, const Spool& spool, int64_t first, int64_t c
     samples.clear();
   };
   for (int64_t id = first; id < first + count; ++id) {
-    const Outcome outcome = outcome_of(id);
+    const SampleOutcome outcome = outcome_of(id);
     if (!run.empty()) {
-      const Outcome& last = run.back();
+      const SampleOutcome& last = run.back();
       if (outcome.offset != last.offset + last.input_bytes + last.target_bytes) copy(id);
     }
     run.push_back(outcome);

@@ -52,7 +52,8 @@ formats::Image crop(const fs::path& picture, const BiwiPose& pose, int size) {
 
 class Biwi : public HeadPoseSet {
  public:
-  Biwi(const catalog::Task& task, fs::path folder, int size, const std::vector<std::string>& test)
+  Biwi(const catalog::TaskEntry& task, fs::path folder, int size,
+       const std::vector<std::string>& test)
       : HeadPoseSet(task, size), folder_(std::move(folder)) {
     formats::ToolFiles left_out;
     for (const fs::path& path : formats::folder_entries(folder_, left_out)) {
@@ -139,7 +140,7 @@ formats::Image biwi_head(const fs::path& picture, int size) {
   return crop(picture, pose_beside(picture), size);
 }
 
-std::unique_ptr<RawSet> open_biwi(const catalog::Task& task, const fs::path& folder, int size,
+std::unique_ptr<RawSet> open_biwi(const catalog::TaskEntry& task, const fs::path& folder, int size,
                                   const std::vector<std::string>& test) {
   const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;
   auto set = std::make_unique<Biwi>(task, inner, size, test);

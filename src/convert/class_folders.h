@@ -40,7 +40,7 @@ ClassFolders list_class_folders(const std::filesystem::path& folder, const Sampl
 class ClassFolderSet : public RawSet {
  public:
   // Throws as list_class_folders().
-  ClassFolderSet(const catalog::Task& task, const std::filesystem::path& folder,
+  ClassFolderSet(const catalog::TaskEntry& task, const std::filesystem::path& folder,
                  const SampleFiles& kind, const FolderOptions& options)
       : RawSet(task), folder_(folder), listed_(list_class_folders(folder, kind, options)) {}
   const SampleList& samples() const override { return listed_.samples; }

@@ -35,7 +35,7 @@ constexpr uint64_t kContentVersion = 5;
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
                                      int size, const ReportProgress& report) {
   const std::string& usual = catalog::data_set_named(name)->task;
-  const catalog::Task& task =
+  const catalog::TaskEntry& task =
       catalog::row(catalog::task_named(options.task.empty() ? usual : options.task));
   if (name == "arrays") return open_arrays(task, options.source, options.classes);
   if (name == "pointer") return open_pointer_sets(task, options.source);
@@ -49,8 +49,8 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
   return open_biwi(task, options.source, size, options.test_sequences);
 }
 
-void check_source(const catalog::DataSet& kind, const fs::path& source) {
-  const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
+void check_source(const catalog::DataSetEntry& kind, const fs::path& source) {
+  const catalog::TaskEntry& task = catalog::row(catalog::task_named(kind.task));
   std::error_code failed;
   const fs::file_status status = fs::status(source, failed);
   if (status.type() == fs::file_type::none)
@@ -68,7 +68,7 @@ void check_source(const catalog::DataSet& kind, const fs::path& source) {
 }  // namespace
 
 std::vector<std::string> array_tasks() {
-  return catalog::task_names([](const catalog::Task& task) { return task.from_arrays; });
+  return catalog::task_names([](const catalog::TaskEntry& task) { return task.from_arrays; });
 }
 
 void check_options(const std::string& name, const ConvertOptions& options) {
@@ -181,14 +181,14 @@ void read_one(const RawSet& set, int64_t sample, const fs::path& source, ReadSam
   try {
     read.record = set.read(static_cast<size_t>(sample));
   } catch (const DataError& error) {
-    read.finished = {.kind = Outcome::Kind::kDamaged, .reason = error.what()};
+    read.finished = {.kind = SampleOutcome::Kind::kDamaged, .reason = error.what()};
     return;
   } catch (const std::bad_alloc&) {
-    read.finished = {.kind = Outcome::Kind::kDamaged, .reason = "does not fit into memory"};
+    read.finished = {.kind = SampleOutcome::Kind::kDamaged, .reason = "does not fit into memory"};
     return;
   }
   if (read.record.beyond_range) {
-    read.finished.kind = Outcome::Kind::kBeyondRange;
+    read.finished.kind = SampleOutcome::Kind::kBeyondRange;
     return;
   }
   read.finished.input = read.record.input;
@@ -200,11 +200,12 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
               Spool& spool, const ReportProgress& report) {
   const auto split_of = [&](int64_t sample) { return splits[static_cast<size_t>(sample)]; };
   int64_t open = 0, resumed = 0;
-  spool.for_each([&](int64_t sample, const Outcome& outcome) {
-    if (split_of(sample) != Split::kNone) ++(outcome.kind == Outcome::Kind::kOpen ? open : resumed);
+  spool.for_each([&](int64_t sample, const SampleOutcome& outcome) {
+    if (split_of(sample) != Split::kNone)
+      ++(outcome.kind == SampleOutcome::Kind::kOpen ? open : resumed);
   });
   const auto read_run = [&](int64_t first, int64_t count) {
-    const std::vector<Outcome> outcomes = spool.outcomes(first, count);
+    const std::vector<SampleOutcome> outcomes = spool.outcomes(first, count);
     std::vector<ReadSample> samples;
     std::vector<Finished> finished;
     int64_t done = 0;
@@ -217,7 +218,7 @@ void read_all(const RawSet& set, const std::vector<Split>& splits, const Convert
     };
     for (int64_t sample = first; sample < first + count; ++sample) {
       const bool wanted =
-          outcomes[static_cast<size_t>(sample - first)].kind == Outcome::Kind::kOpen &&
+          outcomes[static_cast<size_t>(sample - first)].kind == SampleOutcome::Kind::kOpen &&
           split_of(sample) != Split::kNone;
       if (!wanted) keep(sample);
       if (wanted) read_one(set, sample, options.source, samples.emplace_back());
@@ -241,9 +242,10 @@ int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int
     // Growing would take twice the memory
     keys.reserve(static_cast<size_t>(trained) / parts * 65 / 64 + 1024);
     const auto for_keys = [&](bool training, const std::function<void(uint64_t)>& use) {
-      spool.for_each([&](int64_t sample, const Outcome& outcome) {
+      spool.for_each([&](int64_t sample, const SampleOutcome& outcome) {
         const Split split = splits[static_cast<size_t>(sample)];
-        if (outcome.kind != Outcome::Kind::kKept || (split == Split::kTrain) != training) return;
+        if (outcome.kind != SampleOutcome::Kind::kKept || (split == Split::kTrain) != training)
+          return;
         const uint64_t key = keyed(outcome.checksum, static_cast<uint64_t>(outcome.input_bytes));
         if (key % parts == part) use(key);
       });
@@ -273,21 +275,21 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   counts.assign(summary.classes.size(), {});
   int64_t bytes = 0;
   std::array<int64_t, names_of(Split{}).size()> kept{};
-  spool.for_each([&](int64_t sample, const Outcome& outcome) {
+  spool.for_each([&](int64_t sample, const SampleOutcome& outcome) {
     const auto at = static_cast<size_t>(sample);
     // Classes may have no names
     const int64_t label = counts.empty() ? -1 : set.samples().label(at);
     if (label >= 0 && splits[at] != Split::kNone) ++counts[static_cast<size_t>(label)].listed;
     if (splits[at] == Split::kNone) {
       ++summary.unlisted;
-    } else if (outcome.kind == Outcome::Kind::kKept) {
+    } else if (outcome.kind == SampleOutcome::Kind::kKept) {
       ++summary.kept;
       ++kept[static_cast<size_t>(splits[at])];
       bytes += outcome.input_bytes;
       if (label < 0) return;
       ++summary.classes[static_cast<size_t>(label)].second;
       if (splits[at] == Split::kTrain) ++counts[static_cast<size_t>(label)].trained;
-    } else if (outcome.kind == Outcome::Kind::kBeyondRange) {
+    } else if (outcome.kind == SampleOutcome::Kind::kBeyondRange) {
       ++summary.beyond_range;
     } else if (summary.damaged++ < static_cast<int64_t>(kMostQuarantined)) {
       summary.quarantined.push_back({set.samples().name(at), spool.reason(outcome)});

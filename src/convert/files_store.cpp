@@ -180,13 +180,13 @@ std::vector<FileSample> sets(const std::vector<fs::path>& files) {
 
 }  // namespace
 
-std::vector<std::string> raw_extensions(catalog::Sample sample) {
+std::vector<std::string> raw_extensions(catalog::SampleKind sample) {
   switch (sample) {
-    case catalog::Sample::kSet:
+    case catalog::SampleKind::kSet:
       return {".npz"};
-    case catalog::Sample::kSequence:
+    case catalog::SampleKind::kSequence:
       return formats::kSequenceExtensions;
-    case catalog::Sample::kPicture:
+    case catalog::SampleKind::kPicture:
       break;
   }
   return formats::kPictureExtensions;
@@ -210,8 +210,8 @@ std::unique_ptr<data::Store> open_files(const RawSamples& kind, const Metadata& 
     return std::make_unique<FilesStore>(schema_of(kind.task, kind.sample, width), metadata,
                                         files.front(), std::move(samples));
   };
-  if (kind.sample == catalog::Sample::kSet) return store(kPointerFeatures, sets(files));
-  if (kind.sample == catalog::Sample::kSequence) {
+  if (kind.sample == catalog::SampleKind::kSet) return store(kPointerFeatures, sets(files));
+  if (kind.sample == catalog::SampleKind::kSequence) {
     const int64_t features = number_of(metadata, "features");
     return store(features, sequences(files, features));
   }

@@ -26,11 +26,11 @@ namespace dtrain::convert {
 
 // What a network takes: samples of its task, or of the kind that a network from a file takes.
 struct RawSamples {
-  const catalog::Task& task;
-  catalog::Sample sample;
+  const catalog::TaskEntry& task;
+  catalog::SampleKind sample;
 };
 
-std::vector<std::string> raw_extensions(catalog::Sample);  // for list_files()
+std::vector<std::string> raw_extensions(catalog::SampleKind);  // for list_files()
 
 // Opens `files`, as returned by list_files(). `metadata` is that of the network's checkpoint
 // (stored_size or image_size, features). `layout`: one of catalog::cropped_data_sets() that is for

@@ -20,7 +20,7 @@ struct LabeledImage {
 
 class HeadPoseSet : public RawSet {
  public:
-  HeadPoseSet(const catalog::Task& task, int size) : RawSet(task), size_(size) {}
+  HeadPoseSet(const catalog::TaskEntry& task, int size) : RawSet(task), size_(size) {}
   const SampleList& samples() const override { return samples_; }
   data::Schema schema() const override;
   Record read(size_t sample) const override;

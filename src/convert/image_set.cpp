@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 class ImageSet : public ClassFolderSet {
  public:
-  ImageSet(const catalog::Task& task, const fs::path& folder, int size,
+  ImageSet(const catalog::TaskEntry& task, const fs::path& folder, int size,
            const FolderOptions& options)
       : ClassFolderSet(task, folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions},
                        options),
@@ -31,8 +31,8 @@ class ImageSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_images(const catalog::Task& task, const fs::path& folder, int size,
-                                    const FolderOptions& options) {
+std::unique_ptr<RawSet> open_images(const catalog::TaskEntry& task, const fs::path& folder,
+                                    int size, const FolderOptions& options) {
   return std::make_unique<ImageSet>(task, folder, size, options);
 }
 

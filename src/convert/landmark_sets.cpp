@@ -93,7 +93,7 @@ formats::Image crop(const fs::path& picture, const formats::Matrices& mat, int s
 
 class LandmarkSet : public HeadPoseSet {
  public:
-  LandmarkSet(const catalog::Task& task, fs::path folder, int size)
+  LandmarkSet(const catalog::TaskEntry& task, fs::path folder, int size)
       : HeadPoseSet(task, size), folder_(std::move(folder)) {}
 
  protected:
@@ -141,7 +141,7 @@ std::string without_view(const std::string& stem) {
 
 class ThreeHundredWLp : public LandmarkSet {
  public:
-  ThreeHundredWLp(const catalog::Task& task, const fs::path& folder, int size)
+  ThreeHundredWLp(const catalog::TaskEntry& task, const fs::path& folder, int size)
       : LandmarkSet(task, folder, size) {
     for (const char* source : kSources) {
       for (const char* twin : {"", "_Flip"}) {
@@ -161,7 +161,7 @@ class ThreeHundredWLp : public LandmarkSet {
 
 class Aflw2000 : public LandmarkSet {
  public:
-  Aflw2000(const catalog::Task& task, const fs::path& folder, int size)
+  Aflw2000(const catalog::TaskEntry& task, const fs::path& folder, int size)
       : LandmarkSet(task, folder, size) {
     for (const std::string& name : names_in(""))
       samples_.push_back({name, fs::path(name).stem().string()});
@@ -179,7 +179,7 @@ fs::path descend(const fs::path& folder, const char* inner) {
 }
 
 template <typename Set>
-std::unique_ptr<RawSet> open(const catalog::Task& task, const fs::path& folder, int size,
+std::unique_ptr<RawSet> open(const catalog::TaskEntry& task, const fs::path& folder, int size,
                              const char* layout) {
   auto set = std::make_unique<Set>(task, folder, size);
   if (set->samples().empty())
@@ -220,13 +220,15 @@ formats::Image landmark_head(const fs::path& picture, int size) {
   return crop(picture, annotation_of(picture, {"pt2d", "pt3d_68"}), size);
 }
 
-std::unique_ptr<RawSet> open_300wlp(const catalog::Task& task, const fs::path& folder, int size) {
+std::unique_ptr<RawSet> open_300wlp(const catalog::TaskEntry& task, const fs::path& folder,
+                                    int size) {
   return open<ThreeHundredWLp>(
       task, descend(folder, "300W_LP"), size,
       "subfolders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg next to NAME.mat");
 }
 
-std::unique_ptr<RawSet> open_aflw2000(const catalog::Task& task, const fs::path& folder, int size) {
+std::unique_ptr<RawSet> open_aflw2000(const catalog::TaskEntry& task, const fs::path& folder,
+                                      int size) {
   return open<Aflw2000>(task, descend(folder, "AFLW2000"), size,
                         "one folder with NAME.jpg next to NAME.mat");
 }

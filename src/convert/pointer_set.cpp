@@ -21,7 +21,8 @@ PointerFile opened(const fs::path& file) {
 
 class PointerSets : public RawSet {
  public:
-  PointerSets(const catalog::Task& task, const fs::path& file) : RawSet(task), file_(opened(file)) {
+  PointerSets(const catalog::TaskEntry& task, const fs::path& file)
+      : RawSet(task), file_(opened(file)) {
     samples_ = SampleList::elements_of(file.filename().string(), static_cast<size_t>(file_.sets()));
     samples_.set_splits(file_.take_splits());
     const int64_t bytes_of_row = schema().input.row_bytes() + schema().target.row_bytes();
@@ -47,7 +48,7 @@ class PointerSets : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_pointer_sets(const catalog::Task& task, const fs::path& file) {
+std::unique_ptr<RawSet> open_pointer_sets(const catalog::TaskEntry& task, const fs::path& file) {
   return std::make_unique<PointerSets>(task, file);
 }
 

@@ -37,8 +37,8 @@ void write_list_of_damaged(const fs::path& file, const fs::path& out, const RawS
     text.clear();
   };
   const char* separator = "";
-  spool.for_each([&](int64_t sample, const Outcome& outcome) {
-    if (outcome.kind != Outcome::Kind::kDamaged ||
+  spool.for_each([&](int64_t sample, const SampleOutcome& outcome) {
+    if (outcome.kind != SampleOutcome::Kind::kDamaged ||
         splits[static_cast<size_t>(sample)] == Split::kNone)
       return;
     text +=

@@ -29,7 +29,7 @@ struct Record {
 
 class RawSet {
  public:
-  explicit RawSet(const catalog::Task& task) : task_(task) {}  // borrows the row
+  explicit RawSet(const catalog::TaskEntry& task) : task_(task) {}  // borrows the row
   virtual ~RawSet() = default;
   virtual const SampleList& samples() const = 0;  // sorted by name, or in the order of their file
   virtual data::Schema schema() const = 0;        // without samples and checksum, which are 0
@@ -63,7 +63,7 @@ class RawSet {
   }  // a key of the content, besides names and settings
 
  protected:
-  const catalog::Task& task_;
+  const catalog::TaskEntry& task_;
 };
 
 // How folders whose names are classes are read (class_folders.h).
@@ -73,29 +73,31 @@ struct FolderOptions {
   std::vector<std::string> classes{};  // all classes, by label; empty: those of the folders, sorted
 };
 
-std::unique_ptr<RawSet> open_images(const catalog::Task&, const std::filesystem::path& folder,
+std::unique_ptr<RawSet> open_images(const catalog::TaskEntry&, const std::filesystem::path& folder,
                                     int size, const FolderOptions& = {});
 // Reads all headers and reports this as the stage "listing".
-std::unique_ptr<RawSet> open_sequences(const catalog::Task&, const std::filesystem::path& folder,
-                                       int threads, const FolderOptions& = {},
+std::unique_ptr<RawSet> open_sequences(const catalog::TaskEntry&,
+                                       const std::filesystem::path& folder, int threads,
+                                       const FolderOptions& = {},
                                        const ReportProgress& report = {});
-std::unique_ptr<RawSet> open_pointer_sets(const catalog::Task&, const std::filesystem::path& file);
+std::unique_ptr<RawSet> open_pointer_sets(const catalog::TaskEntry&,
+                                          const std::filesystem::path& file);
 // Inputs and targets from an .npz file, for a task with `from_arrays` (array_set.cpp). `classes`:
 // all classes, by label; empty: those of the file.
-std::unique_ptr<RawSet> open_arrays(const catalog::Task&, const std::filesystem::path& file,
+std::unique_ptr<RawSet> open_arrays(const catalog::TaskEntry&, const std::filesystem::path& file,
                                     const std::vector<std::string>& classes = {});
 
 // 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg
 // next to NAME_K.mat, where K is the rendered view.
-std::unique_ptr<RawSet> open_300wlp(const catalog::Task&, const std::filesystem::path& folder,
+std::unique_ptr<RawSet> open_300wlp(const catalog::TaskEntry&, const std::filesystem::path& folder,
                                     int size);
 // AFLW2000-3D: one folder with NAME.jpg next to NAME.mat.
-std::unique_ptr<RawSet> open_aflw2000(const catalog::Task&, const std::filesystem::path& folder,
-                                      int size);
+std::unique_ptr<RawSet> open_aflw2000(const catalog::TaskEntry&,
+                                      const std::filesystem::path& folder, int size);
 // BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test`
 // lists sequences, such as "03"; empty: kBiwiTestSequences. All sequences of the persons in them go
 // to the test split.
-std::unique_ptr<RawSet> open_biwi(const catalog::Task&, const std::filesystem::path& folder,
+std::unique_ptr<RawSet> open_biwi(const catalog::TaskEntry&, const std::filesystem::path& folder,
                                   int size, const std::vector<std::string>& test);
 
 // 8 of the 24 sequences, as in the usual 16:8 protocol, but chosen so that no person is in both

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 class SequenceSet : public ClassFolderSet {
  public:
-  SequenceSet(const catalog::Task& task, const fs::path& folder, int threads,
+  SequenceSet(const catalog::TaskEntry& task, const fs::path& folder, int threads,
               const FolderOptions& options, const ReportProgress& report)
       : ClassFolderSet(task, folder, {".npy sequences", formats::kSequenceExtensions}, options) {
     read_headers(threads, report);
@@ -63,7 +63,7 @@ class SequenceSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_sequences(const catalog::Task& task, const fs::path& folder,
+std::unique_ptr<RawSet> open_sequences(const catalog::TaskEntry& task, const fs::path& folder,
                                        int threads, const FolderOptions& options,
                                        const ReportProgress& report) {
   return std::make_unique<SequenceSet>(task, folder, threads, options, report);

@@ -44,7 +44,7 @@ constexpr int64_t kPiece = 4096;  // records that are in memory at once
 
 // A record: the outcome, and a checksum that detects what was not written completely.
 struct Record {
-  Outcome outcome;
+  SampleOutcome outcome;
   uint64_t checksum = 0;
 };
 static_assert(sizeof(Record) == 56 && std::is_trivially_copyable_v<Record>);
@@ -53,17 +53,19 @@ int64_t place_of(int64_t sample) {
   return kHeaderBytes + sample * static_cast<int64_t>(sizeof(Record));
 }
 
-uint64_t checksum(const Outcome& outcome, int64_t sample, uint64_t fingerprint) {
+uint64_t checksum(const SampleOutcome& outcome, int64_t sample, uint64_t fingerprint) {
   return xxh64(std::as_bytes(std::span(&outcome, 1)),
                keyed(fingerprint, static_cast<uint64_t>(sample)));
 }
 
-bool matches(ByteSpan bytes, const Outcome& kept) {
+bool matches(ByteSpan bytes, const SampleOutcome& kept) {
   const auto input = static_cast<size_t>(kept.input_bytes);
   return data::sample_checksum(bytes.first(input), bytes.subspan(input)) == kept.checksum;
 }
 
-int64_t bytes_of(const Outcome& outcome) { return outcome.input_bytes + outcome.target_bytes; }
+int64_t bytes_of(const SampleOutcome& outcome) {
+  return outcome.input_bytes + outcome.target_bytes;
+}
 
 }  // namespace
 
@@ -119,15 +121,15 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   // After a system crash, the journal may list samples whose bytes are missing. A damaged file may
   // have been fixed.
   std::vector<std::byte> bytes;
-  for_each([&](int64_t sample, const Outcome& outcome) {
-    if (outcome.kind == Outcome::Kind::kOpen) return;
+  for_each([&](int64_t sample, const SampleOutcome& outcome) {
+    if (outcome.kind == SampleOutcome::Kind::kOpen) return;
     bool good = !version_of || version_of(sample) == outcome.version;
-    if (good && outcome.kind == Outcome::Kind::kKept) {
+    if (good && outcome.kind == SampleOutcome::Kind::kKept) {
       bytes.resize(static_cast<size_t>(bytes_of(outcome)));
       good = bytes_.read_all_at(bytes, outcome.offset) == 0 && matches(bytes, outcome);
     }
-    if (!good || outcome.kind == Outcome::Kind::kDamaged)
-      return write_records(sample, std::vector<Outcome>(1));
+    if (!good || outcome.kind == SampleOutcome::Kind::kDamaged)
+      return write_records(sample, std::vector<SampleOutcome>(1));
     ++resumed_;
     end_ = std::max<int64_t>(end_, outcome.offset + bytes_of(outcome));
   });
@@ -135,7 +137,7 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   return true;
 }
 
-std::vector<Outcome> Spool::outcomes(int64_t first, int64_t count) const {
+std::vector<SampleOutcome> Spool::outcomes(int64_t first, int64_t count) const {
   std::vector<Record> records(static_cast<size_t>(count));
   const int64_t there = size_of(journal_) - place_of(first);
   const auto bytes = std::as_writable_bytes(std::span(records));
@@ -144,33 +146,33 @@ std::vector<Outcome> Spool::outcomes(int64_t first, int64_t count) const {
   if (const int code = journal_.read_all_at(bytes.first(readable), place_of(first))) {
     check(code > 0 ? code : EIO, "read", folder_ / "journal");
   }
-  std::vector<Outcome> outcomes;
+  std::vector<SampleOutcome> outcomes;
   outcomes.reserve(records.size());
   for (const Record& record : records) {
     const bool whole = record.checksum == checksum(record.outcome, first++, fingerprint_);
-    outcomes.push_back(whole ? record.outcome : Outcome{});
+    outcomes.push_back(whole ? record.outcome : SampleOutcome{});
   }
   return outcomes;
 }
 
-void Spool::for_each(const std::function<void(int64_t, const Outcome&)>& visit) const {
+void Spool::for_each(const std::function<void(int64_t, const SampleOutcome&)>& visit) const {
   for (int64_t sample = 0; sample < samples_;) {
-    for (const Outcome& outcome : outcomes(sample, std::min(kPiece, samples_ - sample)))
+    for (const SampleOutcome& outcome : outcomes(sample, std::min(kPiece, samples_ - sample)))
       visit(sample++, outcome);
   }
 }
 
-void Spool::write_records(int64_t first, std::span<const Outcome> outcomes) const {
+void Spool::write_records(int64_t first, std::span<const SampleOutcome> outcomes) const {
   std::vector<Record> records;
   int64_t sample = first;
-  for (const Outcome& outcome : outcomes)
+  for (const SampleOutcome& outcome : outcomes)
     records.push_back({outcome, checksum(outcome, sample++, fingerprint_)});
   check(journal_.write_all_at(std::as_bytes(std::span(records)), place_of(first)), "write",
         folder_ / "journal");
 }
 
 void Spool::keep(int64_t first, std::span<const Finished> samples) {
-  std::vector<Outcome> outcomes;
+  std::vector<SampleOutcome> outcomes;
   std::vector<std::byte> bytes;
   size_t size = 0;
   for (const Finished& sample : samples)
@@ -181,33 +183,33 @@ void Spool::keep(int64_t first, std::span<const Finished> samples) {
     return static_cast<int64_t>(part.size());
   };
   for (const Finished& sample : samples) {
-    Outcome outcome{.kind = sample.kind,
-                    .offset = static_cast<int64_t>(bytes.size()),
-                    .version = sample.version};
-    if (sample.kind == Outcome::Kind::kKept) {
+    SampleOutcome outcome{.kind = sample.kind,
+                          .offset = static_cast<int64_t>(bytes.size()),
+                          .version = sample.version};
+    if (sample.kind == SampleOutcome::Kind::kKept) {
       outcome.checksum = data::sample_checksum(sample.input, sample.target);
       outcome.input_bytes = add(sample.input);
       outcome.target_bytes = add(sample.target);
-    } else if (sample.kind == Outcome::Kind::kDamaged) {
+    } else if (sample.kind == SampleOutcome::Kind::kDamaged) {
       outcome.input_bytes = add(std::as_bytes(std::span(sample.reason)));
     }
     outcomes.push_back(outcome);
   }
   const int64_t begin = end_.fetch_add(static_cast<int64_t>(bytes.size()));
-  for (Outcome& outcome : outcomes) {
+  for (SampleOutcome& outcome : outcomes) {
     outcome.offset += begin;
-    if (outcome.kind != Outcome::Kind::kDamaged) is_useful_ = true;
+    if (outcome.kind != SampleOutcome::Kind::kDamaged) is_useful_ = true;
   }
   check(bytes_.write_all_at(bytes, begin), "write", folder_ / "samples");
   write_records(first, outcomes);
 }
 
-std::vector<std::byte> Spool::read(std::span<const Outcome> kept) const {
+std::vector<std::byte> Spool::read(std::span<const SampleOutcome> kept) const {
   const int64_t begin = kept.front().offset;
   std::vector<std::byte> bytes(
       static_cast<size_t>(kept.back().offset + bytes_of(kept.back()) - begin));
   bool good = bytes_.read_all_at(bytes, begin) == 0;
-  for (const Outcome& outcome : kept) {
+  for (const SampleOutcome& outcome : kept) {
     good = good && matches(std::span(bytes).subspan(static_cast<size_t>(outcome.offset - begin),
                                                     static_cast<size_t>(bytes_of(outcome))),
                            outcome);
@@ -219,7 +221,7 @@ std::vector<std::byte> Spool::read(std::span<const Outcome> kept) const {
   return bytes;
 }
 
-std::string Spool::reason(const Outcome& damaged) const {
+std::string Spool::reason(const SampleOutcome& damaged) const {
   std::string text(static_cast<size_t>(damaged.input_bytes), '\0');
   if (bytes_.read_all_at(std::as_writable_bytes(std::span(text)), damaged.offset) != 0) {
     check(EIO, "read", folder_ / "samples");

@@ -31,7 +31,7 @@ namespace dtrain::convert {
 
 using ByteSpan = std::span<const std::byte>;
 
-struct Outcome {
+struct SampleOutcome {
   enum class Kind : int64_t { kOpen, kKept, kBeyondRange, kDamaged };
   Kind kind = Kind::kOpen;
   uint64_t checksum = 0;                                  // stored bytes: input, then target
@@ -41,7 +41,7 @@ struct Outcome {
 
 // A sample that was read, or why it could not be.
 struct Finished {
-  Outcome::Kind kind = Outcome::Kind::kKept;
+  SampleOutcome::Kind kind = SampleOutcome::Kind::kKept;
   ByteSpan input{}, target{};  // set for a kept sample
   int64_t version = 0;         // version of the source before it was read
   std::string reason{};        // what is wrong with a damaged sample
@@ -59,24 +59,24 @@ class Spool {
 
   int64_t samples() const { return samples_; }
   int64_t resumed() const { return resumed_; }  // number of finished samples found at construction
-  std::vector<Outcome> outcomes(int64_t first, int64_t count) const;
+  std::vector<SampleOutcome> outcomes(int64_t first, int64_t count) const;
   // Calls `visit` with each sample and its outcome, in order.
-  void for_each(const std::function<void(int64_t, const Outcome&)>& visit) const;
+  void for_each(const std::function<void(int64_t, const SampleOutcome&)>& visit) const;
 
   // Records samples that follow each other
   void keep(int64_t first, std::span<const Finished> samples);
 
   // The bytes of kept samples, which must follow each other in `samples` of the spool: input, then
   // target, of each.
-  std::vector<std::byte> read(std::span<const Outcome>) const;
-  std::string reason(const Outcome&) const;  // what is wrong with a damaged sample
-  void remove();                             // removes the folder; call nothing after it
+  std::vector<std::byte> read(std::span<const SampleOutcome>) const;
+  std::string reason(const SampleOutcome&) const;  // what is wrong with a damaged sample
+  void remove();                                   // removes the folder; call nothing after it
 
  private:
   void discard() noexcept;
   void start_again(const std::string& header);
   bool resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of);
-  void write_records(int64_t first, std::span<const Outcome>) const;
+  void write_records(int64_t first, std::span<const SampleOutcome>) const;
 
   std::filesystem::path folder_;
   uint64_t fingerprint_;

@@ -8,7 +8,7 @@
 
 namespace dtrain::convert {
 
-data::Field target_of(const catalog::Task& task) {
+data::Field target_of(const catalog::TaskEntry& task) {
   const auto numbers = static_cast<int64_t>(task.numbers.names.size());
   switch (task.target) {
     case catalog::Target::kNumbers:
@@ -21,19 +21,19 @@ data::Field target_of(const catalog::Task& task) {
   }
 }
 
-data::Schema schema_of(const catalog::Task& task, catalog::Sample sample, int64_t width) {
-  const data::Field input = sample == catalog::Sample::kPicture
+data::Schema schema_of(const catalog::TaskEntry& task, catalog::SampleKind sample, int64_t width) {
+  const data::Field input = sample == catalog::SampleKind::kPicture
                                 ? data::Field{data::Element::kUint8, {width, width, 3}}
                                 : data::Field{data::Element::kFloat32, {data::kVariable, width}};
   return {
       .task = task.name, .input = input, .target = target_of(task), .samples = 0, .checksum = 0};
 }
 
-data::Schema schema_of(const catalog::Task& task, int64_t width) {
+data::Schema schema_of(const catalog::TaskEntry& task, int64_t width) {
   return schema_of(task, task.sample, width);
 }
 
-data::Attributes attributes_of(const catalog::Task& task) {
+data::Attributes attributes_of(const catalog::TaskEntry& task) {
   data::Attributes attributes;
   if (!task.numbers.names.empty()) attributes["target_names"] = join(task.numbers.names, ",");
   if (!task.numbers.unit.empty()) attributes["target_unit"] = task.numbers.unit;

@@ -20,12 +20,12 @@ namespace dtrain::convert {
 // One sample of a task as it is stored. Inputs: uint8 [width, width, 3] (pictures) or float32
 // [rows, width] (sequences and sets). Targets: float32, as many as the task's numbers; int64 class;
 // int64 [rows], the order. `sample`: another one for the network of a file, which takes any.
-data::Schema schema_of(const catalog::Task&, catalog::Sample, int64_t width);
-data::Schema schema_of(const catalog::Task&, int64_t width);  // the task's own kind of sample
-data::Field target_of(const catalog::Task&);
+data::Schema schema_of(const catalog::TaskEntry&, catalog::SampleKind, int64_t width);
+data::Schema schema_of(const catalog::TaskEntry&, int64_t width);  // the task's own kind of sample
+data::Field target_of(const catalog::TaskEntry&);
 
 // What the numbers of the targets are, as root attributes of a file; none where they have no names.
-data::Attributes attributes_of(const catalog::Task&);
+data::Attributes attributes_of(const catalog::TaskEntry&);
 
 // Decodes a JPEG, PNG or WebP to side × side pixels: applies the Exif orientation, puts white
 // behind transparent pixels, scales the shorter side to `side` (antialiased) and keeps the

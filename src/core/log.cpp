@@ -108,12 +108,12 @@ Quiet::~Quiet() {
   --state().quiet;
 }
 
-Tap::Tap(std::function<void(std::string_view)> tap) {
+LogTap::LogTap(std::function<void(std::string_view)> tap) {
   const std::lock_guard lock(state().mutex);
   state().tap = std::move(tap);
 }
 
-Tap::~Tap() {
+LogTap::~LogTap() {
   const std::lock_guard lock(state().mutex);
   state().tap = nullptr;
 }

@@ -21,12 +21,12 @@ void close_file();
 // While it lives, `tap` receives each line that this process logs, as log.txt has it but without
 // the time, one after the other. `tap` may be called by any thread; it must return soon and must
 // not log.
-class Tap {
+class LogTap {
  public:
-  explicit Tap(std::function<void(std::string_view line)> tap);
-  ~Tap();
-  Tap(const Tap&) = delete;
-  Tap& operator=(const Tap&) = delete;
+  explicit LogTap(std::function<void(std::string_view line)> tap);
+  ~LogTap();
+  LogTap(const LogTap&) = delete;
+  LogTap& operator=(const LogTap&) = delete;
 };
 
 void info(std::string_view message);  // rank 0 only

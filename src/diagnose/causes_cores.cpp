@@ -148,7 +148,7 @@ void add_waits(const RunEvidence& run, const Communication& split, const Loss& l
                    .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
                    .evidence = std::move(evidence),
                    .otherwise = loss.otherwise,
-                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost),
+                   .without = WhatIf{.change = computes_sooner(run.steps(), seconds, lost),
                                      .network = network}});
 }
 

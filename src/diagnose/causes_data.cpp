@@ -130,10 +130,10 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   if (enough != worst->readers()) {
     if (enough < worst->readers()) found.cause = Cause::kReaders;
     found.without =
-        Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
+        WhatIf{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
     found.setting = str("--data.workers ", enough);
   } else {
-    found.without = Replay{.change = times(Phase::kDataWait, stays)};
+    found.without = WhatIf{.change = times(Phase::kDataWait, stays)};
     found.otherwise = model.readers_rest()          ? "if batches came evenly (--data.prefetch)"
                       : found.cause == Cause::kDisk ? "with a faster disk"
                       : found.cause == Cause::kDecode && run.settings.verifies

@@ -85,7 +85,7 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Va
   }
   finding.evidence += of_ranks(factors);
   if (!seen) finding.evidence += ", in every reading, so the gain is an upper bound";
-  finding.without = Replay{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
+  finding.without = WhatIf{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
   found.push_back(std::move(finding));
 }
 
@@ -143,9 +143,9 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
     finding.rank = only_one(run, parts);
     finding.evidence += str(", over ", link_text(gpu), of_ranks(parts));
     finding.otherwise = str("in ", slot_text(gpu));
-    finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
+    finding.without = WhatIf{.change = shortened({Phase::kH2d}, parts)};
   } else {
-    finding.without = Replay{.change = times(Phase::kH2d, 0)};
+    finding.without = WhatIf{.change = times(Phase::kH2d, 0)};
   }
   found.push_back(std::move(finding));
 }

@@ -91,7 +91,7 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
 
 // With the same global batch; "": nothing is smaller.
 std::string smaller_batch(const RunEvidence& run) {
-  const Settings& s = run.settings;
+  const RunSettings& s = run.settings;
   if (s.batch_size < 2) return s.can_checkpoint ? "--model.checkpointing true" : "";
   const int64_t half = s.batch_size / 2, samples = s.batch_size * s.accumulate;
   // Accumulate follows; that of an embedded config would not stay with another batch.
@@ -164,7 +164,7 @@ void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
            str(of_step(waits, step), " waiting; ", percent(std::min(1.0, from_disk / bytes)),
                " of the data come from the disk again"),
        .otherwise = "if the data fitted into memory (convert --size makes pictures smaller)",
-       .without = Replay{.change = times(Phase::kDataWait, left)}});
+       .without = WhatIf{.change = times(Phase::kDataWait, left)}});
 }
 
 }  // namespace

@@ -59,12 +59,12 @@ void add_once_per_step(const RunEvidence& run, const Communication& split,
   const double optimizer = mean_of(steps, Phase::kOptimizer), step = mean_wall(steps);
   if (!(optimizer + split.network() > 0)) return;
   const std::string in_optimizer = str(of_step(optimizer, step), " in the optimizer");
-  const Settings& settings = run.settings;
+  const RunSettings& settings = run.settings;
   Finding finding{.setting = settings.global_batch > 0
                                  ? str("--train.global_batch ", 2 * settings.global_batch)
                                  : str("--accumulate ", 2 * settings.accumulate),
                   .otherwise = kLargerGlobalBatch,
-                  .without = Replay{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
+                  .without = WhatIf{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
   if (optimizer > split.network()) {
     finding.cause = Cause::kOptimizer;
     finding.evidence = in_optimizer;
@@ -76,7 +76,7 @@ void add_once_per_step(const RunEvidence& run, const Communication& split,
     if (halves_with_bf16(run, split)) {
       finding.setting = "--dist.wire bf16";
       finding.otherwise = "(gradients are rounded to bfloat16 between ranks)";
-      finding.without = Replay{.change = {}, .network = 1 - 0.5 * split.transfer / split.network()};
+      finding.without = WhatIf{.change = {}, .network = 1 - 0.5 * split.transfer / split.network()};
     }
   }
   found.push_back(std::move(finding));
@@ -95,7 +95,7 @@ std::vector<Finding> network_causes(const RunEvidence& run) {
          .evidence = str(of_step(split.overlap, mean_wall(run.ranks[0].steps)),
                          " waiting for gradients that could be sent during backward"),
          .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
-         .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
+         .without = WhatIf{.change = {}, .network = 1 - split.overlap / split.network()}});
   }
   return found;
 }

@@ -175,7 +175,7 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
                           text_of_host(run, host, late), "; ranks wait ",
                           fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
           .otherwise = "if its machine kept up (dtrain doctor looks at it)",
-          .without = Replay{.change = as_usual, .unseen = kEqualRanks}};
+          .without = WhatIf{.change = as_usual, .unseen = kEqualRanks}};
 }
 
 // ---- now one rank, now another ------------------------------------------------------------------
@@ -245,7 +245,7 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
                                 " some rank takes longer than the others, now one, now another"),
           .otherwise = only >= 0 ? "if its machine kept up (dtrain doctor looks at it)"
                                  : "if all ranks were even",
-          .without = Replay{.change = in_time, .unseen = only >= 0 ? kEqualRanks : kInTurn}};
+          .without = WhatIf{.change = in_time, .unseen = only >= 0 ? kEqualRanks : kInTurn}};
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct Rare {
     return std::max(1.0, times_rarer(seconds(), mean_wall(steps) - measured));
   }
   // `part` is what is left of it.
-  Replay replay(Phase phase, double part, Change change) const {
+  WhatIf replay(Phase phase, double part, Change change) const {
     return {.change = std::move(change),
             .planned = phase,
             .planned_per_step = per_step,
@@ -101,7 +101,7 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const auto without = [=](size_t, size_t, StepTimes& s) {
     if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
   };
-  Replay replay = saves.replay(Phase::kCheckpoint, part, without);
+  WhatIf replay = saves.replay(Phase::kCheckpoint, part, without);
   if (!best && !saves.missing() && !(run.settings.checkpoints > 0))
     replay.planned_per_step = 0;  // they were not planned
   found.push_back(
@@ -136,7 +136,7 @@ void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
 
 // The same samples in steps of `larger` times as many: what is done once per step costs that much
 // less, and forward and backward take `computing` of their time.
-Replay in_larger_batches(int64_t larger, double computing) {
+WhatIf in_larger_batches(int64_t larger, double computing) {
   const auto change = [part = 1.0 / static_cast<double>(larger), computing](size_t, size_t,
                                                                             StepTimes& s) {
     s.wall -= (1 - part) * std::max(0.0, s.other());
@@ -148,7 +148,7 @@ Replay in_larger_batches(int64_t larger, double computing) {
 }
 
 // A given global batch would stay as it is, and with it the number of steps.
-std::string larger_batch(const Settings& settings, int64_t times) {
+std::string larger_batch(const RunSettings& settings, int64_t times) {
   return str("--batch-size ", times * settings.batch_size,
              settings.global_batch > 0
                  ? str(" --train.global_batch ", times * settings.global_batch)
@@ -243,7 +243,7 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
                                    of_step(waste * computing, step)),
                    .setting = str("--data.length_window ", wider),
                    .otherwise = run.settings.length_classes > 0 ? "or --data.length_classes 0" : "",
-                   .without = Replay{.change = without}});
+                   .without = WhatIf{.change = without}});
 }
 
 // A step whose gradients overflow takes its time and changes nothing.
@@ -276,7 +276,7 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
   finding.evidence =
       str(percent(skipped),
           " of the steps are skipped because gradients overflow, at a loss scale of ", scale);
-  finding.without = Replay{.change = without, .unseen = std::sqrt(skipped * (1 - skipped) / steps)};
+  finding.without = WhatIf{.change = without, .unseen = std::sqrt(skipped * (1 - skipped) / steps)};
   found.push_back(std::move(finding));
 }
 

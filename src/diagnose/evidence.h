@@ -79,7 +79,7 @@ struct NetworkUse {
   bool known() const { return latency >= 0 && seconds_per_byte >= 0; }
 };
 
-struct Settings {
+struct RunSettings {
   int64_t batch_size = 1, accumulate = 1;
   // train.global_batch, from which accumulate follows; 0: it was not given
   int64_t global_batch = 0;
@@ -118,7 +118,7 @@ struct RunEvidence {
   std::vector<RankEvidence> ranks;
   std::vector<HostEvidence> hosts;
   NetworkUse network;
-  Settings settings;
+  RunSettings settings;
   // Seconds of a step whose batches were in memory: as if loading were free
   double cached_step = kUnknown;
   double ended_steps = 0;  // steps of this process, warm-up included

@@ -63,7 +63,7 @@ struct Finding {
   std::string setting = "";
   std::string otherwise =
       "";  // "without the other processes of this host", or more about the setting
-  std::optional<Replay> without = {};  // the steps as they would have been
+  std::optional<WhatIf> without = {};  // the steps as they would have been
 };
 
 }  // namespace dtrain::diagnose

@@ -69,7 +69,7 @@ Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
 // or never, or is not known. (What it leaves as it is, such as saves of another kind, is
 // not among the planned ones.)
 std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vector<Steps>& changed,
-                                size_t cycles, const Replay& replay) {
+                                size_t cycles, const WhatIf& replay) {
   std::vector<size_t> events;
   for (size_t i = 0; replay.planned_per_step > 0 && i < cycles; ++i) {
     bool shorter = false;
@@ -85,7 +85,7 @@ std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vect
 constexpr double kUnknownDeviation = 0.25;  // for one event alone, as a share of its duration
 
 // Of an event that none of the measured steps has.
-Gain gain_of_missing_event(const Times& times, const Replay& replay) {
+Gain gain_of_missing_event(const Times& times, const WhatIf& replay) {
   double step = 0;
   for (const double seconds : times.measured)
     step += seconds / static_cast<double>(times.measured.size());
@@ -157,7 +157,7 @@ std::vector<double> network_seconds(const Cycles& cycles) {
   return least;
 }
 
-std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& replay) {
+std::vector<Steps> replayed(const std::vector<Steps>& ranks, const WhatIf& replay) {
   std::vector<Steps> steps = ranks;
   for (size_t i = 0; !ranks.empty() && i < ranks[0].size(); ++i) {
     double network = ranks[0][i].of(Phase::kAllReduceWait);
@@ -173,7 +173,7 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& repla
   return steps;
 }
 
-Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
+Gain gain_of(const std::vector<Steps>& ranks, const WhatIf& replay) {
   const Cycles cycles = cycles_of(ranks);
   const size_t count = cycles.empty() ? 0 : cycles[0].size();
   const std::vector<Steps> changed = replayed(ranks, replay);

@@ -41,7 +41,7 @@ std::vector<double> network_seconds(const std::vector<std::vector<Cycle>>& cycle
 using Change = std::function<void(size_t rank, size_t step, measure::StepTimes&)>;
 
 // How the steps would have been without a cause.
-struct Replay {
+struct WhatIf {
   Change change;       // applied to each step; empty: no change
   double network = 1;  // the share of its time that the network would take
   // What happens now and then by plan, such as evaluations: the error is that of its duration, not
@@ -53,13 +53,13 @@ struct Replay {
   double event = 0, event_without = 0;
   double unseen = 0;  // standard error of the gain that the steps of one run do not show
 };
-std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay&);
+std::vector<Steps> replayed(const std::vector<Steps>& ranks, const WhatIf&);
 
 // The gain of the steps as they would have been over those that were measured. Zero for fewer than
 // two steps.
-Gain gain_of(const std::vector<Steps>& ranks, const Replay&);
+Gain gain_of(const std::vector<Steps>& ranks, const WhatIf&);
 inline Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1) {
-  return gain_of(ranks, Replay{.change = change, .network = network});
+  return gain_of(ranks, WhatIf{.change = change, .network = network});
 }
 
 }  // namespace dtrain::diagnose

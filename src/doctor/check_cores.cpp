@@ -27,7 +27,7 @@ std::string threads_text(int threads) {
 struct Binding {
   std::string evidence, fix;
 };
-Binding binding_of(const Host& host) {
+Binding binding_of(const HostRanks& host) {
   const os::Facts& facts = host.machine();
   const size_t online = facts.online_cores.value_or(std::vector<int>()).size();
   const auto cores = static_cast<size_t>(host.cores());
@@ -42,7 +42,7 @@ Binding binding_of(const Host& host) {
 
 Outcome check_binding(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const int cores = host.cores(), ranks = static_cast<int>(host.ranks.size());
     if (cores == 0) {
       outcome.unchecked.push_back(unseen(launch, host.name));
@@ -102,7 +102,7 @@ Outcome check_binding(const Launch& launch) {
 
 Outcome check_quota(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const std::optional<double> quota = host.machine().cpu_quota;
     if (!quota) {
       outcome.unchecked.push_back(unseen(launch, host.name));
@@ -127,7 +127,7 @@ Outcome check_quota(const Launch& launch) {
 
 Outcome check_governor(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const os::Facts& facts = host.machine();
     if (!facts.governor) {
       outcome.unchecked.push_back(unseen(launch, host.name));
@@ -151,7 +151,7 @@ Outcome check_governor(const Launch& launch) {
 
 Outcome check_other_load(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const RankFacts& rank = *host.ranks.front();
     const double cores = host.cores();
     if (!rank.other_cpu || cores == 0) {

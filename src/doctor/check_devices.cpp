@@ -56,7 +56,7 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
     }
   }
   if (no_gpus(launch, outcome)) return outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     std::set<std::string> used;
     for (const RankFacts* rank : host.ranks) {
       if (rank->gpu) used.insert(rank->gpu->uuid);
@@ -74,7 +74,7 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
     if (rank.gpu) names.insert(rank.gpu->name);
   }
   if (names.size() > 1) {
-    Finding& finding = outcome.add(
+    DoctorFinding& finding = outcome.add(
         Severity::kSlows,
         "the GPUs are of different kinds: every step takes as long as the slowest needs",
         join(std::vector<std::string>(names.begin(), names.end()), ", "),
@@ -96,7 +96,7 @@ Outcome check_one_rank_per_gpu(const Launch& launch) {
     if (ranks.size() < 2) continue;
     const bool nccl = launch.config.dist.backend == Backend::kNccl;
     const RankFacts& one = *ranks.front();
-    Finding& finding =
+    DoctorFinding& finding =
         outcome.add(nccl ? Severity::kBlocks : Severity::kSlows,
                     nccl ? "several ranks have one GPU, which NCCL refuses"
                          : "several ranks have one GPU: they alternate on it, and gradients travel "
@@ -130,11 +130,11 @@ Outcome check_driver(const Launch& launch) {
     if (!rank.driver.empty()) versions.insert(rank.driver);
   }
   if (versions.size() > 1) {
-    Finding& finding =
+    DoctorFinding& finding =
         outcome.add(Severity::kNote, "the hosts have different drivers",
                     join(std::vector<std::string>(versions.begin(), versions.end()), ", "),
                     "nvidia-smi shows the driver of a host; install the same driver on all hosts");
-    for (const Host& host : hosts_of(launch)) blame(finding, host);
+    for (const HostRanks& host : hosts_of(launch)) blame(finding, host);
   }
   if (!any) outcome.unchecked.emplace_back("no GPU");
   return outcome;
@@ -301,7 +301,7 @@ Outcome check_pcie(const Launch& launch) {
 Outcome check_iommu(const Launch& launch) {
   Outcome outcome;
   if (no_gpus(launch, outcome)) return outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const os::Facts& facts = host.machine();
     if (!facts.iommu_groups) {
       outcome.unchecked.push_back(unseen(launch, host.name));

@@ -30,7 +30,7 @@ Outcome check_memory(const Launch& launch) {
     outcome.unchecked.push_back(launch.first().network_problem);
     return outcome;
   }
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const os::Facts& facts = host.machine();
     const std::optional<int64_t> usable = os::usable_memory(facts);
     if (!usable) {
@@ -63,7 +63,7 @@ Outcome check_memory(const Launch& launch) {
 
 Outcome check_shared_memory(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     if (host.ranks.size() == 1) continue;
     const std::optional<int64_t> left = host.machine().free_shared_memory;
     if (!left) {
@@ -116,7 +116,7 @@ Outcome check_open_files(const Launch& launch) {
 
 Outcome check_processes(const Launch& launch) {
   Outcome outcome;
-  for (const Host& host : hosts_of(launch)) {
+  for (const HostRanks& host : hosts_of(launch)) {
     const os::Facts& facts = host.machine();
     if (!facts.processes && !facts.process_limit) {
       outcome.unchecked.push_back(unseen(launch, host.name));

@@ -40,7 +40,7 @@ Outcome check_program(const Launch& launch) {
       outcome.unchecked.push_back(str("rank ", rank, " cannot read its own binary"));
     const std::string difference = job::other_program(starts, rank);
     if (difference.empty()) continue;
-    Finding& finding = outcome.add(
+    DoctorFinding& finding = outcome.add(
         Severity::kBlocks,
         "the ranks run different programs: their results and their messages may not fit together",
         str(difference, " (", launch.ranks[rank].program, ")"),
@@ -134,7 +134,7 @@ bool is_skew(double seconds, const RankFacts& rank) {
 // The offset from rank 0 that is right: 0, unless most hosts have another one.
 double right_offset(const Launch& launch) {
   std::vector<const RankFacts*> ranks;  // one of each host
-  for (const Host& host : hosts_of(launch)) ranks.push_back(host.ranks.front());
+  for (const HostRanks& host : hosts_of(launch)) ranks.push_back(host.ranks.front());
   std::ranges::sort(ranks, {}, &RankFacts::clock_offset);
   const RankFacts& lower = *ranks[(ranks.size() - 1) / 2];
   const RankFacts& upper = *ranks[ranks.size() / 2];
@@ -149,7 +149,7 @@ Outcome check_clocks(const Launch& launch) {
   for (const RankFacts& rank : launch.ranks) {
     const double off = rank.clock_offset - right;
     if (!is_skew(off, rank)) continue;
-    Finding& finding = outcome.add(
+    DoctorFinding& finding = outcome.add(
         Severity::kNote,
         "the hosts' clocks differ: lines of their logs, metrics and file times do not fit together",
         str("its clock is ", fixed(std::abs(off), 2), " s ", off > 0 ? "ahead of" : "behind",
@@ -168,7 +168,7 @@ Outcome check_port(const Launch& launch) {
       outcome.unchecked.emplace_back("metrics.enabled is false");
     } else if (!rank.port_problem.empty()) {
       const bool taken = rank.port_problem.find("in use") != std::string::npos;
-      Finding& finding =
+      DoctorFinding& finding =
           outcome.add(Severity::kNote,
                       taken ? "the port for metrics is taken: the rank would use a free one, which "
                               "runs/targets/ names"
@@ -191,12 +191,12 @@ bool is_local_bridge(const std::string& name) {
 // no other host.
 Outcome check_networks(const Launch& launch) {
   Outcome outcome;
-  const std::vector<Host> hosts = hosts_of(launch);
+  const std::vector<HostRanks> hosts = hosts_of(launch);
   if (hosts.size() == 1) {
     outcome.unchecked.emplace_back("one host");
     return outcome;
   }
-  for (const Host& host : hosts) {
+  for (const HostRanks& host : hosts) {
     const auto& names = host.machine().network_interfaces;
     if (!names) {
       outcome.unchecked.push_back(unseen(launch, host.name));
@@ -226,7 +226,7 @@ Outcome check_wire(const Launch& launch) {
   Outcome outcome;
   const config::Dist& dist = launch.config.dist;
   const bool shares = dist.backend == Backend::kAuto || dist.backend == Backend::kSharedMemory;
-  const std::vector<Host> hosts = hosts_of(launch);
+  const std::vector<HostRanks> hosts = hosts_of(launch);
   if (dist.wire == Wire::kFp32 || launch.has_gpus() || !shares || launch.ranks.size() == 1 ||
       hosts.size() > 1) {
     return outcome;

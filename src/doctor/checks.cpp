@@ -17,14 +17,14 @@ void add_new(std::vector<T>& all, const std::vector<T>& more) {
   }
 }
 
-bool same_text(const Finding& a, const Finding& b) {
+bool same_text(const DoctorFinding& a, const DoctorFinding& b) {
   return std::tie(a.check, a.severity, a.cause, a.evidence, a.fix) ==
          std::tie(b.check, b.severity, b.cause, b.evidence, b.fix);
 }
 
 // A fault of all hosts is one finding, not one of each.
-void merge(std::vector<Finding>& all, const Finding& finding) {
-  for (Finding& known : all) {
+void merge(std::vector<DoctorFinding>& all, const DoctorFinding& finding) {
+  for (DoctorFinding& known : all) {
     if (!same_text(known, finding)) continue;
     add_new(known.ranks, finding.ranks);
     add_new(known.hosts, finding.hosts);
@@ -40,24 +40,24 @@ bool Launch::has_gpus() const {
                      [](const RankFacts& rank) { return rank.gpu.has_value(); });
 }
 
-int Host::threads() const {
+int HostRanks::threads() const {
   int sum = 0;
   for (const RankFacts* rank : ranks) sum += rank->threads;
   return sum;
 }
 
-int Host::readers() const {
+int HostRanks::readers() const {
   int sum = 0;
   for (const RankFacts* rank : ranks) sum += rank->readers;
   return sum;
 }
 
-int Host::busy_threads() const {
+int HostRanks::busy_threads() const {
   const auto count = static_cast<int>(ranks.size());
   return ranks.front()->gpu ? count + readers() : std::max(count, threads());
 }
 
-int Host::cores() const {
+int HostRanks::cores() const {
   std::set<int> cores;
   for (const RankFacts* rank : ranks) {
     if (!rank->machine.allowed_cores) return 0;
@@ -66,8 +66,8 @@ int Host::cores() const {
   return static_cast<int>(cores.size());
 }
 
-std::vector<Host> hosts_of(const Launch& launch) {
-  std::vector<Host> hosts;
+std::vector<HostRanks> hosts_of(const Launch& launch) {
+  std::vector<HostRanks> hosts;
   std::map<int, size_t> places;
   for (const RankFacts& rank : launch.ranks) {
     const auto [place, is_new] = places.emplace(rank.host, hosts.size());
@@ -78,8 +78,9 @@ std::vector<Host> hosts_of(const Launch& launch) {
 }
 
 bool Diagnosis::blocks() const {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.severity == Severity::kBlocks; });
+  return std::any_of(findings.begin(), findings.end(), [](const DoctorFinding& finding) {
+    return finding.severity == Severity::kBlocks;
+  });
 }
 
 Diagnosis examine(const Launch& launch) {
@@ -88,7 +89,7 @@ Diagnosis examine(const Launch& launch) {
        {start_checks(), device_checks(), core_checks(), limit_checks(), file_checks()}) {
     for (const Check& check : subject) {
       Outcome outcome = check.judge(launch);
-      for (Finding& finding : outcome.findings) {
+      for (DoctorFinding& finding : outcome.findings) {
         finding.check = check.name;
         merge(diagnosis.findings, finding);
       }
@@ -99,17 +100,18 @@ Diagnosis examine(const Launch& launch) {
         diagnosis.right.emplace_back(check.name);
     }
   }
-  std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
+  std::stable_sort(
+      diagnosis.findings.begin(), diagnosis.findings.end(),
+      [](const DoctorFinding& a, const DoctorFinding& b) { return a.severity < b.severity; });
   return diagnosis;
 }
 
-void blame(Finding& finding, const RankFacts& rank) {
+void blame(DoctorFinding& finding, const RankFacts& rank) {
   add_new(finding.ranks, {rank.rank});
   add_new(finding.hosts, {rank.node});
 }
 
-void blame(Finding& finding, const Host& host) { add_new(finding.hosts, {host.name}); }
+void blame(DoctorFinding& finding, const HostRanks& host) { add_new(finding.hosts, {host.name}); }
 
 std::string bytes(int64_t count) { return human_bytes(static_cast<double>(count)); }
 

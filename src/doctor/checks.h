@@ -24,7 +24,7 @@ struct Launch {
 };
 
 // The ranks of one host, by rank.
-struct Host {
+struct HostRanks {
   std::string name;
   std::vector<const RankFacts*> ranks;
 
@@ -35,7 +35,7 @@ struct Host {
   int busy_threads() const;
   int cores() const;  // size of the union of its ranks' masks; 0: unknown
 };
-std::vector<Host> hosts_of(const Launch&);
+std::vector<HostRanks> hosts_of(const Launch&);
 
 struct Check {
   const char* name;
@@ -51,7 +51,7 @@ Checks file_checks();    // run folder, disk space, locks
 
 struct Diagnosis {
   // The severest first; equal ones of several ranks and hosts are one
-  std::vector<Finding> findings;
+  std::vector<DoctorFinding> findings;
   std::vector<std::string> right;  // names of checks that looked at all ranks and found nothing
   struct Unchecked {
     std::string check, why;
@@ -63,9 +63,9 @@ struct Diagnosis {
 Diagnosis examine(const Launch&);
 
 // ---- for the checks -----------------------------------------------------------------------------
-void blame(Finding&, const RankFacts&);  // adds the rank and its host
-void blame(Finding&, const Host&);       // the host alone: whatever rank runs there
-std::string bytes(int64_t count);        // "1.5 GiB"
+void blame(DoctorFinding&, const RankFacts&);  // adds the rank and its host
+void blame(DoctorFinding&, const HostRanks&);  // the host alone: whatever rank runs there
+std::string bytes(int64_t count);              // "1.5 GiB"
 std::string unseen(
     const Launch&,
     const std::string& host);  // "not visible on node7": why something was not checked

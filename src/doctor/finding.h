@@ -15,7 +15,7 @@ namespace dtrain::doctor {
 enum class Severity { kBlocks, kSlows, kNote };
 constexpr auto names_of(Severity) { return names("blocks", "slows", "note"); }
 
-struct Finding {
+struct DoctorFinding {
   std::string check;  // the name of the check that made it
   Severity severity = Severity::kNote;
   std::string cause;     // what is wrong, and what follows from it
@@ -30,10 +30,10 @@ struct Finding {
 // What one check found. No findings and nothing unchecked: it looked at all ranks, and all
 // is right.
 struct Outcome {
-  std::vector<Finding> findings;
+  std::vector<DoctorFinding> findings;
   std::vector<std::string> unchecked;  // why something could not be looked at: "no GPU"
 
-  Finding& add(Severity severity, std::string cause, std::string evidence, std::string fix) {
+  DoctorFinding& add(Severity severity, std::string cause, std::string evidence, std::string fix) {
     findings.push_back(
         {"", severity, std::move(cause), std::move(evidence), std::move(fix), {}, {}});
     return findings.back();

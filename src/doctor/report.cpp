@@ -21,7 +21,7 @@ std::string counted(size_t count, const std::string& one, const std::string& man
 }
 
 // "rank 1 on node1", "ranks 0-3 on node1, node2", "node2"
-std::string place(const Finding& finding) {
+std::string place(const DoctorFinding& finding) {
   const std::string hosts = join(finding.hosts, ", ");
   if (finding.ranks.empty()) return hosts;
   return str(finding.ranks.size() == 1 ? "rank " : "ranks ", ranges(finding.ranks),
@@ -30,7 +30,7 @@ std::string place(const Finding& finding) {
 
 std::string header(const Launch& launch, const Diagnosis& diagnosis) {
   size_t blocks = 0, slows = 0, notes = 0;
-  for (const Finding& finding : diagnosis.findings) {
+  for (const DoctorFinding& finding : diagnosis.findings) {
     ++(finding.severity == Severity::kBlocks  ? blocks
        : finding.severity == Severity::kSlows ? slows
                                               : notes);
@@ -70,15 +70,15 @@ std::string entry(const std::string& name, const std::string& value) {
          wrap(printable(value), kWidth - kColumn, kColumn) + "\n";
 }
 
-std::string described(const Finding& finding) {
+std::string described(const DoctorFinding& finding) {
   return str(printable(str(finding.severity, ": ", finding.check, ", ", place(finding))), "\n",
              entry("cause", finding.cause), entry("evidence", finding.evidence),
              entry("fix", finding.fix));
 }
 
-std::string finding_table(const std::vector<Finding>& findings) {
+std::string finding_table(const std::vector<DoctorFinding>& findings) {
   std::vector<TextRow> rows;
-  for (const Finding& finding : findings)
+  for (const DoctorFinding& finding : findings)
     rows.push_back({str(finding.severity), finding.check, place(finding), finding.evidence});
   return text_table({"", "check", "where", "evidence"}, rows,
                     {Align::kLeft, Align::kLeft, Align::kLeft, Align::kLeft});
@@ -107,7 +107,7 @@ std::string by_reason(const std::vector<Diagnosis::Unchecked>& unchecked) {
 std::string to_text(const Launch& launch, const Diagnosis& diagnosis) {
   std::string text = header(launch, diagnosis) + rank_table(launch);
   if (diagnosis.findings.size() > 3) text += "\n" + finding_table(diagnosis.findings);
-  for (const Finding& finding : diagnosis.findings) text += "\n" + described(finding);
+  for (const DoctorFinding& finding : diagnosis.findings) text += "\n" + described(finding);
   text += "\n";
   const auto line = [&](const std::string& what) {
     return wrap(printable(what), kWidth, 2) + "\n";
@@ -120,7 +120,7 @@ std::string to_text(const Launch& launch, const Diagnosis& diagnosis) {
 std::string to_json(const Launch& launch, const Diagnosis& diagnosis) {
   using Json = nlohmann::ordered_json;
   Json json = {{"kind", "doctor"}, {"blocks", diagnosis.blocks()}, {"findings", Json::array()}};
-  for (const Finding& f : diagnosis.findings) {
+  for (const DoctorFinding& f : diagnosis.findings) {
     json["findings"].push_back({{"check", f.check},
                                 {"severity", std::string(name_of(f.severity))},
                                 {"ranks", f.ranks},

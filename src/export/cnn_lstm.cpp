@@ -28,8 +28,8 @@ Graph sequence_graph(const catalog::SequenceLayers& net, const Weights& weights,
   Builder graph(required(metadata, "network"));
   Layers layers(graph, weights);
   const std::string sequences =
-      graph.input("sequences", Element::kFloat, {"batch", "time", features});
-  const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
+      graph.input("sequences", TensorType::kFloat, {"batch", "time", features});
+  const std::string lengths = graph.input("lengths", TensorType::kInt64, {"batch"});
 
   std::string x = graph.add("Transpose", {sequences}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
   x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv1", net.first, "bn1"));
@@ -48,7 +48,7 @@ Graph sequence_graph(const catalog::SequenceLayers& net, const Weights& weights,
       layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
 
   weights.check_all_used({"reconstruct."});  // used in training only
-  graph.output(logits, "logits", Element::kFloat, {"batch", layers.outputs_of("fc")});
+  graph.output(logits, "logits", TensorType::kFloat, {"batch", layers.outputs_of("fc")});
   return graph.finish(metadata);
 }
 

@@ -7,12 +7,12 @@
 
 namespace dtrain::exporting {
 
-int64_t element_bytes(Element element) {
+int64_t element_bytes(TensorType element) {
   switch (element) {
-    case Element::kInt64:
+    case TensorType::kInt64:
       return 8;
-    case Element::kFloat:
-    case Element::kInt32:
+    case TensorType::kFloat:
+    case TensorType::kInt32:
       return 4;
     default:
       return 1;
@@ -20,7 +20,7 @@ int64_t element_bytes(Element element) {
 }
 
 std::span<const float> floats_of(const Constant& constant) {
-  DTRAIN_CHECK(constant.element == Element::kFloat, constant.name);
+  DTRAIN_CHECK(constant.element == TensorType::kFloat, constant.name);
   return {reinterpret_cast<const float*>(constant.bytes.data()),
           constant.bytes.size() / sizeof(float)};
 }
@@ -48,13 +48,14 @@ std::string Builder::fresh(const std::string& stem) {
   return before == 0 ? stem : str(stem, "_", before);
 }
 
-std::string Builder::input(const std::string& name, Element element, std::vector<Dimension> shape) {
+std::string Builder::input(const std::string& name, TensorType element,
+                           std::vector<Dimension> shape) {
   graph_.inputs.push_back({fresh(name), element, std::move(shape)});
   return graph_.inputs.back().name;
 }
 
-std::string Builder::constant(const std::string& name, Element element, std::vector<int64_t> shape,
-                              std::vector<std::byte> bytes) {
+std::string Builder::constant(const std::string& name, TensorType element,
+                              std::vector<int64_t> shape, std::vector<std::byte> bytes) {
   int64_t elements = 1;
   for (const int64_t n : shape) elements *= n;
   DTRAIN_CHECK(static_cast<int64_t>(bytes.size()) == elements * element_bytes(element), name);
@@ -64,14 +65,14 @@ std::string Builder::constant(const std::string& name, Element element, std::vec
 
 std::string Builder::floats(const std::string& name, std::vector<int64_t> shape,
                             const std::vector<float>& values) {
-  return constant(name, Element::kFloat, std::move(shape), bytes_of(std::span(values)));
+  return constant(name, TensorType::kFloat, std::move(shape), bytes_of(std::span(values)));
 }
 
 std::string Builder::integers(const std::vector<int64_t>& values) {
   std::string stem = "integers";
   for (const int64_t value : values) stem += str("_", value);
   if (const auto found = known_.find(stem); found != known_.end()) return found->second;
-  return known_[stem] = constant(stem, Element::kInt64, {static_cast<int64_t>(values.size())},
+  return known_[stem] = constant(stem, TensorType::kInt64, {static_cast<int64_t>(values.size())},
                                  bytes_of(std::span(values)));
 }
 
@@ -79,7 +80,7 @@ std::string Builder::integer(int64_t value) {
   const std::string stem = str("integer_", value);
   if (const auto found = known_.find(stem); found != known_.end()) return found->second;
   return known_[stem] =
-             constant(stem, Element::kInt64, {}, bytes_of(std::span<const int64_t>(&value, 1)));
+             constant(stem, TensorType::kInt64, {}, bytes_of(std::span<const int64_t>(&value, 1)));
 }
 
 std::string Builder::add(const std::string& op, std::vector<std::string> inputs,
@@ -101,7 +102,7 @@ void Builder::add_with_outputs(const std::string& op, std::vector<std::string> i
   graph_.nodes.push_back({op, std::move(inputs), std::move(outputs), std::move(attributes)});
 }
 
-void Builder::output(const std::string& value, const std::string& name, Element element,
+void Builder::output(const std::string& value, const std::string& name, TensorType element,
                      std::vector<Dimension> shape) {
   DTRAIN_CHECK(fresh(name) == name, name);
   for (Node& node : graph_.nodes) {

@@ -17,12 +17,12 @@
 
 namespace dtrain::exporting {
 
-enum class Element { kFloat, kInt64, kInt32, kInt8, kUint8, kBool };
-int64_t element_bytes(Element);
+enum class TensorType { kFloat, kInt64, kInt32, kInt8, kUint8, kBool };
+int64_t element_bytes(TensorType);
 
 struct Constant {
   std::string name;
-  Element element = Element::kFloat;
+  TensorType element = TensorType::kFloat;
   std::vector<int64_t> shape;    // C order
   std::vector<std::byte> bytes;  // little endian
 };
@@ -32,7 +32,7 @@ std::vector<std::byte> bytes_of(std::span<const T> values) {
   const auto bytes = std::as_bytes(values);
   return {bytes.begin(), bytes.end()};
 }
-std::span<const float> floats_of(const Constant&);  // requires Element::kFloat
+std::span<const float> floats_of(const Constant&);  // requires TensorType::kFloat
 
 using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
 
@@ -51,7 +51,7 @@ using Dimension = std::variant<int64_t, std::string>;
 
 struct Port {
   std::string name;
-  Element element = Element::kFloat;
+  TensorType element = TensorType::kFloat;
   std::vector<Dimension> shape;
 };
 
@@ -71,8 +71,8 @@ class Builder {
  public:
   explicit Builder(std::string name) { graph_.name = std::move(name); }
 
-  std::string input(const std::string& name, Element, std::vector<Dimension> shape);
-  std::string constant(const std::string& name, Element, std::vector<int64_t> shape,
+  std::string input(const std::string& name, TensorType, std::vector<Dimension> shape);
+  std::string constant(const std::string& name, TensorType, std::vector<int64_t> shape,
                        std::vector<std::byte> bytes);
   std::string floats(const std::string& name, std::vector<int64_t> shape,
                      const std::vector<float>& values);
@@ -85,7 +85,7 @@ class Builder {
   void add_with_outputs(const std::string& op, std::vector<std::string> inputs,
                         std::vector<std::string> outputs, std::map<std::string, Attribute> = {});
   // Renames `value` to `name` and makes it an output of the graph.
-  void output(const std::string& value, const std::string& name, Element,
+  void output(const std::string& value, const std::string& name, TensorType,
               std::vector<Dimension> shape);
   bool has_constant(const std::string& name) const { return graph_.constant(name) != nullptr; }
   Graph finish(std::map<std::string, std::string> metadata);

@@ -73,18 +73,18 @@ std::string mobilenet_v2(Layers& layers, Builder& graph, const PictureLayers& ne
 // The name of the graph's output, by the task that was trained.
 std::string output_name(const Metadata& metadata) {
   const auto task = value_named<catalog::TaskId>(required(metadata, "task"));
-  return task ? catalog::row(*task).output : catalog::Task{}.output;
+  return task ? catalog::row(*task).output : catalog::TaskEntry{}.output;
 }
 
 }  // namespace
 
-Graph image_graph(const catalog::Network& network, const PictureLayers& net, const Weights& weights,
-                  const Metadata& metadata) {
+Graph image_graph(const catalog::NetworkEntry& network, const PictureLayers& net,
+                  const Weights& weights, const Metadata& metadata) {
   const int64_t size = required_integer(metadata, "image_size");
   Builder graph(required(metadata, "network"));
   Layers layers(graph, weights);
   const std::string images =
-      graph.input("images", Element::kFloat, {"batch", int64_t{3}, size, size});
+      graph.input("images", TensorType::kFloat, {"batch", int64_t{3}, size, size});
   std::string features;
   switch (net.block) {
     case catalog::ConvBlockKind::kPlain:
@@ -99,7 +99,8 @@ Graph image_graph(const catalog::Network& network, const PictureLayers& net, con
   const std::string head(catalog::head_of(net));
   const std::string output = layers.linear(features, head);
   weights.check_all_used();
-  graph.output(output, output_name(metadata), Element::kFloat, {"batch", layers.outputs_of(head)});
+  graph.output(output, output_name(metadata), TensorType::kFloat,
+               {"batch", layers.outputs_of(head)});
   return graph.finish(metadata);
 }
 

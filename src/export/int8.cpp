@@ -74,7 +74,7 @@ void count(const at::Tensor& values, Histogram& histogram) {
 
 Int8Graph to_int8(const Graph& graph, const Batches& calibration) {
   const std::map<std::string, Histogram> seen = histograms(graph, calibration);
-  std::map<std::string, Range> whole, clipped;
+  std::map<std::string, ActivationRange> whole, clipped;
   for (const auto& [name, histogram] : seen) {
     whole[name] = {histogram.low, histogram.high};
     clipped[name] = least_error_range(histogram);

@@ -33,7 +33,7 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
         "converts the code that it "
         "was made from");
   }
-  if (const catalog::Network* network = catalog::find_network(name)) {
+  if (const catalog::NetworkEntry* network = catalog::find_network(name)) {
     if (const auto* net = std::get_if<catalog::PictureLayers>(&network->layers))
       return image_graph(*network, *net, weights, metadata);
     if (const auto* net = std::get_if<catalog::SequenceLayers>(&network->layers))
@@ -46,7 +46,7 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
 }
 
 std::string why_not_int8(const std::string& network) {
-  const catalog::Network* found = catalog::find_network(network);
+  const catalog::NetworkEntry* found = catalog::find_network(network);
   if (found != nullptr && found->recurrent()) {
     return str(network,
                " is recurrent: rounding errors are fed back at every step, and ONNX has no "

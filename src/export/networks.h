@@ -5,7 +5,7 @@
 // Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
 //   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> the
-//                    task's catalog::Task::output [batch, outputs]
+//                    task's catalog::TaskEntry::output [batch, outputs]
 //   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 ->
 //                    logits [batch, classes]
 //   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L]
@@ -37,7 +37,7 @@ Graph build_graph(const Weights&, const Metadata&);
 std::string why_not_int8(const std::string& network);
 
 // One per kind of network.
-Graph image_graph(const catalog::Network&, const catalog::PictureLayers&, const Weights&,
+Graph image_graph(const catalog::NetworkEntry&, const catalog::PictureLayers&, const Weights&,
                   const Metadata&);
 Graph sequence_graph(const catalog::SequenceLayers&, const Weights&, const Metadata&);
 Graph set_graph(const Weights&, const Metadata&);

@@ -12,19 +12,19 @@ namespace {
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 constexpr int64_t kMargin = int64_t{1} << 24;  // for everything but the bytes of constants
 
-onnx::TensorProto::DataType type_of(Element element) {
+onnx::TensorProto::DataType type_of(TensorType element) {
   switch (element) {
-    case Element::kFloat:
+    case TensorType::kFloat:
       return onnx::TensorProto::FLOAT;
-    case Element::kInt64:
+    case TensorType::kInt64:
       return onnx::TensorProto::INT64;
-    case Element::kInt32:
+    case TensorType::kInt32:
       return onnx::TensorProto::INT32;
-    case Element::kInt8:
+    case TensorType::kInt8:
       return onnx::TensorProto::INT8;
-    case Element::kUint8:
+    case TensorType::kUint8:
       return onnx::TensorProto::UINT8;
-    case Element::kBool:
+    case TensorType::kBool:
       return onnx::TensorProto::BOOL;
   }
   return onnx::TensorProto::UNDEFINED;

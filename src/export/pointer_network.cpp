@@ -30,8 +30,8 @@ Graph set_graph(const Weights& weights, const Metadata& metadata) {
   Builder graph(required(metadata, "network"));
   Layers layers(graph, weights);
   const std::string elements =
-      graph.input("elements", Element::kFloat, {"batch", longest, features});
-  const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
+      graph.input("elements", TensorType::kFloat, {"batch", longest, features});
+  const std::string lengths = graph.input("lengths", TensorType::kInt64, {"batch"});
 
   // 6: int32, which LSTM requires
   const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");
@@ -50,12 +50,12 @@ Graph set_graph(const Weights& weights, const Metadata& metadata) {
 
   std::vector<int64_t> numbers(static_cast<size_t>(longest));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
-  const std::string positions = graph.constant("positions", Element::kInt64, {longest},
+  const std::string positions = graph.constant("positions", TensorType::kInt64, {longest},
                                                bytes_of(std::span<const int64_t>(numbers)));
   const std::string never = graph.floats("never", {}, {std::numeric_limits<float>::lowest()});
   const std::string one = graph.floats("one", {}, {1.0f});
   const std::string is_visited =
-      graph.constant("is_visited", Element::kBool, {features}, last_of(features));
+      graph.constant("is_visited", TensorType::kBool, {features}, last_of(features));
   const std::string padding = graph.add(
       "Not",
       {graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})})}, {},
@@ -96,7 +96,7 @@ Graph set_graph(const Weights& weights, const Metadata& metadata) {
       choices.size() == 1 ? choices[0] : graph.add("Concat", choices, {{"axis", int64_t{1}}});
   const std::string order = graph.add("Where", {padding, graph.integer(-1), all});
   weights.check_all_used();
-  graph.output(order, "order", Element::kInt64, {"batch", longest});
+  graph.output(order, "order", TensorType::kInt64, {"batch", longest});
   return graph.finish(metadata);
 }
 

@@ -102,7 +102,7 @@ Int8Weights int8_weights(std::span<const float> weight, std::span<const float> b
 
 class Rewriter {
  public:
-  Rewriter(const Graph& graph, const std::map<std::string, Range>& ranges)
+  Rewriter(const Graph& graph, const std::map<std::string, ActivationRange>& ranges)
       : graph_(graph), owners_(owners_of(graph)), ranges_(ranges), builder_(graph.name) {}
 
   Graph run() {
@@ -150,7 +150,8 @@ class Rewriter {
     const std::string scale = owner + ".scale", zero = owner + ".zero_point";
     if (!builder_.has_constant(scale)) {
       builder_.floats(scale, {}, {parameters.scale});
-      builder_.constant(zero, Element::kUint8, {}, {static_cast<std::byte>(parameters.zero_point)});
+      builder_.constant(zero, TensorType::kUint8, {},
+                        {static_cast<std::byte>(parameters.zero_point)});
     }
     const std::string integers =
         builder_.add("QuantizeLinear", {name, scale, zero}, {}, name + ".quantised");
@@ -171,10 +172,10 @@ class Rewriter {
     const std::string scales =
         builder_.floats(weight->name + ".scale", {layout.channels}, int8.scales);
     const std::string zeros =
-        builder_.constant(weight->name + ".zero_point", Element::kInt8, {layout.channels},
+        builder_.constant(weight->name + ".zero_point", TensorType::kInt8, {layout.channels},
                           std::vector<std::byte>(static_cast<size_t>(layout.channels)));
     const std::string values =
-        builder_.constant(weight->name + ".quantised", Element::kInt8, weight->shape,
+        builder_.constant(weight->name + ".quantised", TensorType::kInt8, weight->shape,
                           bytes_of(std::span<const int8_t>(int8.values)));
     (*inputs)[1] = builder_.add("DequantizeLinear", {values, scales, zeros}, {{"axis", axis}},
                                 weight->name + ".dequantised");
@@ -184,7 +185,7 @@ class Rewriter {
     const std::string of_bias =
         builder_.floats(bias->name + ".scale", {layout.channels}, bias_scales);
     const std::string biases =
-        builder_.constant(bias->name + ".quantised", Element::kInt32, {layout.channels},
+        builder_.constant(bias->name + ".quantised", TensorType::kInt32, {layout.channels},
                           bytes_of(std::span<const int32_t>(int8.biases)));
     (*inputs)[2] = builder_.add("DequantizeLinear", {biases, of_bias}, {{"axis", int64_t{0}}},
                                 bias->name + ".dequantised");
@@ -192,12 +193,12 @@ class Rewriter {
 
   const Graph& graph_;
   std::map<std::string, std::string> owners_;
-  const std::map<std::string, Range>& ranges_;
+  const std::map<std::string, ActivationRange>& ranges_;
   Builder builder_;
   std::map<std::string, std::string> dequantized_;  // activation -> name of its dequantized form
 };
 
-double squared_error(const Histogram& histogram, Range range) {
+double squared_error(const Histogram& histogram, ActivationRange range) {
   const ActivationScale parameters = scale_of(range);
   const double width = (static_cast<double>(histogram.high) - histogram.low) /
                        static_cast<double>(histogram.counts.size());
@@ -215,7 +216,7 @@ double squared_error(const Histogram& histogram, Range range) {
 
 }  // namespace
 
-ActivationScale scale_of(Range range) {
+ActivationScale scale_of(ActivationRange range) {
   const float low = std::min(range.low, 0.0f), high = std::max(range.high, 0.0f);
   ActivationScale out;
   out.scale = std::max((high - low) / kLevels, 1e-12f);
@@ -225,14 +226,14 @@ ActivationScale scale_of(Range range) {
 
 // The two ends are chosen one after the other: an outlier on one side says nothing about the
 // other side.
-Range least_error_range(const Histogram& histogram) {
+ActivationRange least_error_range(const Histogram& histogram) {
   static constexpr int kSteps = 80;  // each end is reduced to a fifth, in steps of 1%
-  Range best{histogram.low, histogram.high};
+  ActivationRange best{histogram.low, histogram.high};
   double least = squared_error(histogram, best);
-  for (float Range::*const end : {&Range::high, &Range::low}) {
-    const Range from = best;
+  for (float ActivationRange::*const end : {&ActivationRange::high, &ActivationRange::low}) {
+    const ActivationRange from = best;
     for (int step = 1; step <= kSteps; ++step) {
-      Range range = from;
+      ActivationRange range = from;
       range.*end *= 1 - static_cast<float>(step) / 100;
       if (const double error = squared_error(histogram, range); error < least) {
         least = error;
@@ -253,7 +254,7 @@ std::vector<std::string> activations_to_quantize(const Graph& graph) {
   return names;
 }
 
-Graph quantize(const Graph& graph, const std::map<std::string, Range>& ranges) {
+Graph quantize(const Graph& graph, const std::map<std::string, ActivationRange>& ranges) {
   return Rewriter(graph, ranges).run();
 }
 

@@ -26,24 +26,24 @@ struct Histogram {
   std::vector<int64_t> counts;
 };
 
-struct Range {
+struct ActivationRange {
   float low = 0, high = 0;  // low <= 0 <= high, because zero (padding, ReLU) must be exact
 };
 
 // The range whose 256 levels represent the histogram with the least squared error, when values
 // outside it are clipped. Never wider than the histogram; narrower if a few outliers would make all
 // other values less precise.
-Range least_error_range(const Histogram&);
+ActivationRange least_error_range(const Histogram&);
 
 struct ActivationScale {
   float scale = 1;
   uint8_t zero_point = 0;  // q = clamp(round(x / scale) + zero_point, 0, 255), round half to even
 };
-ActivationScale scale_of(Range);
+ActivationScale scale_of(ActivationRange);
 
 // Names of the activations whose ranges quantize() needs, in the order of the graph.
 std::vector<std::string> activations_to_quantize(const Graph&);
 
-Graph quantize(const Graph&, const std::map<std::string, Range>& ranges);
+Graph quantize(const Graph&, const std::map<std::string, ActivationRange>& ranges);
 
 }  // namespace dtrain::exporting

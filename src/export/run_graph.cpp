@@ -7,19 +7,19 @@
 namespace dtrain::exporting {
 namespace {
 
-at::ScalarType type_of(Element element) {
+at::ScalarType type_of(TensorType element) {
   switch (element) {
-    case Element::kFloat:
+    case TensorType::kFloat:
       return at::kFloat;
-    case Element::kInt64:
+    case TensorType::kInt64:
       return at::kLong;
-    case Element::kInt32:
+    case TensorType::kInt32:
       return at::kInt;
-    case Element::kInt8:
+    case TensorType::kInt8:
       return at::kChar;
-    case Element::kUint8:
+    case TensorType::kUint8:
       return at::kByte;
-    case Element::kBool:
+    case TensorType::kBool:
       return at::kBool;
   }
   return at::kFloat;

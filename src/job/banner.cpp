@@ -15,7 +15,7 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-std::string to_json(const RankPlace& p) {
+std::string to_json(const RankResources& p) {
   return nlohmann::json{{"node", p.node},
                         {"device", p.device},
                         {"pci_bus_id", p.pci_bus_id},
@@ -28,20 +28,20 @@ std::string to_json(const RankPlace& p) {
       .dump();
 }
 
-RankPlace place_from_json(const std::string& text) {
+RankResources resources_from_json(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   return {json.at("node"),    json.at("device"),       json.at("pci_bus_id"),
           json.at("metrics"), json.at("memory_bytes"), json.at("local_rank"),
           json.at("cores"),   json.at("threads"),      json.at("loader_threads")};
 }
 
-std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
+std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks) {
   std::string text = version_text() + "\n";
   const auto line = [&](const std::string& name, const std::string& value) {
     text += "  " + name + std::string(name.size() < 11 ? 11 - name.size() : 1, ' ') + value + "\n";
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const RankPlace& p = ranks[rank];
+    const RankResources& p = ranks[rank];
     line(
         str("rank ", rank),
         str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
@@ -79,7 +79,7 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   return text;
 }
 
-std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
+std::string environment_json(const BannerFacts& f, const std::vector<RankResources>& ranks) {
   nlohmann::ordered_json json;
   json["versions"] = version_text();
   json["config_hash"] = f.config_hash;
@@ -89,7 +89,7 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();
   json["ranks"] = nlohmann::ordered_json::array();
-  for (const RankPlace& rank : ranks)
+  for (const RankResources& rank : ranks)
     json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
   json["data"] = f.data_file;
   json["absolute_paths"] = {{"data", absolute(f.data_file)},

@@ -12,13 +12,13 @@
 
 namespace dtrain::job {
 
-struct RankPlace {  // gathered from every rank
+struct RankResources {  // gathered from every rank
   std::string node, device, pci_bus_id, metrics_address;
   int64_t memory_bytes = 0;
   int local_rank = 0, cores = 0, threads = 0, loader_threads = 0;
 };
-std::string to_json(const RankPlace&);
-RankPlace place_from_json(const std::string&);
+std::string to_json(const RankResources&);
+RankResources resources_from_json(const std::string&);
 
 struct BannerFacts {
   std::string precision, task, network, data_file, module_file, run_folder, config_source,
@@ -38,7 +38,7 @@ struct BannerFacts {
   int launcher_pid = 0;  // 0: not under mpirun
 };
 
-std::string banner(const BannerFacts&, const std::vector<RankPlace>&);
-std::string environment_json(const BannerFacts&, const std::vector<RankPlace>&);
+std::string banner(const BannerFacts&, const std::vector<RankResources>&);
+std::string environment_json(const BannerFacts&, const std::vector<RankResources>&);
 
 }  // namespace dtrain::job

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-checkpoint::Store store_of(const fs::path& run) {
+checkpoint::CheckpointStore store_of(const fs::path& run) {
   return {run / "checkpoints", real_file_system(), 1};
 }
 
@@ -70,7 +70,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged) {
 }
 
 train::TrainingState read_state(const fs::path& checkpoint) {
-  return train::from_json(checkpoint::Store::read_state(checkpoint));
+  return train::from_json(checkpoint::CheckpointStore::read_state(checkpoint));
 }
 
 FoundCheckpoint find_checkpoint(const CheckpointName& name) {

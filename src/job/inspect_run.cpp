@@ -34,11 +34,11 @@ RunReport inspect_run(const fs::path& run, bool verify, const ReportProgress& re
   RunReport report{.text = line("run", run.string()), .damaged = 0, .newest = newest};
   bool best_is_there = false;
   for (const auto& [step, folder] :
-       checkpoint::Store(run / "checkpoints", real_file_system(), 1).list()) {
+       checkpoint::CheckpointStore(run / "checkpoints", real_file_system(), 1).list()) {
     std::string says;
     try {
-      if (verify && folder != newest)
-        checkpoint::Store::verify(folder, report_progress);  // the newest one is verified already
+      if (verify && folder != newest)  // the newest one is verified already
+        checkpoint::CheckpointStore::verify(folder, report_progress);
       says = measured(read_state(folder));
     } catch (const CheckpointError& error) {
       ++report.damaged;

@@ -28,7 +28,7 @@ monitoring::StepStats stats_of(const report::StepWindow& window) {
 }
 
 monitoring::EvalStats stats_of(const report::RunRecords& run,
-                               const report::Evaluation& evaluation) {
+                               const report::RecordedEvaluation& evaluation) {
   monitoring::EvalStats e;
   e.step = evaluation.step;
   e.epoch = evaluation.epoch;
@@ -50,7 +50,7 @@ void show_earlier(monitoring::LivePage& page, const std::filesystem::path& run) 
     const report::RunRecords records = report::read_run(run, /*own=*/true);
     for (const report::StepWindow& window : records.steps)
       page.earlier(stats_of(window), window.time);
-    for (const report::Evaluation& evaluation : records.evaluations) {
+    for (const report::RecordedEvaluation& evaluation : records.evaluations) {
       page.earlier(stats_of(records, evaluation), evaluation.time);
     }
   } catch (const Error& error) {

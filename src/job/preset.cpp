@@ -29,7 +29,7 @@ constexpr int64_t kTooFew = 8;                           // samples; then activa
 constexpr double kReferencePixels = 224;
 
 bool is_picture(const config::Config& config) {
-  return catalog::row(config.task).sample == catalog::Sample::kPicture;
+  return catalog::row(config.task).sample == catalog::SampleKind::kPicture;
 }
 
 // As much as fits of the rank's share of the global batch, in equal parts.
@@ -101,7 +101,7 @@ int64_t measured_batch_of(const Card& card, const config::Config& config, bool h
                           bool checkpointing) {
   if (!is_picture(config)) return 0;
   const std::string_view network = name_of(config::network_of(config));
-  for (const catalog::MeasuredBatch& one : card.measured) {
+  for (const catalog::FittingBatch& one : card.measured) {
     if (one.network == network && one.image_size == config.model.image_size && one.half == half &&
         one.checkpointing == checkpointing) {
       return one.batch_size;

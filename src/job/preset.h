@@ -39,8 +39,8 @@ struct Card {
   std::string name;  // from the table, else from the driver
   int64_t memory_bytes = 0;
   int capability = 0;
-  std::vector<catalog::MeasuredBatch> measured = {};  // go before what is computed from the memory
-  int64_t ranks = 1;                                  // ranks of the run that share the memory
+  std::vector<catalog::FittingBatch> measured = {};  // go before what is computed from the memory
+  int64_t ranks = 1;                                 // ranks of the run that share the memory
 };
 
 // The largest batch of a run like this that was measured on the card; 0: none was. Pure.

@@ -12,7 +12,7 @@ namespace dtrain::job {
 std::filesystem::path quickstart_file(const config::Config& config) {
   std::string name = "quickstart";
   if (config.task != catalog::TaskId{}) name += str("-", config.task);
-  if (catalog::row(config.task).sample == catalog::Sample::kPicture)
+  if (catalog::row(config.task).sample == catalog::SampleKind::kPicture)
     name += str("-", config.model.image_size);
   return std::filesystem::path("data") / (name + ".h5");
 }

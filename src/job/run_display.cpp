@@ -107,15 +107,16 @@ std::vector<monitoring::Page> RunDisplay::make_pages(const NamedRun& run) {
   return live_page_->pages();
 }
 
-void RunDisplay::show_places(const std::vector<RankPlace>& places) {
+void RunDisplay::show_places(const std::vector<RankResources>& places) {
   if (signpost_) signpost_->point_to(places.front().metrics_address);
   if (live_page_ == nullptr) return;
   std::vector<monitoring::LivePage::Place> facts;
-  for (const RankPlace& p : places) facts.push_back({p.node, p.device, p.cores, p.loader_threads});
+  for (const RankResources& p : places)
+    facts.push_back({p.node, p.device, p.cores, p.loader_threads});
   live_page_->places(std::move(facts));
 }
 
-void RunDisplay::open_records(const NamedRun& run, const std::vector<RankPlace>& places) {
+void RunDisplay::open_records(const NamedRun& run, const std::vector<RankResources>& places) {
   write_targets(run, places);
   const std::filesystem::path& folder = run.plan.folder;
   sinks_.push_back(monitoring::make_jsonl_sink(folder / "metrics.jsonl", run.done_steps()));
@@ -123,7 +124,7 @@ void RunDisplay::open_records(const NamedRun& run, const std::vector<RankPlace>&
   if (run.snapshot && live_page_ != nullptr) show_earlier(*live_page_, folder);
 }
 
-void RunDisplay::write_targets(const NamedRun& run, const std::vector<RankPlace>& places) {
+void RunDisplay::write_targets(const NamedRun& run, const std::vector<RankResources>& places) {
   std::vector<monitoring::TargetsFile::Target> addresses;
   std::vector<int> unreachable;
   for (size_t rank = 0; rank < places.size(); ++rank) {
@@ -150,10 +151,10 @@ void RunDisplay::write_targets(const NamedRun& run, const std::vector<RankPlace>
   }
 }
 
-void RunDisplay::open_console(config::Progress progress, bool launched) {
+void RunDisplay::open_console(config::ProgressMode progress, bool launched) {
   const bool bar =
-      progress == config::Progress::kBar ||
-      (progress == config::Progress::kAuto && !launched && ::isatty(STDERR_FILENO) != 0);
+      progress == config::ProgressMode::kBar ||
+      (progress == config::ProgressMode::kAuto && !launched && ::isatty(STDERR_FILENO) != 0);
   sinks_.push_back(monitoring::make_console_sink(bar));
 }
 
@@ -162,7 +163,7 @@ void RunDisplay::end(const monitoring::RunEnd& end) {
 }
 
 void RunDisplay::failed(const dist::Failure& failure) {
-  end({.state = monitoring::RunState::kFailed,
+  end({.state = monitoring::LiveState::kFailed,
        .exit_code = failure.exit_code,
        .reason = failure.message,
        .failure = dist::json_of(dist::record_of(failure))});

@@ -35,12 +35,12 @@ class RunDisplay {
   // "127.0.0.1:9500"; "" where nothing is served.
   const std::string& metrics_address() const { return metrics_address_; }
   // Completes the page with the places of all ranks.
-  void show_places(const std::vector<RankPlace>&);
+  void show_places(const std::vector<RankResources>&);
   // Rank 0, when the run has its folder: metrics.jsonl, TensorBoard, the files for Prometheus, and
   // on the page of a resumed run its earlier curves.
-  void open_records(const NamedRun&, const std::vector<RankPlace>&);
+  void open_records(const NamedRun&, const std::vector<RankResources>&);
   // Rank 0: step lines or a progress bar. `launched`: mpirun hides the terminal.
-  void open_console(config::Progress, bool launched);
+  void open_console(config::ProgressMode, bool launched);
 
   monitoring::Sinks& sinks() { return sinks_; }
   // What the sensors of the GPU said since the last call; empty where there are none.
@@ -54,14 +54,14 @@ class RunDisplay {
   void open_endpoint(const NamedRun&);
   void read_gpu_for_verdict(const NamedRun&);
   std::vector<monitoring::Page> make_pages(const NamedRun&);
-  void write_targets(const NamedRun&, const std::vector<RankPlace>&);
+  void write_targets(const NamedRun&, const std::vector<RankResources>&);
 
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // where no sink reads the GPU
   std::function<measure::Values()> take_gpu_use_;      // reads the poller or a sink
   monitoring::LivePage* live_page_ = nullptr;          // a sink; rank 0, with metrics.enabled
-  std::optional<log::Tap> page_log_;                   // copies log lines to the live page
+  std::optional<log::LogTap> page_log_;                // copies log lines to the live page
   std::optional<monitoring::SignpostPage> signpost_;   // the other ranks
   std::unique_ptr<monitoring::TargetsFile> targets_;   // rank 0
 };

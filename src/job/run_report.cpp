@@ -101,8 +101,8 @@ std::vector<int64_t> spread(const std::vector<int64_t>& ids, size_t count) {
   return chosen;
 }
 
-report::Sample sample(const data::Store& store, int64_t id, const std::vector<std::string>& columns,
-                      const tasks::Row& row) {
+report::ShownSample sample(const data::Store& store, int64_t id,
+                           const std::vector<std::string>& columns, const tasks::Row& row) {
   return {.picture = picture(store, id),
           .name = store.origin().source(id).empty() ? store.origin().name(id)
                                                     : store.origin().source(id),

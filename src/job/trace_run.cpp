@@ -83,9 +83,9 @@ class AllocationLog {
   const device::TensorMemory memory_;  // last, because it calls note()
 };
 
-std::vector<trace::Interval> times_of(const std::vector<trace::TrackEvents>& tracks,
-                                      const char* phase) {
-  std::vector<trace::Interval> times;
+std::vector<trace::TimeRange> times_of(const std::vector<trace::TrackEvents>& tracks,
+                                       const char* phase) {
+  std::vector<trace::TimeRange> times;
   for (const trace::TrackEvents& track : tracks) {
     if (track.name != trace::kTrainingThread) continue;
     for (const trace::Event& event : track.events) {

@@ -82,7 +82,7 @@ checkpoint::Snapshot read_checkpoint(const CheckpointName& name, TrainedModel& l
   const FoundCheckpoint found = find_checkpoint(name);
   loaded.checkpoint = found.folder.string();
   loaded.chosen = found.chosen;
-  checkpoint::Snapshot snapshot = checkpoint::Store::load(found.folder);
+  checkpoint::Snapshot snapshot = checkpoint::CheckpointStore::load(found.folder);
   loaded.paths = run_paths_of(found.folder, saved_config(snapshot).config.run.folder);
   return snapshot;
 }

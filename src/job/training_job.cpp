@@ -119,7 +119,7 @@ PlannedRun plan_training(ProcessContext& process, config::Loaded loaded, bool dr
     dist::agree_on_rank0(host, [&] {
       run.plan = plan_run(run.loaded.config, /*may_start=*/!run.loaded.is_demo);
       if (!run.plan.checkpoint) return;
-      run.snapshot = checkpoint::Store::load(*run.plan.checkpoint);
+      run.snapshot = checkpoint::CheckpointStore::load(*run.plan.checkpoint);
       paths = to_text(
           run_paths_of(*run.plan.checkpoint, saved_config(*run.snapshot).config.run.folder));
     });

@@ -27,15 +27,15 @@ const char* phase_of_rank0_work(const PlannedRun& run) {
   return run.is_rank0() ? "start" : "all_reduce";
 }
 
-std::vector<RankPlace> gather_places(const NamedRun& run, const std::string& metrics_address) {
+std::vector<RankResources> gather_places(const NamedRun& run, const std::string& metrics_address) {
   const ProcessContext& process = run.process;
   const device::Properties& device = run.device_properties;
-  const RankPlace mine{process.world.node, device.name,         device.pci_bus_id,
-                       metrics_address,    device.memory_bytes, process.world.local_rank,
-                       process.cores,      process.threads,     run.loader_threads};
-  std::vector<RankPlace> places;
+  const RankResources mine{process.world.node, device.name,         device.pci_bus_id,
+                           metrics_address,    device.memory_bytes, process.world.local_rank,
+                           process.cores,      process.threads,     run.loader_threads};
+  std::vector<RankResources> places;
   for (const std::string& theirs : dist::all_gather_object(process.host, to_json(mine))) {
-    places.push_back(place_from_json(theirs));
+    places.push_back(resources_from_json(theirs));
   }
   return places;
 }
@@ -96,7 +96,7 @@ BannerFacts facts_of(const NamedRun& run) {
 
 // What rank 0 prints before step 1.
 void print_banner(const PreparedRun& run, const BannerFacts& facts,
-                  const std::vector<RankPlace>& places) {
+                  const std::vector<RankResources>& places) {
   const ProcessContext& process = run.process;
   log::plain(banner(facts, places));
   if (!run.dry_run && dist::has_supervisor())
@@ -130,7 +130,7 @@ AnnouncedRun NamedRun::announce() && {
   dist::Watchdog& watchdog = connections->watchdog();
   auto display = std::make_unique<RunDisplay>(*this);
   watchdog.progress("all_reduce", 0);
-  const std::vector<RankPlace> places = gather_places(*this, display->metrics_address());
+  const std::vector<RankResources> places = gather_places(*this, display->metrics_address());
   display->show_places(places);
   watchdog.progress(phase_of_rank0_work(*this), 0);
   dist::agree_on_rank0(process.host, [&] {

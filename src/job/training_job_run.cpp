@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kHeadroomSeconds = 3;
 
-train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::Store* checkpoints,
+train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::CheckpointStore* checkpoints,
                                const std::atomic<bool>& stop_requested) try {
   RunDisplay& display = *run.display;
   const auto fail = [&](const Error& error) {
@@ -194,7 +194,7 @@ FinishedRun AnnouncedRun::train() && {
     data.splits.test.clear();
   }
   const std::atomic<bool>& stop_requested = install_stop_signals();
-  std::optional<checkpoint::Store> checkpoints;
+  std::optional<checkpoint::CheckpointStore> checkpoints;
   if (is_rank0() && !dry_run) {
     checkpoints.emplace(plan.folder / "checkpoints", connections->files(),
                         config.checkpoint.keep_last);

@@ -53,7 +53,7 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
   auto* residual_data = residual.mutable_data_ptr<Number>();
   if (of.keys.is_cuda()) {
     const c10::DeviceGuard guard(of.keys.device());
-    check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
+    kernels::check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
     const at::Tensor nll = at::empty({p.samples, p.steps}, of.keys.options());
     kernels::check_launch(attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(),
                                                    current_stream(of.keys.device())));

@@ -229,7 +229,7 @@ std::optional<std::string> disagreement_in(const Runner& runner, const Case& c, 
     if (!(expected.*part).defined()) continue;
     const double by = difference(here.*part, expected.*part);
     if (by <= tolerance(dtype)) continue;
-    return str(name, " of an input ", at::IntArrayRef(c.sizes),
+    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
                c.channels_last ? " with channels last" : "", " differs by ", by,
                " of its largest value");
   }

@@ -173,7 +173,7 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
 bool trains(const BatchNormImpl& norm) {
   return norm.is_training() && norm.weight.scalar_type() == at::kFloat &&
          norm.running_mean.scalar_type() == at::kFloat &&
-         norm.weight.size(0) % batch_norm::kLanes == 0;
+         norm.weight.size(0) % kernels::batch_norm::kLanes == 0;
 }
 
 // Layers one by one would have a node of the graph for each batch norm through which a gradient

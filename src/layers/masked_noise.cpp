@@ -11,6 +11,7 @@ namespace {
 
 using kernels::HiddenBlocks;
 using kernels::NoiseBatch;
+using kernels::NoiseKey;
 
 template <typename T>
 void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {

@@ -7,12 +7,12 @@
 namespace dtrain::models {
 namespace {
 
-const catalog::PictureLayers* picture_layers(const catalog::Network* network) {
+const catalog::PictureLayers* picture_layers(const catalog::NetworkEntry* network) {
   return network == nullptr ? nullptr : std::get_if<catalog::PictureLayers>(&network->layers);
 }
 
-std::shared_ptr<Network> make(const catalog::Network& network, const catalog::PictureLayers& net,
-                              const NetworkOptions& options) {
+std::shared_ptr<Network> make(const catalog::NetworkEntry& network,
+                              const catalog::PictureLayers& net, const NetworkOptions& options) {
   switch (net.block) {
     case catalog::ConvBlockKind::kPlain:
       return make_plain_cnn(network, net, options);
@@ -34,7 +34,7 @@ torch::nn::Conv2d convolution(const catalog::Convolution& conv, bool bias) {
 }
 
 std::shared_ptr<Network> make_network(const std::string& name, const NetworkOptions& options) {
-  const catalog::Network* described = catalog::find_network(name);
+  const catalog::NetworkEntry* described = catalog::find_network(name);
   if (const catalog::PictureLayers* net = picture_layers(described)) {
     std::shared_ptr<Network> network = make(*described, *net, options);
     const bool is_mobilenet = net->block == catalog::ConvBlockKind::kInvertedResidual;

@@ -28,7 +28,7 @@ std::vector<std::string> network_names();
 
 // The constructors behind make_network(). The weights have torch's default values, which
 // make_network() replaces.
-std::shared_ptr<Network> make_plain_cnn(const catalog::Network&, const catalog::PictureLayers&,
+std::shared_ptr<Network> make_plain_cnn(const catalog::NetworkEntry&, const catalog::PictureLayers&,
                                         const NetworkOptions&);
 std::shared_ptr<Network> make_mobilenet_v2(const catalog::PictureLayers&, const NetworkOptions&);
 std::shared_ptr<Network> make_resnet(const catalog::PictureLayers&, const NetworkOptions&);

@@ -42,7 +42,7 @@ class Block : public nn::Module {
 
 class PlainCnn : public Network {
  public:
-  PlainCnn(const catalog::Network& network, const catalog::PictureLayers& net,
+  PlainCnn(const catalog::NetworkEntry& network, const catalog::PictureLayers& net,
            const NetworkOptions& options)
       : name_(network.name), net_(net), options_(options) {
     nn::Sequential features;
@@ -86,7 +86,7 @@ class PlainCnn : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_plain_cnn(const catalog::Network& network,
+std::shared_ptr<Network> make_plain_cnn(const catalog::NetworkEntry& network,
                                         const catalog::PictureLayers& net,
                                         const NetworkOptions& options) {
   return std::make_shared<PlainCnn>(network, net, options);

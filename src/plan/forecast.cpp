@@ -122,9 +122,9 @@ StepForecast forecast_step(const MeasuredRun& run, const Assumptions& assumption
     step.optimizer = micro.optimizer / assumptions.speed;
     step.other = micro.other / assumptions.speed;
   }
-  std::vector<Bucket> buckets = run.buckets;
+  std::vector<TimedBucket> buckets = run.buckets;
   if (!assumptions.overlaps) {
-    for (Bucket& bucket : buckets) bucket.ready = 1;
+    for (TimedBucket& bucket : buckets) bucket.ready = 1;
   }
   // Gradients leave during the last micro-step alone.
   const Overlap last = overlap(buckets, last_backward, assumptions.contention, travel);

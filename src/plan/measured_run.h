@@ -34,7 +34,7 @@ struct MeasuredRun {
   int64_t prefetch = 0;                     // batches that are read ahead
   int64_t micro_steps = 1;                  // per measured optimizer step
   std::vector<MeasuredBatch> batches = {};  // ascending by size, each size once; never empty
-  std::vector<Bucket> buckets = {};         // gradient buckets in the order of sending
+  std::vector<TimedBucket> buckets = {};    // gradient buckets in the order of sending
   std::vector<double> statistics = {};      // bytes of each sum of batch norm's, of one micro-step
   // Sizes for which there was too little memory, and what was missing.
   std::vector<std::pair<int64_t, std::string>> too_large = {};

@@ -39,12 +39,12 @@ class Pass {
 
 }  // namespace
 
-Overlap overlap(std::span<const Bucket> buckets, double backward, double contention,
+Overlap overlap(std::span<const TimedBucket> buckets, double backward, double contention,
                 const std::function<double(double bytes)>& seconds) {
   DTRAIN_CHECK(contention >= 0 && contention < 1, "contention ", contention);
   Pass pass(contention);
   Overlap result;
-  for (const Bucket& bucket : buckets) {
+  for (const TimedBucket& bucket : buckets) {
     pass.compute_until(std::clamp(bucket.ready, 0.0, 1.0) * backward);
     const double travel = seconds(bucket.bytes);
     result.wire += travel;

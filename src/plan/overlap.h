@@ -11,7 +11,7 @@
 
 namespace dtrain::plan {
 
-struct Bucket {
+struct TimedBucket {
   double bytes = 0;
   double ready = 1;  // after which share of the backward pass
 };
@@ -27,7 +27,7 @@ struct Overlap {
 // `buckets` in the order of sending. `backward`: seconds of the pass alone. `contention`: share of
 // its speed that it loses while the wire is busy, 0 to below 1. `seconds`: of the
 // all-reduce of `bytes`.
-Overlap overlap(std::span<const Bucket> buckets, double backward, double contention,
+Overlap overlap(std::span<const TimedBucket> buckets, double backward, double contention,
                 const std::function<double(double bytes)>& seconds);
 
 }  // namespace dtrain::plan

@@ -29,7 +29,7 @@ StepForecast step_of(const MeasuredRun& run, const Request& request,
   return forecast_step(run, request.assumptions, batches.ranks, micro_batches(batches, samples));
 }
 
-double epoch_of(const MeasuredRun& run, const Request& request, const Row& row) {
+double epoch_of(const MeasuredRun& run, const Request& request, const PlanRow& row) {
   const auto steps = static_cast<double>(row.batches.steps_per_epoch);
   if (row.batches.tail == 0 || row.batches.steps_per_epoch == 0) return steps * row.step.total();
   return (steps - 1) * row.step.total() +
@@ -39,7 +39,7 @@ double epoch_of(const MeasuredRun& run, const Request& request, const Row& row) 
 Sent sent_by(const MeasuredRun& run, const train::BatchArithmetic& batches) {
   const auto micro_steps = static_cast<double>(batches.accumulate);
   Sent sent;
-  for (const Bucket& bucket : run.buckets)
+  for (const TimedBucket& bucket : run.buckets)
     sent.gradients += all_reduce_sent(batches.ranks, bucket.bytes);
   for (const double bytes : run.statistics) {
     sent.statistics += micro_steps * all_reduce_sent(batches.ranks, bytes);
@@ -68,7 +68,7 @@ std::string remedy(const Request& request, const train::BatchArithmetic& batches
   return str("use ", join(all, ", "), ", or a card with more memory");
 }
 
-void check_memory(Row& row, const Request& request, bool on_gpu) {
+void check_memory(PlanRow& row, const Request& request, bool on_gpu) {
   if (request.memory_bytes == 0 || !row.blocked.empty()) return;
   const double reserved = on_gpu ? static_cast<double>(kReservedBytes) : 0;
   const double needed = memory_of(row.memory) + reserved,
@@ -84,7 +84,7 @@ void check_memory(Row& row, const Request& request, bool on_gpu) {
   }
 }
 
-void judge_batches(Row& row, double busy_seconds, double full_seconds) {
+void judge_batches(PlanRow& row, double busy_seconds, double full_seconds) {
   const train::BatchArithmetic& b = row.batches;
   if (b.ranks > b.samples) {
     row.blocked = str(b.ranks, " ranks, and an epoch has ", human_count(b.samples),
@@ -125,9 +125,9 @@ double rate_of(const train::BatchArithmetic& batches, const StepForecast& step) 
   return static_cast<double>(std::min(batches.global_batch, batches.samples)) / step.total();
 }
 
-Row row_of(const MeasuredRun& run, const Request& request, int64_t ranks, double rate_alone) {
-  Row row{.batches = train::batch_arithmetic(request.train, ranks, run.samples),
-          .nodes = request.assumptions.fabric.nodes(ranks)};
+PlanRow row_of(const MeasuredRun& run, const Request& request, int64_t ranks, double rate_alone) {
+  PlanRow row{.batches = train::batch_arithmetic(request.train, ranks, run.samples),
+              .nodes = request.assumptions.fabric.nodes(ranks)};
   row.step = step_of(run, request, row.batches, std::min(row.batches.global_batch, run.samples));
   row.epoch_seconds = epoch_of(run, request, row);
   row.samples_per_second = rate_of(row.batches, row.step);
@@ -192,11 +192,11 @@ void compare_with_gpus(Request& request, std::span<const int64_t> memory_bytes) 
   request.memory_name = smallest == largest ? "this GPU" : "the smallest GPU of this job";
 }
 
-std::vector<Row> make_plan(const MeasuredRun& run, const Request& request) {
+std::vector<PlanRow> make_plan(const MeasuredRun& run, const Request& request) {
   const train::BatchArithmetic alone = train::batch_arithmetic(request.train, 1, run.samples);
   const double rate_alone =
       rate_of(alone, step_of(run, request, alone, std::min(alone.global_batch, run.samples)));
-  std::vector<Row> rows;
+  std::vector<PlanRow> rows;
   for (const int64_t ranks : request.ranks) rows.push_back(row_of(run, request, ranks, rate_alone));
   return rows;
 }

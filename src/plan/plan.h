@@ -42,7 +42,7 @@ struct Sent {
   double gradients = 0, statistics = 0, host = 0;
 };
 
-struct Row {
+struct PlanRow {
   train::BatchArithmetic batches;
   int64_t nodes = 1;
   StepForecast step = {};    // a full step
@@ -72,6 +72,6 @@ struct Request {
 void compare_with_gpus(Request&, std::span<const int64_t> memory_bytes);
 
 // In the order of `ranks`.
-std::vector<Row> make_plan(const MeasuredRun&, const Request&);
+std::vector<PlanRow> make_plan(const MeasuredRun&, const Request&);
 
 }  // namespace dtrain::plan

@@ -112,15 +112,15 @@ Table table_in(const Json& json) {
   return table;
 }
 
-Evaluation evaluation_in(const Json& json) {
-  Evaluation evaluation{.step = count_in(json, "step"),
-                        .epoch = count_in(json, "epoch"),
-                        .samples = count_in(json, "samples"),
-                        .time = number_in(json, "time"),
-                        .seconds = seconds_in(json, "seconds"),
-                        .split = text_in(json, "split"),
-                        .metrics = {},
-                        .tables = {}};
+RecordedEvaluation evaluation_in(const Json& json) {
+  RecordedEvaluation evaluation{.step = count_in(json, "step"),
+                                .epoch = count_in(json, "epoch"),
+                                .samples = count_in(json, "samples"),
+                                .time = number_in(json, "time"),
+                                .seconds = seconds_in(json, "seconds"),
+                                .split = text_in(json, "split"),
+                                .metrics = {},
+                                .tables = {}};
   const Json& metrics = object_in(json, "metrics");
   for (const auto& [name, value] : metrics.items()) {
     if (evaluation.metrics.size() == kMostMetrics) break;
@@ -136,11 +136,11 @@ Evaluation evaluation_in(const Json& json) {
   return evaluation;
 }
 
-Verdict verdict_in(const Json& json) {
-  Verdict verdict{.step = count_in(json, "step"),
-                  .text = text_in(json, "text", kLongestSentence),
-                  .causes = {},
-                  .not_measured = {}};
+RecordedVerdict verdict_in(const Json& json) {
+  RecordedVerdict verdict{.step = count_in(json, "step"),
+                          .text = text_in(json, "text", kLongestSentence),
+                          .causes = {},
+                          .not_measured = {}};
   for (const Json& cause : array_in(json, "causes")) {
     if (!cause.is_object() || verdict.causes.size() == kMostCauses) continue;
     verdict.causes.push_back({.cause = text_in(cause, "cause"),
@@ -224,9 +224,9 @@ void halve(std::vector<StepWindow>& windows) {
 
 // Marks the first evaluations of the validation split with the least and with the largest value of
 // each metric that the last one has: one of the two is the best.
-std::vector<bool> extremes(const std::vector<Evaluation>& evaluations) {
+std::vector<bool> extremes(const std::vector<RecordedEvaluation>& evaluations) {
   std::vector<bool> marked(evaluations.size(), false);
-  const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
+  const auto is_val = [](const RecordedEvaluation& e) { return e.split == "val"; };
   const auto last = std::find_if(evaluations.rbegin(), evaluations.rend(), is_val);
   if (last == evaluations.rend()) return marked;
   for (const auto& [name, value_of_last] : last->metrics) {
@@ -243,9 +243,9 @@ std::vector<bool> extremes(const std::vector<Evaluation>& evaluations) {
   return marked;
 }
 
-void halve(std::vector<Evaluation>& evaluations) {
+void halve(std::vector<RecordedEvaluation>& evaluations) {
   const std::vector<bool> keep = extremes(evaluations);
-  std::vector<Evaluation> half;
+  std::vector<RecordedEvaluation> half;
   for (size_t i = 0; i < evaluations.size(); ++i) {
     // Of two neighbors the later one, but always the last one of a split, which has the tables, and
     // the best.
@@ -276,7 +276,7 @@ void RecordAdder::line(std::string_view text, bool whole) {
   if (kind == "step") {
     add(window_in(json));
   } else if (kind == "eval") {
-    Evaluation evaluation = evaluation_in(json);
+    RecordedEvaluation evaluation = evaluation_in(json);
     // What a run writes: with any number of splits, no record could be left out for its tables.
     evaluation.split == "val" || evaluation.split == "test" ? add(std::move(evaluation))
                                                             : void(++unknown_);
@@ -314,9 +314,9 @@ void RecordAdder::add(StepWindow window) {
   if (steps.size() > kMostWindows) halve(steps);
 }
 
-void RecordAdder::add(Evaluation evaluation) {
+void RecordAdder::add(RecordedEvaluation evaluation) {
   if (!std::isnan(evaluation.seconds)) records_.evaluation_seconds += evaluation.seconds;
-  std::vector<Evaluation>& all = records_.evaluations;
+  std::vector<RecordedEvaluation>& all = records_.evaluations;
   for (auto earlier = all.rbegin(); earlier != all.rend(); ++earlier) {
     if (earlier->split != evaluation.split) continue;
     earlier->tables.clear();

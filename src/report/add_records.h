@@ -22,7 +22,7 @@ class RecordAdder {
 
  private:
   void add(StepWindow);
-  void add(Evaluation);
+  void add(RecordedEvaluation);
 
   RunRecords& records_;
   StateRecord last_state_;

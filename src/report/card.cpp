@@ -90,7 +90,7 @@ void add_parts(Lines& lines, const Digest& digest) {
 
 // The gain and the setting, with which the text ends, have a line of their own, because long
 // evidence is cut.
-void add_first_cause(Lines& lines, const Verdict& verdict) {
+void add_first_cause(Lines& lines, const RecordedVerdict& verdict) {
   const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
   const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
   const size_t at = evidence.empty() ? std::string::npos : text.find(evidence + "; ");
@@ -101,10 +101,10 @@ void add_first_cause(Lines& lines, const Verdict& verdict) {
 
 void add_verdict(Lines& lines, const RunRecords& run) {
   lines.blank();
-  const Verdict& verdict = run.verdict;
+  const RecordedVerdict& verdict = run.verdict;
   add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
-    const Cause& cause = verdict.causes[i];
+    const RecordedCause& cause = verdict.causes[i];
     lines.add("then",
               str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
                   std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
@@ -163,7 +163,7 @@ std::string ranks_text(const RunRecords& run) {
   const Environment& e = run.environment;
   if (e.world_size == 0) return "";
   std::vector<std::string> nodes;
-  for (const RankPlace& place : e.ranks) {
+  for (const RecordedRank& place : e.ranks) {
     if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end())
       nodes.push_back(place.node);
   }

@@ -25,7 +25,7 @@ Series of_steps(const RunRecords& run, std::string name, const Get& get) {
 
 Series of_evaluations(const RunRecords& run, const std::string& metric, std::string name) {
   Series series{.name = std::move(name), .x = {}, .y = {}};
-  for (const Evaluation& evaluation : run.evaluations) {
+  for (const RecordedEvaluation& evaluation : run.evaluations) {
     if (evaluation.split != "val") continue;
     series.x.push_back(static_cast<double>(evaluation.step));
     series.y.push_back(evaluation.metric(metric));
@@ -44,7 +44,7 @@ void number_colors(LineChart& chart) {
 // In the order of the task, the loss aside.
 std::vector<std::string> metric_names(const RunRecords& run) {
   std::vector<std::string> names;
-  for (const Evaluation& evaluation : run.evaluations) {
+  for (const RecordedEvaluation& evaluation : run.evaluations) {
     if (evaluation.split != "val") continue;
     for (const auto& [name, value] : evaluation.metrics) {
       if (name != "loss" && std::find(names.begin(), names.end(), name) == names.end())

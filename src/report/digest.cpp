@@ -220,7 +220,7 @@ Digest digest(const RunRecords& run) {
   add_ranks(run, digest);
   add_slow(run, digest);
   add_progress(run, digest);
-  for (const Evaluation& evaluation : run.evaluations) {
+  for (const RecordedEvaluation& evaluation : run.evaluations) {
     if (evaluation.split == "val") digest.last_val = &evaluation;
     if (evaluation.split == "test") digest.last_test = &evaluation;
   }

@@ -47,8 +47,8 @@ struct Digest {
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;  // the most
   double epochs = 0;                                              // done, with fractions
   int64_t planned_epochs = 0, step = 0, planned_steps = 0;        // 0: unknown
-  const Evaluation* last_val = nullptr;  // points into the records, which must live as long
-  const Evaluation* last_test = nullptr;
+  const RecordedEvaluation* last_val = nullptr;  // points into the records, which must live as long
+  const RecordedEvaluation* last_test = nullptr;
 };
 
 Digest digest(const RunRecords&);

@@ -68,13 +68,13 @@ std::string tiles(const RunRecords& run, const Digest& digest) {
 // ---- sections -----------------------------------------------------------------------------------
 std::string verdict_section(const RunRecords& run, const Digest& digest) {
   std::string html = heading("Verdict");
-  const Verdict& verdict = run.verdict;
+  const RecordedVerdict& verdict = run.verdict;
   html +=
       str("<p class=\"verdict\">",
           verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text), "</p>\n");
   if (!verdict.causes.empty()) {
     Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
-    for (const Cause& cause : verdict.causes) {
+    for (const RecordedCause& cause : verdict.causes) {
       const std::string setting =
           cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
       const std::string gain =
@@ -136,9 +136,9 @@ std::string charts_section(const std::string& title, const std::vector<LineChart
 }
 
 std::string rank_name(const RunRecords& run, int64_t rank) {
-  const std::vector<RankPlace>& places = run.environment.ranks;
+  const std::vector<RecordedRank>& places = run.environment.ranks;
   if (rank >= static_cast<int64_t>(places.size())) return "";
-  const RankPlace& place = places[static_cast<size_t>(rank)];
+  const RecordedRank& place = places[static_cast<size_t>(rank)];
   return place.node + (place.device.empty() ? "" : ", " + place.device);
 }
 
@@ -157,7 +157,7 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     Rows rows({"rank", "host and device", "memory", "cores", "threads", "reader threads"},
               /*left_columns=*/2);
     for (size_t i = 0; i < run.environment.ranks.size() && i < kMostRankRows; ++i) {
-      const RankPlace& place = run.environment.ranks[i];
+      const RecordedRank& place = run.environment.ranks[i];
       rows.add({str(i), html_text(rank_name(run, static_cast<int64_t>(i))),
                 human_bytes(place.memory_bytes), str(place.cores), str(place.threads),
                 str(place.loader_threads)});
@@ -286,7 +286,8 @@ std::string table_picture(const Table& table) {
 }
 
 std::string results_section(const Digest& digest) {
-  const Evaluation* shown = digest.last_test != nullptr ? digest.last_test : digest.last_val;
+  const RecordedEvaluation* shown =
+      digest.last_test != nullptr ? digest.last_test : digest.last_val;
   if (shown == nullptr) return "";
   std::string html = heading("Results");
   Rows rows({"metric", "validation", "test"});
@@ -313,16 +314,16 @@ std::string sheet_section(const ContactSheet& sheet) {
   std::string html =
       heading("Samples") + str("<p class=\"dim\">", html_text(sheet.caption), "</p>\n");
   const bool pictures = std::any_of(sheet.samples.begin(), sheet.samples.end(),
-                                    [](const Sample& s) { return !s.picture.empty(); });
+                                    [](const ShownSample& s) { return !s.picture.empty(); });
   if (!pictures) {
     Rows rows({"sample", "target", "prediction", "error"}, 3);
-    for (const Sample& s : sheet.samples)
+    for (const ShownSample& s : sheet.samples)
       rows.add(
           {html_text(s.name), html_text(s.target), html_text(s.prediction), short_number(s.error)});
     return html + rows.html();
   }
   html += "<div class=\"sheet\">\n";
-  for (const Sample& s : sheet.samples) {
+  for (const ShownSample& s : sheet.samples) {
     html += str("<figure><img src=\"", html_text(s.picture), "\" alt=\"", html_text(s.name),
                 "\"><figcaption>", "is ", html_text(s.target), "<br>predicted ",
                 html_text(s.prediction),

@@ -14,14 +14,14 @@
 namespace dtrain::report {
 
 // Some samples with what the network says of them.
-struct Sample {
+struct ShownSample {
   std::string picture = {};  // a data: URI; "": the input is no picture
   std::string name = {}, target = {}, prediction = {};
   double error = kUnknown;  // the task's own measure
 };
 struct ContactSheet {
   std::string caption = {};  // which checkpoint, which split
-  std::vector<Sample> samples = {};
+  std::vector<ShownSample> samples = {};
 };
 
 // `now`: seconds since 1970

@@ -59,7 +59,7 @@ Json parsed(const FileText& file, const char* name, std::vector<std::string>& ga
   return Json::object();
 }
 
-RankPlace place_in(const Json& json) {
+RecordedRank place_in(const Json& json) {
   return {.node = text_in(json, "node"),
           .device = text_in(json, "device"),
           .memory_bytes = number_in(json, "memory_bytes"),
@@ -150,7 +150,7 @@ void read_best(RunRecords& run) {
 void find_best(RunRecords& run) {
   if (run.best_metric.empty()) run.best_metric = run.environment.metric;
   if (run.best_metric.empty()) run.best_metric = run.setting("train.metric");
-  const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
+  const auto is_val = [](const RecordedEvaluation& e) { return e.split == "val"; };
   const auto last = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), is_val);
   if (last == run.evaluations.rend()) return;
   if (run.best_metric
@@ -161,7 +161,7 @@ void find_best(RunRecords& run) {
   }
   const MetricKind kind = kind_of_metric(run, run.best_metric);
   if (!kind.known) return;
-  for (const Evaluation& evaluation : run.evaluations) {
+  for (const RecordedEvaluation& evaluation : run.evaluations) {
     const double value = evaluation.metric(run.best_metric);
     if (!is_val(evaluation) || !std::isfinite(value)) continue;
     const bool better = kind.higher_is_better ? value > run.best_value : value < run.best_value;

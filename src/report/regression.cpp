@@ -43,7 +43,7 @@ double jitter(const std::vector<double>& values) {
 std::vector<double> validation_values(const RunRecords& run, const std::string& metric,
                                       int64_t* samples) {
   std::vector<double> values;
-  for (const Evaluation& evaluation : run.evaluations) {
+  for (const RecordedEvaluation& evaluation : run.evaluations) {
     const double value = evaluation.metric(metric);
     if (evaluation.split != "val" || !std::isfinite(value)) continue;
     values.push_back(value);

@@ -49,7 +49,7 @@ Json evaluations(const RunRecords& run) {
       std::max<size_t>(1, (run.evaluations.size() + kMostEvaluations - 1) / kMostEvaluations);
   for (size_t i = (run.evaluations.size() + stride - 1) % stride; i < run.evaluations.size();
        i += stride) {
-    const Evaluation& e = run.evaluations[i];
+    const RecordedEvaluation& e = run.evaluations[i];
     Json json = {
         {"step", e.step}, {"split", e.split}, {"samples", e.samples}, {"metrics", Json::object()}};
     for (const auto& [name, value] : e.metrics) json["metrics"][name] = number(value);
@@ -85,10 +85,10 @@ Json ranks(const Digest& digest) {
   return all;
 }
 
-Json verdict_json(const Verdict& verdict) {
+Json verdict_json(const RecordedVerdict& verdict) {
   Json json = {
       {"text", verdict.text}, {"causes", Json::array()}, {"not_measured", verdict.not_measured}};
-  for (const Cause& c : verdict.causes) {
+  for (const RecordedCause& c : verdict.causes) {
     json["causes"].push_back({{"cause", c.cause},
                               {"rank", c.rank},
                               {"gain", number(c.gain)},
@@ -154,7 +154,7 @@ std::string text_of_json(const Json& json) {
 std::string report_json(const RunRecords& run, const Digest& digest, const ContactSheet& sheet) {
   Json json = known_json(run, digest);
   json["tables"] = Json::array();
-  for (const Evaluation* evaluation : {digest.last_val, digest.last_test}) {
+  for (const RecordedEvaluation* evaluation : {digest.last_val, digest.last_test}) {
     if (evaluation == nullptr) continue;
     for (const Table& table : evaluation->tables) {
       Json of_table = table_json<Json>(table);
@@ -163,7 +163,7 @@ std::string report_json(const RunRecords& run, const Digest& digest, const Conta
     }
   }
   json["samples"] = Json::array();
-  for (const Sample& s : sheet.samples) {
+  for (const ShownSample& s : sheet.samples) {
     json["samples"].push_back({{"name", s.name},
                                {"target", s.target},
                                {"prediction", s.prediction},

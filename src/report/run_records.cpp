@@ -4,7 +4,7 @@
 
 namespace dtrain::report {
 
-double Evaluation::metric(std::string_view name) const {
+double RecordedEvaluation::metric(std::string_view name) const {
   for (const auto& [own, value] : metrics) {
     if (own == name) return value;
   }

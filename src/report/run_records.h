@@ -56,7 +56,7 @@ struct StepWindow {
   }
 };
 
-struct Evaluation {
+struct RecordedEvaluation {
   int64_t step = 0, epoch = 0, samples = 0;
   double time = kUnknown, seconds = kUnknown;
   std::string split = {};
@@ -66,23 +66,23 @@ struct Evaluation {
   double metric(std::string_view name) const;  // NaN: it has none of this name
 };
 
-struct Cause {
+struct RecordedCause {
   std::string cause = {}, setting = {}, evidence = {};
   std::string otherwise = {};  // what brings the gain where no setting does: "without them"
   int64_t rank = -1;           // -1: none
   double gain = kUnknown, error = kUnknown;
 };
 
-struct Verdict {
+struct RecordedVerdict {
   int64_t step = 0;
-  std::string text = {};           // "" while there is none
-  std::vector<Cause> causes = {};  // the first is the verdict
+  std::string text = {};                   // "" while there is none
+  std::vector<RecordedCause> causes = {};  // the first is the verdict
   std::vector<std::string> not_measured = {};
   monitoring::VerdictRecord::Communication communication = {};
   monitoring::VerdictRecord::Probes probes = {};
 };
 
-struct RankPlace {
+struct RecordedRank {
   std::string node = {}, device = {};
   double memory_bytes = kUnknown;
   int64_t cores = 0, threads = 0, loader_threads = 0;
@@ -99,7 +99,7 @@ struct Environment {
   std::string versions, config_hash, precision, communicator, data, resumed, task, network, metric;
   int64_t world_size = 0, parameters = 0, global_batch = 0;
   int64_t steps_per_epoch = 0, total_steps = 0, train = 0, val = 0, test = 0;
-  std::vector<RankPlace> ranks;
+  std::vector<RecordedRank> ranks;
   std::vector<MetricKind> metrics;  // the task's metrics, in its order
 };
 
@@ -118,9 +118,9 @@ struct RunRecords {
   std::vector<StepWindow> steps;  // ascending; of a long run, neighbors are joined
   // The windows with the longest steps, never joined; longest first
   std::vector<StepWindow> slowest;
-  std::vector<Evaluation> evaluations;        // ascending by step
-  Verdict verdict;                            // the last one
-  std::vector<CheckpointFolder> checkpoints;  // newest first; by name and size, not verified
+  std::vector<RecordedEvaluation> evaluations;  // ascending by step
+  RecordedVerdict verdict;                      // the last one
+  std::vector<CheckpointFolder> checkpoints;    // newest first; by name and size, not verified
   int64_t last_step = 0;          // latest in any record; a step between two step lines has none
   int64_t saves = 0;              // checkpoint records
   double save_seconds = 0;        // total of all saves

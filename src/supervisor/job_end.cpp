@@ -21,30 +21,30 @@ bool comes_again(int code) {
 
 }  // namespace
 
-Cause cause_of(const JobEnd& end) {
-  if (end.code == 0) return Cause::kFinished;
-  if (end.refused) return Cause::kError;
+EndCause cause_of(const JobEnd& end) {
+  if (end.code == 0) return EndCause::kFinished;
+  if (end.refused) return EndCause::kError;
   const bool has_stopped =
       end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal || end.saved;
-  if (end.stop_sent && has_stopped) return Cause::kStopped;
-  if (end.host_lost) return Cause::kHostLost;
-  if (end.code == kExitStoppedOnRequest) return Cause::kPreempted;
-  if (end.code == CommError("").exit_code()) return Cause::kComm;
-  return comes_again(end.code) ? Cause::kError : Cause::kCrash;
+  if (end.stop_sent && has_stopped) return EndCause::kStopped;
+  if (end.host_lost) return EndCause::kHostLost;
+  if (end.code == kExitStoppedOnRequest) return EndCause::kPreempted;
+  if (end.code == CommError("").exit_code()) return EndCause::kComm;
+  return comes_again(end.code) ? EndCause::kError : EndCause::kCrash;
 }
 
-bool may_be_restarted(Cause cause) {
+bool may_be_restarted(EndCause cause) {
   return std::ranges::find(kRestarted, cause) != std::end(kRestarted);
 }
 
 int exit_code_of(const JobEnd& end) {
-  const Cause cause = cause_of(end);
-  if (cause == Cause::kStopped) return kExitStoppedOnRequest;
-  return cause == Cause::kHostLost ? CommError("").exit_code()
-                                   : end.code;  // that of mpirun says less
+  const EndCause cause = cause_of(end);
+  if (cause == EndCause::kStopped) return kExitStoppedOnRequest;
+  return cause == EndCause::kHostLost ? CommError("").exit_code()
+                                      : end.code;  // that of mpirun says less
 }
 
-RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) {
+RestartPolicy::Decision RestartPolicy::decide(EndCause cause, int64_t newest_step) {
   if (newest_step > newest_step_) in_place_ = 0;
   newest_step_ = newest_step;  // may be an older one than before: what was damaged does not count
   if (!may_be_restarted(cause)) return {};

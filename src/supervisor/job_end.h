@@ -10,7 +10,7 @@
 
 namespace dtrain::supervisor {
 
-enum class Cause : uint8_t {
+enum class EndCause : uint8_t {
   kFinished,   // exit code 0
   kStopped,    // after a signal that the supervisor forwarded: the ranks saved (75), or had nothing
                // to save yet (138)
@@ -21,7 +21,7 @@ enum class Cause : uint8_t {
   // an error that would come again: of the command, the configuration, the data, a device, the disk
   kError,
 };
-constexpr auto names_of(Cause) {
+constexpr auto names_of(EndCause) {
   return names("finished", "stopped", "preempted", "comm", "crash", "host_lost", "error");
 }
 
@@ -35,11 +35,11 @@ struct JobEnd {
   bool refused = false;
 };
 
-Cause cause_of(const JobEnd&);
+EndCause cause_of(const JobEnd&);
 // Those after which a job may be started again.
-inline constexpr Cause kRestarted[] = {Cause::kPreempted, Cause::kComm, Cause::kCrash,
-                                       Cause::kHostLost};
-bool may_be_restarted(Cause);
+inline constexpr EndCause kRestarted[] = {EndCause::kPreempted, EndCause::kComm, EndCause::kCrash,
+                                          EndCause::kHostLost};
+bool may_be_restarted(EndCause);
 
 // The exit code of the supervisor for a job that is not started again.
 int exit_code_of(const JobEnd&);
@@ -65,7 +65,7 @@ class RestartPolicy {
     std::string reason;  // why not; "" where the cause alone says it
   };
   // To be called at each end of the job, with the step of the newest checkpoint then.
-  Decision decide(Cause, int64_t newest_step);
+  Decision decide(EndCause, int64_t newest_step);
   int restarts() const { return restarts_; }
 
  private:

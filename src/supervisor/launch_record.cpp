@@ -89,7 +89,7 @@ void LaunchRecord::look() {
   open_file();
 }
 
-void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank,
+void LaunchRecord::job_ended(EndCause cause, const JobEnd& end, std::optional<int> rank,
                              const std::string& text) {
   // It found the folder of another run, which may have ended since. (Or it could not write into its
   // own: nor can this.)
@@ -100,7 +100,7 @@ void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> 
   } else {
     progress_.look();
   }
-  const bool done = cause == Cause::kFinished;
+  const bool done = cause == EndCause::kFinished;
   const int64_t lost = done ? 0 : progress_.unsaved_steps();
   totals_.useful_seconds +=
       progress_.useful_seconds(done ? RunProgress::Kept::kAll : RunProgress::Kept::kSaved);
@@ -116,7 +116,7 @@ void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> 
   write(event.set("lost_steps", lost).set("seconds", seconds_between(job_began_, clock_.now())));
 }
 
-void LaunchRecord::restart(Cause cause) {
+void LaunchRecord::restart(EndCause cause) {
   ++totals_.restarts[cause];
   write(Event(clock_, "restart").set("cause", name_of(cause)));
 }

@@ -25,7 +25,7 @@ class AppendFile;
 namespace dtrain::supervisor {
 
 struct LaunchTotals {
-  std::map<Cause, int> restarts;
+  std::map<EndCause, int> restarts;
   int64_t lost_steps = 0;     // trained, and trained again after a restart
   double useful_seconds = 0;  // training time of steps that were kept, or are not lost yet
   double seconds = 0;         // time since the launch began
@@ -57,8 +57,8 @@ class LaunchRecord {
   void run_is_held(const std::filesystem::path& run);  // rank 0 of the job holds it
   void look();                                         // each second or so while a job runs
   // `text`: the cause in one line.
-  void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
-  void restart(Cause of_the_job_before);
+  void job_ended(EndCause, const JobEnd&, std::optional<int> rank, const std::string& text);
+  void restart(EndCause of_the_job_before);
   void host_lost(const std::string& host, const std::string& why);
   void host_back(const std::string& host);
   void stop_asked(const std::string& signal);

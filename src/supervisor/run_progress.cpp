@@ -67,7 +67,7 @@ std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(
     const std::filesystem::path& run) {
   if (run.empty()) return {};
   try {
-    return checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
+    return checkpoint::CheckpointStore(run / "checkpoints", real_file_system(), 1).list();
   } catch (const std::exception&) {
     return {};
   }
@@ -123,7 +123,7 @@ int64_t RunProgress::newest_step() const {
 void RunProgress::verify() {
   for (const auto& [step, folder] : checkpoints_of(run_)) {
     try {
-      checkpoint::Store::verify(folder);
+      checkpoint::CheckpointStore::verify(folder);
       break;
     } catch (const std::exception&) {  // the job says what is wrong with it
       damaged_[manifest_of(folder)] = written_at(manifest_of(folder));

@@ -62,7 +62,7 @@ class Supervisor {
   }
 
   int run() {
-    std::optional<Cause> restart;  // why this job is not the first
+    std::optional<EndCause> restart;  // why this job is not the first
     while (true) {
       if (!wait_for_lock(restart ? kLongestHold : kLongestExit)) {
         const OutputError held(str("run ", folder().string(),
@@ -89,7 +89,7 @@ class Supervisor {
         if (first) return finish(error.exit_code(), error.what());
         why = str("the job could not be started: ", error.what());
         log::error(why);
-        restart = Cause::kCrash;
+        restart = EndCause::kCrash;
         exit_code = error.exit_code();
       }
       const RestartPolicy::Decision next = policy_.decide(*restart, record_.progress().saved());
@@ -282,20 +282,20 @@ class Supervisor {
 
   // The last lines again: those of ranks that only waited for the failed one are below its own.
   void report(const JobEnd& end, const JobOutput& output, int status) {
-    const Cause cause = cause_of(end);
+    const EndCause cause = cause_of(end);
     const std::optional<int> rank = output.failed_rank();
     std::string text = output.cause();
     if (WIFSIGNALED(status) && !end.host_lost)
       text = str("mpirun was ended by signal ", WTERMSIG(status));
     if (end.host_lost && output.mpirun().lost_host().empty()) text = lost_;
-    if (text.empty() && cause != Cause::kFinished) text = str("exit code ", end.code);
+    if (text.empty() && cause != EndCause::kFinished) text = str("exit code ", end.code);
     record_.job_ended(cause, end, rank, text);
     look_into_folder();
-    if (cause == Cause::kStopped && end.code != kExitStoppedOnRequest && !end.saved) {
+    if (cause == EndCause::kStopped && end.code != kExitStoppedOnRequest && !end.saved) {
       log::info("stopped before there was anything to save: the same command starts it again");
     }
-    if (cause == Cause::kFinished || cause == Cause::kStopped) return;
-    if (rank && cause != Cause::kPreempted) {
+    if (cause == EndCause::kFinished || cause == EndCause::kStopped) return;
+    if (rank && cause != EndCause::kPreempted) {
       const std::vector<std::string> lines = output.last_lines(*rank);
       log::plain(lines.empty() ? str("rank ", *rank, ", the first that failed, had printed nothing")
                                : str("the last lines of rank ", *rank, ", the first that failed:"));

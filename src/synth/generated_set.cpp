@@ -22,7 +22,7 @@ namespace {
 class GeneratedSet : public convert::RawSet {
  public:
   using Draw = std::function<convert::Record(int64_t index, int64_t label)>;
-  GeneratedSet(const catalog::Task& task, int64_t width, uint64_t seed, Draw draw)
+  GeneratedSet(const catalog::TaskEntry& task, int64_t width, uint64_t seed, Draw draw)
       : RawSet(task), width_(width), seed_(seed), draw_(std::move(draw)) {}
 
   const convert::SampleList& samples() const override { return samples_; }
@@ -84,7 +84,7 @@ class GeneratedSet : public convert::RawSet {
 
 }  // namespace
 
-std::unique_ptr<convert::RawSet> generated_heads(const catalog::Task& task, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_heads(const catalog::TaskEntry& task, uint64_t seed,
                                                  int64_t samples, int size) {
   auto set = std::make_unique<GeneratedSet>(task, size, seed, [=](int64_t index, int64_t) {
     const SynthSample head = synth_sample(seed, index, size);
@@ -99,7 +99,7 @@ std::unique_ptr<convert::RawSet> generated_heads(const catalog::Task& task, uint
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_scenes(const catalog::Task& task, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_scenes(const catalog::TaskEntry& task, uint64_t seed,
                                                   int64_t samples, int size) {
   auto set = std::make_unique<GeneratedSet>(task, size, seed, [=](int64_t index, int64_t label) {
     return convert::Record{
@@ -110,7 +110,7 @@ std::unique_ptr<convert::RawSet> generated_scenes(const catalog::Task& task, uin
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_sequences(const catalog::Task& task, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_sequences(const catalog::TaskEntry& task, uint64_t seed,
                                                      int64_t samples) {
   auto set = std::make_unique<GeneratedSet>(
       task, kDynamicsChannels, seed, [=](int64_t index, int64_t label) {
@@ -121,7 +121,7 @@ std::unique_ptr<convert::RawSet> generated_sequences(const catalog::Task& task, 
   return set;
 }
 
-std::unique_ptr<convert::RawSet> generated_sets(const catalog::Task& task, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_sets(const catalog::TaskEntry& task, uint64_t seed,
                                                 int64_t samples, int64_t max_length,
                                                 const std::string& file) {
   auto set = std::make_unique<GeneratedSet>(

@@ -114,7 +114,7 @@ std::vector<Ellipsoid> head_model(const Person& p) {
   return solids;
 }
 
-formats::Matrix landmarks(const convert::HeadPose& pose, const Placement& place) {
+formats::Matrix landmarks(const convert::HeadPose& pose, const ScenePlacement& place) {
   static const std::vector<convert::Vector3> points = face_points();
   const convert::Matrix3 turn = rotation(pose);
   formats::Matrix result{.rows = 2, .columns = points.size(), .values = {}};

@@ -27,6 +27,6 @@ inline constexpr double kMillimetersPerUnit = 105;  // a head of 2.2 units is 23
 
 // The 68 landmarks of the posed head in the picture, a 2 × 68 matrix of pixel coordinates, in the
 // order of iBUG: 0-16 contour, 17-26 brows, 27-35 nose, 36-47 eyes, 48-67 mouth.
-formats::Matrix landmarks(const convert::HeadPose&, const Placement&);
+formats::Matrix landmarks(const convert::HeadPose&, const ScenePlacement&);
 
 }  // namespace dtrain::synth

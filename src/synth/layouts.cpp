@@ -82,7 +82,7 @@ void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size
   const LpName name = lp_name(index);
   const int64_t picture = index / 2;
   convert::HeadPose pose = draw_pose(seed, picture);
-  Placement place = draw_placement(seed, picture, size, size, 0.19, 0.1);
+  ScenePlacement place = draw_placement(seed, picture, size, size, 0.19, 0.1);
   formats::Image image = draw_background(seed, name.photo, size, size);
   render(head_model(draw_person(seed, name.photo)), pose, place, draw_light(seed, name.photo),
          image);
@@ -122,13 +122,13 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
 
   // Draws a place in front of the camera, then projects it with the calibration.
   const double distance = 850 + 300 * draw_placement(seed, index, 1, 1, 1, 1).y;
-  const Placement drawn = draw_placement(seed, index, width, height, 1, 0.15);
+  const ScenePlacement drawn = draw_placement(seed, index, width, height, 1, 0.15);
   const double focal = calibration.camera[0][0];
   const convert::BiwiPose truth{.rotation = rotation(pose),
                                 .center = {(drawn.x - width / 2.0) / focal * distance,
                                            (drawn.y - height / 2.0) / focal * distance, distance}};
   const formats::Box box = convert::head_box(truth, calibration);
-  const Placement place{
+  const ScenePlacement place{
       .x = (box.left + box.right) / 2,
       .y = (box.top + box.bottom) / 2,
       .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetersPerUnit};

@@ -18,14 +18,14 @@ inline constexpr Progress kDrawing{.stage = "drawing"};
 
 // Generated sets, with names, groups, classes and splits as in the raw layout, for a task whose
 // samples and targets are of that kind. Samples are drawn when they are read.
-std::unique_ptr<convert::RawSet> generated_heads(const catalog::Task&, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_heads(const catalog::TaskEntry&, uint64_t seed,
                                                  int64_t samples, int size);
-std::unique_ptr<convert::RawSet> generated_scenes(const catalog::Task&, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_scenes(const catalog::TaskEntry&, uint64_t seed,
                                                   int64_t samples, int size);
-std::unique_ptr<convert::RawSet> generated_sequences(const catalog::Task&, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_sequences(const catalog::TaskEntry&, uint64_t seed,
                                                      int64_t samples);
 // `file` is the beginning of the sample names, FILE.npz#i.
-std::unique_ptr<convert::RawSet> generated_sets(const catalog::Task&, uint64_t seed,
+std::unique_ptr<convert::RawSet> generated_sets(const catalog::TaskEntry&, uint64_t seed,
                                                 int64_t samples, int64_t max_length,
                                                 const std::string& file);
 

@@ -109,7 +109,7 @@ void paint(uint8_t* pixel, const Color& color, float share) {
 }
 
 void render(const std::vector<Ellipsoid>& solids, const convert::HeadPose& pose,
-            const Placement& place, const Light& light, formats::Image& picture) {
+            const ScenePlacement& place, const Light& light, formats::Image& picture) {
   const convert::Matrix3 head = rotation(pose);
   std::vector<Placed> placed;
   for (const Ellipsoid& solid : solids) placed.emplace_back(solid, head);

@@ -34,13 +34,13 @@ struct Light {
   float ambient = 0.4f, diffuse = 0.6f;
 };
 
-struct Placement {
+struct ScenePlacement {
   double x = 0, y = 0;  // the scene's origin, in pixels
   double scale = 1;     // pixels per unit of length
 };
 
 // Draws the solids over `picture`.
-void render(const std::vector<Ellipsoid>&, const convert::HeadPose&, const Placement&, const Light&,
-            formats::Image& picture);
+void render(const std::vector<Ellipsoid>&, const convert::HeadPose&, const ScenePlacement&,
+            const Light&, formats::Image& picture);
 
 }  // namespace dtrain::synth

@@ -77,10 +77,10 @@ convert::HeadPose draw_pose(uint64_t seed, int64_t picture) {
   return pose;
 }
 
-Placement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share,
-                         double wander) {
+ScenePlacement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share,
+                              double wander) {
   Draws draw(seed, Aspect::kPlacement, picture);
-  Placement place;
+  ScenePlacement place;
   place.scale = height * share * draw.between(0.88f, 1.12f);
   place.x = width / 2.0 + height * wander * draw.between(-1, 1);
   place.y = height / 2.0 + height * wander * draw.between(-1, 1);

@@ -22,8 +22,8 @@ formats::Image draw_background(uint64_t seed, int64_t photo, int width, int heig
 convert::HeadPose draw_pose(uint64_t seed, int64_t picture);
 // `share` is half the height of a head, `wander` the largest offset from the middle, both as shares
 // of the picture's height. The size varies by ±12 %.
-Placement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share,
-                         double wander);
+ScenePlacement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share,
+                              double wander);
 
 // Sensor noise of about 3 gray levels
 void add_noise(uint64_t seed, int64_t picture, formats::Image& image);

@@ -28,7 +28,7 @@ int default_size(const std::string& layout) {
   return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64;
 }
 
-void check_layout(const catalog::Task& task, const std::string& layout) {
+void check_layout(const catalog::TaskEntry& task, const std::string& layout) {
   const std::vector<std::string>& known = task.generated.layouts;
   if (std::count(known.begin(), known.end(), layout) > 0) return;
   const std::string near = nearest(layout, known);
@@ -39,7 +39,7 @@ void check_layout(const catalog::Task& task, const std::string& layout) {
 
 bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout != "npz"; }
 
-void check(const catalog::Task& task, const SynthOptions& options, int64_t samples) {
+void check(const catalog::TaskEntry& task, const SynthOptions& options, int64_t samples) {
   check_layout(task, options.layout);
   if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
   if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
@@ -65,8 +65,8 @@ void check(const catalog::Task& task, const SynthOptions& options, int64_t sampl
   }
 }
 
-std::unique_ptr<convert::RawSet> generated(const catalog::Task& task, const SynthOptions& options,
-                                           int64_t samples, int size) {
+std::unique_ptr<convert::RawSet> generated(const catalog::TaskEntry& task,
+                                           const SynthOptions& options, int64_t samples, int size) {
   switch (task.generated.generator) {
     case catalog::Generator::kHeads:
       return generated_heads(task, options.seed, samples, size);
@@ -181,14 +181,14 @@ int64_t write_published_heads(const SynthOptions& options, int64_t samples, int 
 }  // namespace
 
 std::vector<std::string> synth_tasks() {
-  std::vector<std::string> tasks = catalog::task_names([](const catalog::Task& task) {
+  std::vector<std::string> tasks = catalog::task_names([](const catalog::TaskEntry& task) {
     return task.generated.generator != catalog::Generator::kNone;
   });
   std::sort(tasks.begin(), tasks.end());
   return tasks;
 }
 
-const catalog::Task& synth_task(const std::string& name) {
+const catalog::TaskEntry& synth_task(const std::string& name) {
   const std::vector<std::string> known = synth_tasks();
   if (std::count(known.begin(), known.end(), name) > 0)
     return catalog::row(catalog::task_named(name));
@@ -202,7 +202,7 @@ SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
   const int64_t photo = picture / kPicturesPerPhoto;
   SynthSample sample{.image = draw_background(seed, photo, size, size),
                      .pose = draw_pose(seed, picture)};
-  const Placement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
+  const ScenePlacement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
   render(head_model(draw_person(seed, photo)), sample.pose, place, draw_light(seed, photo),
          sample.image);
   add_noise(seed, picture, sample.image);
@@ -212,7 +212,7 @@ SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
 SynthSummary synth(const std::string& name, const SynthOptions& options,
                    const ReportProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const catalog::Task& task = synth_task(name);
+  const catalog::TaskEntry& task = synth_task(name);
   SynthSummary summary;
   summary.samples = options.samples.value_or(task.generated.samples);
   check(task, options, summary.samples);

@@ -47,7 +47,7 @@ struct SynthSummary {
 
 std::vector<std::string> synth_tasks();  // the tasks with generated data, sorted by name
 // Throws UsageError with the nearest name
-const catalog::Task& synth_task(const std::string& name);
+const catalog::TaskEntry& synth_task(const std::string& name);
 
 // Calls `progress` on the calling thread several times a second and at the end of each stage
 // (measuring, drawing), and passes on its exceptions. After any exception, nothing remains of the

@@ -10,7 +10,7 @@
 
 namespace dtrain::tasks {
 
-struct Phase {
+struct TrainingPhase {
   std::string name = "train";
   // Factor of optimizer.lr for a parameter of this name; 0: it does not learn in this phase. Empty:
   // 1 for all, and what the network itself keeps from learning stays so.

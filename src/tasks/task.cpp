@@ -7,7 +7,7 @@ namespace dtrain::tasks {
 #include "catalog/tasks.def"
 #undef DTRAIN_TASK
 
-void Task::enter(const Phase& phase) {
+void Task::enter(const TrainingPhase& phase) {
   if (phase.lr_ratio) {
     for (auto& item : model().named_parameters())
       item.value().set_requires_grad(phase.lr_ratio(item.key()) > 0);

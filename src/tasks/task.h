@@ -53,17 +53,17 @@ class Task {
   virtual std::vector<Row> predict(const data::Batch&) = 0;
   virtual Metadata metadata() const = 0;  // what inference needs, for the checkpoint
 
-  virtual Phase phase(int64_t /*epoch*/) const { return {}; }
+  virtual TrainingPhase phase(int64_t /*epoch*/) const { return {}; }
   // From now on `phase` is trained: sets requires_grad of the parameters by its lr_ratio, and what
   // loss() means. (Freezing by name comes after it and wins.)
-  void enter(const Phase& phase);
+  void enter(const TrainingPhase& phase);
   // Before a training of `epochs` epochs, which are fewer than train.epochs where train.max_steps
   // ends it sooner. Returns a warning, or "". ConfigError when a part of the network would never be
   // trained, except with max_steps, with which people cut a run short on purpose.
   virtual std::string check_epochs(int64_t /*epochs*/, bool /*by_max_steps*/) const { return ""; }
 
  private:
-  virtual void entered(const Phase&) {}
+  virtual void entered(const TrainingPhase&) {}
 };
 
 std::unique_ptr<Task> make_task(const config::Config&, const DataFacts&);

@@ -33,7 +33,8 @@ std::vector<HeldBy> held_after(std::span<const MemoryChange> changes) {
 
 }  // namespace
 
-MemoryPeak peak_within(std::span<const MemoryChange> changes, std::span<const Interval> intervals) {
+MemoryPeak peak_within(std::span<const MemoryChange> changes,
+                       std::span<const TimeRange> intervals) {
   MemoryPeak peak;
   int64_t held = 0;
   size_t next = 0, at = 0;
@@ -42,7 +43,7 @@ MemoryPeak peak_within(std::span<const MemoryChange> changes, std::span<const In
     peak.bytes = held;
     at = next;
   };
-  for (const Interval& interval : intervals) {
+  for (const TimeRange& interval : intervals) {
     while (next < changes.size() && changes[next].time < interval.begin)
       held += changes[next++].bytes;
     consider();

@@ -18,7 +18,7 @@ struct MemoryChange {
   int32_t owner = -1;  // the operator that allocated it; -1: none
 };
 
-struct Interval {
+struct TimeRange {
   Time begin = 0, end = 0;
 };
 
@@ -34,6 +34,6 @@ struct MemoryPeak {
 
 // The most that was held in any of the intervals (in order, not overlapping), with what was
 // allocated before them. Of equal peaks the first.
-MemoryPeak peak_within(std::span<const MemoryChange>, std::span<const Interval>);
+MemoryPeak peak_within(std::span<const MemoryChange>, std::span<const TimeRange>);
 
 }  // namespace dtrain::trace

@@ -14,7 +14,7 @@ at::Tensor norm_of(const std::vector<at::Tensor>& flat, at::ScalarType dtype) {
 }
 
 at::Tensor clip(const std::vector<at::Tensor>& flat, const at::Tensor& norm,
-                const config::Optimizer& options) {
+                const config::OptimizerConfig& options) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& gradient : flat) {
     if (options.clip_value > 0) gradient.clamp_(-options.clip_value, options.clip_value);

@@ -20,7 +20,7 @@ at::Tensor clip_factor(const at::Tensor& norm, double limit);
 // optimizer.clip_norm (undefined: no factor). A limit of 0 means no clipping. `norm`: of `flat`
 // before the call.
 at::Tensor clip(const std::vector<at::Tensor>& flat, const at::Tensor& norm,
-                const config::Optimizer&);
+                const config::OptimizerConfig&);
 
 // The norm of all of `flat` in `dtype`, on the device.
 at::Tensor norm_of(const std::vector<at::Tensor>& flat, at::ScalarType dtype);

@@ -20,9 +20,9 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
 }
 
 data::Verify verify_of(const config::Data& data, bool first) {
-  if (data.verify == config::Verify::kTrue) return data::Verify::kAlways;
-  return first && data.verify == config::Verify::kFirstEpoch ? data::Verify::kFirstEpoch
-                                                             : data::Verify::kNever;
+  if (data.verify == config::VerifyMode::kTrue) return data::Verify::kAlways;
+  return first && data.verify == config::VerifyMode::kFirstEpoch ? data::Verify::kFirstEpoch
+                                                                 : data::Verify::kNever;
 }
 
 }  // namespace dtrain::train

@@ -17,11 +17,12 @@ std::vector<at::Tensor> zeros_like(const std::vector<dist::NamedParameter>& para
 
 }  // namespace
 
-bool decays(const config::Optimizer& options, const at::Tensor& parameter) {
+bool decays(const config::OptimizerConfig& options, const at::Tensor& parameter) {
   return options.decay_norms_and_biases || parameter.dim() > 1;
 }
 
-Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters,
+Optimizer::Optimizer(const config::OptimizerConfig& options,
+                     std::vector<dist::NamedParameter> parameters,
                      const std::function<double(const std::string&)>& lr_ratio)
     : options_(options), parameters_(std::move(parameters)), grouped_(parameters_.size()) {
   for (const auto& parameter : parameters_)
@@ -77,7 +78,7 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
   if (!is_grouped()) group();
   const std::optional<at::Tensor> skip =
       found_inf.defined() ? std::optional(found_inf) : std::nullopt;
-  const config::Optimizer& o = options_;
+  const config::OptimizerConfig& o = options_;
   if (step_.defined()) step_.add_(1);
   for (auto& [key, g] : groups_) {
     const auto& [dtype, decayed, ratio] = key;

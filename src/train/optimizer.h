@@ -30,7 +30,7 @@ namespace dtrain::train {
 class Optimizer {
  public:
   // `lr_ratio`: factor of the learning rate by the name of the parameter; empty: 1 for all.
-  Optimizer(const config::Optimizer&, std::vector<dist::NamedParameter> parameters,
+  Optimizer(const config::OptimizerConfig&, std::vector<dist::NamedParameter> parameters,
             const std::function<double(const std::string&)>& lr_ratio = {});
 
   // Takes unscaled gradients, and may clip them in place. All arguments are scalars on the device.
@@ -60,7 +60,7 @@ class Optimizer {
   bool is_grouped() const;                       // whether the groups have the present gradients
   void group();
 
-  config::Optimizer options_;
+  config::OptimizerConfig options_;
   std::vector<dist::NamedParameter> parameters_;
   std::vector<double> lr_ratios_;  // one per parameter
   // Moments, one per parameter, with its strides; empty where the method has none
@@ -75,6 +75,6 @@ class Optimizer {
 // Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two
 // dimensions) do not decay unless optimizer.decay_norms_and_biases is set: decay would pull the
 // scale of a batch norm towards 0.
-bool decays(const config::Optimizer&, const at::Tensor& parameter);
+bool decays(const config::OptimizerConfig&, const at::Tensor& parameter);
 
 }  // namespace dtrain::train

@@ -17,7 +17,8 @@ struct Trained {
   size_t frozen = 0;  // parameters frozen by model.freeze
 };
 
-Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::string& freeze) {
+Trained enter_phase(tasks::Task& task, const tasks::TrainingPhase& phase,
+                    const std::string& freeze) {
   task.enter(phase);
   Trained trained;
   if (!freeze.empty()) {
@@ -55,7 +56,7 @@ std::vector<RunPhase>::iterator find(std::vector<RunPhase>& phases, const std::s
 std::vector<RunPhase> phases_of(const tasks::Task& task, int64_t epochs) {
   std::vector<RunPhase> phases;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    tasks::Phase phase = task.phase(epoch);
+    tasks::TrainingPhase phase = task.phase(epoch);
     auto found = find(phases, phase.name);
     if (found == phases.end()) found = phases.insert(found, {std::move(phase), epoch});
     ++found->epochs;
@@ -77,7 +78,7 @@ Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicat
       phases_(phases_of(task, config.train.epochs)),
       buckets_(recorder ? recorder->track(trace::kBuckets, 0) : nullptr) {}
 
-void Phases::make_optimizer(const tasks::Phase& phase,
+void Phases::make_optimizer(const tasks::TrainingPhase& phase,
                             const std::vector<dist::NamedParameter>& parameters) {
   auto& optimizer = optimizers_[phase.name];
   if (!optimizer)
@@ -111,7 +112,7 @@ dist::GradientReducer::Options Phases::buckets_for(
 }
 
 void Phases::enter(int64_t epoch) {
-  tasks::Phase next = task_.phase(epoch);
+  tasks::TrainingPhase next = task_.phase(epoch);
   if (current_ && next.name == current_->name) return;
   const bool first_time = entered_.insert(next.name).second;
   reducer_.reset();

@@ -25,7 +25,7 @@ namespace dtrain::train {
 
 // A phase of a run, and how many of its epochs have it.
 struct RunPhase {
-  tasks::Phase phase;
+  tasks::TrainingPhase phase;
   int64_t first_epoch = 0, epochs = 0;
 };
 
@@ -48,7 +48,8 @@ class Phases {
   // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing
   // to train.
   void enter(int64_t epoch);
-  const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
+  // Requires: enter() was called.
+  const tasks::TrainingPhase& current() const { return *current_; }
   dist::GradientReducer& reducer() { return *reducer_; }
   Optimizer& optimizer() { return *optimizers_.at(current().name); }
   int64_t moment_bytes() const;  // total over all phases entered so far
@@ -63,16 +64,16 @@ class Phases {
  private:
   dist::GradientReducer::Options buckets_for(const std::vector<dist::NamedParameter>&) const;
   // If it has none
-  void make_optimizer(const tasks::Phase&, const std::vector<dist::NamedParameter>&);
+  void make_optimizer(const tasks::TrainingPhase&, const std::vector<dist::NamedParameter>&);
 
   tasks::Task& task_;
   const config::Config& config_;
   dist::Communicator& gradients_;
   dist::Communicator& host_;
-  std::vector<RunPhase> phases_;         // ordered by first epoch
-  dist::CostFit all_reduce_cost_;        // 0: unknown
-  std::optional<tasks::Phase> current_;  // none: enter() has to set it up
-  trace::Track* buckets_;                // trace track of the reducers; nullptr: no trace
+  std::vector<RunPhase> phases_;                 // ordered by first epoch
+  dist::CostFit all_reduce_cost_;                // 0: unknown
+  std::optional<tasks::TrainingPhase> current_;  // none: enter() has to set it up
+  trace::Track* buckets_;                        // trace track of the reducers; nullptr: no trace
   std::set<std::string> entered_;  // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;

@@ -66,7 +66,7 @@ void RunObserver::begin_training() {
   carried_.gradients = context_.gradients.traffic();
   if (context_.statistics) carried_.statistics = context_.statistics->traffic();
   begin_window();
-  set_state(monitoring::RunState::kTraining);
+  set_state(monitoring::LiveState::kTraining);
 }
 
 void RunObserver::resume(int64_t skipped, int64_t step) { skipped_ = SkippedSteps(skipped, step); }
@@ -155,7 +155,7 @@ void RunObserver::complete(StepStats& stats) {
 void RunObserver::evaluated(const monitoring::EvalStats& stats) {
   rare_.evaluations.add(stats.seconds);
   for (const auto& sink : context_.sinks) sink->record(stats);
-  set_state(monitoring::RunState::kTraining);
+  set_state(monitoring::LiveState::kTraining);
 }
 
 void RunObserver::begin_window() {
@@ -168,10 +168,10 @@ void RunObserver::saved(double seconds, bool best) {
   const int64_t step = steps_.steps();
   if (step < context_.batches.total_steps) (best ? rare_.saves_of_best : rare_.saves).add(seconds);
   for (const auto& sink : context_.sinks) sink->checkpoint_saved(step, seconds);
-  set_state(monitoring::RunState::kTraining);
+  set_state(monitoring::LiveState::kTraining);
 }
 
-void RunObserver::set_state(monitoring::RunState state) {
+void RunObserver::set_state(monitoring::LiveState state) {
   for (const auto& sink : context_.sinks) sink->state(state);
 }
 

@@ -48,7 +48,7 @@ class RunObserver {
   void saved(double seconds, bool best);
   // The means of the next step line begin here: no line counts an evaluation as training time.
   void begin_window();
-  void set_state(monitoring::RunState);  // passes the state to all sinks
+  void set_state(monitoring::LiveState);  // passes the state to all sinks
   // NumericsError that names samples, if a loss was not finite; collective.
   void check_losses() const;
   // A line on rank 0 where the epoch of data.verify first_epoch was not compared as a whole.

@@ -44,7 +44,7 @@ struct TrainContext {
   // Tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
   dist::MeteredCommunicator* statistics;
   // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
-  checkpoint::Store* checkpoints;
+  checkpoint::CheckpointStore* checkpoints;
   monitoring::Sinks& sinks;                 // each one receives every step and evaluation
   const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
   std::atomic<bool>* verdict_requested;     // likewise: judge the run so far; nullptr: no requests

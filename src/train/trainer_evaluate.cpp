@@ -26,7 +26,7 @@ bool Trainer::evaluate_and_watch() {
     watched_.evaluation_owed = false;
     return true;
   }
-  observer_.set_state(monitoring::RunState::kEvaluating);
+  observer_.set_state(monitoring::LiveState::kEvaluating);
   const std::optional<monitoring::EvalStats> evaluated = evaluate_split(context_.splits.val, "val");
   steps_.set_train_mode();
   if (!evaluated) return false;
@@ -46,11 +46,11 @@ bool Trainer::evaluate_and_watch() {
 
 bool Trainer::test() {
   if (context_.splits.test.empty()) return true;
-  observer_.set_state(monitoring::RunState::kEvaluating);
+  observer_.set_state(monitoring::LiveState::kEvaluating);
   const std::optional<monitoring::EvalStats> stats = evaluate_split(context_.splits.test, "test");
   for (const auto& sink : context_.sinks) {
     if (stats) sink->record(*stats);
-    sink->state(monitoring::RunState::kTraining);
+    sink->state(monitoring::LiveState::kTraining);
   }
   return stats.has_value();
 }

@@ -31,7 +31,7 @@ void Trainer::add_decisions(TrainingState& state) const {
 
 void Trainer::save(const char* why) {
   if (saved_step_ == steps_.steps() || context_.config.run.name.empty()) return;
-  observer_.set_state(monitoring::RunState::kSaving);
+  observer_.set_state(monitoring::LiveState::kSaving);
   steps_.tracker().wait_for_others();
   observer_.check_losses();  // a checkpoint of such a state would remove good ones
   steps_.tracker().enter(measure::Phase::kCheckpoint);

@@ -11,9 +11,9 @@ namespace {
 // Times the tolerance, before the last round: rates of a short time are not certain
 constexpr double kEarly = 2;
 
-double best_rate(std::span<const Choice> choices) {
+double best_rate(std::span<const RatedChoice> choices) {
   double best = std::numeric_limits<double>::quiet_NaN();
-  for (const Choice& choice : choices) best = std::fmax(best, choice.rate);
+  for (const RatedChoice& choice : choices) best = std::fmax(best, choice.rate);
   return best;
 }
 
@@ -54,7 +54,7 @@ std::optional<size_t> winner_of(const std::vector<Candidate>& measured,
   const auto reached = static_cast<size_t>(std::count_if(
       measured.begin(), measured.end(), [&](const Candidate& one) { return one.rounds >= most; }));
   const size_t needed = reached < 2 && most > 1 ? most - 1 : most;
-  std::vector<Choice> choices;
+  std::vector<RatedChoice> choices;
   std::vector<size_t> indices;
   for (const Candidate& one : measured) {
     if (std::isnan(one.rate) || one.rounds < needed) continue;
@@ -67,7 +67,7 @@ std::optional<size_t> winner_of(const std::vector<Candidate>& measured,
 
 }  // namespace
 
-size_t fewest_resources(std::span<const Choice> choices, double tolerance) {
+size_t fewest_resources(std::span<const RatedChoice> choices, double tolerance) {
   const double best = best_rate(choices);
   DTRAIN_CHECK(!std::isnan(best), "none of ", choices.size(), " choices can be used");
   std::optional<size_t> found;

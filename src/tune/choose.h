@@ -15,14 +15,14 @@ namespace dtrain::tune {
 // A rate this share below the best is as good, if it costs less
 inline constexpr double kAsGood = 0.03;
 
-struct Choice {
+struct RatedChoice {
   double rate = 0;  // NaN: it cannot be used
   double cost = 0;  // resources that it takes, in any unit
 };
 
 // The knee: the choice that costs least of those within `tolerance` of the best rate; of equal
 // cost, the fastest. Requires: a choice that can be used.
-size_t fewest_resources(std::span<const Choice> choices, double tolerance = kAsGood);
+size_t fewest_resources(std::span<const RatedChoice> choices, double tolerance = kAsGood);
 
 // A short look along an axis on which rates rise, are flat and may fall, such as batch sizes from
 // the largest down: two in a row that are far below the fastest end it, since those behind them are

@@ -17,7 +17,7 @@ constexpr double kOfLoadingAlone = 0.1, kOfLoader = 0.5;  // shares of the time 
 std::vector<LoadingSpeed> loading_speeds(Trials& trials, TuneState& found) {
   const auto own = static_cast<int>(found.settings.workers);
   const int cores = dist::broadcast_object(trials.process().host, trials.process().cores);
-  const std::vector<int> threads = trials.run().freedom[row_of(&Settings::workers)]
+  const std::vector<int> threads = trials.run().freedom[row_of(&TunedSettings::workers)]
                                        ? job::threads_to_compare(cores, own)
                                        : std::vector{own};
   const double each = std::clamp(
@@ -31,7 +31,7 @@ std::vector<LoadingSpeed> loading_speeds(Trials& trials, TuneState& found) {
   for (const job::LoadingRate& rate : bench.rates) {
     if (rate.threads == 0 || rate.cold) continue;
     speeds.push_back({rate.threads, rate.samples_per_second.median});
-    Settings settings = found.settings;
+    TunedSettings settings = found.settings;
     settings.workers = rate.threads;
     found.rows.push_back({.stage = Stage::kLoader,
                           .settings = settings,
@@ -49,7 +49,7 @@ bool loading_is_next_to_nothing(TuneState& found, const std::vector<LoadingSpeed
   const int64_t workers = found.settings.workers;
   const auto own = std::ranges::find(speeds, static_cast<int>(workers), &LoadingSpeed::threads);
   if (own == speeds.end() || !(found.rate < kAsGood * own->samples_per_second)) return false;
-  for (Row& row : found.rows) {
+  for (TrialRow& row : found.rows) {
     if (row.stage != Stage::kLoader || row.settings.workers != workers) continue;
     row.chosen = true;
     row.note = str("loading alone: ", fixed(own->samples_per_second / found.rate, 0),
@@ -73,7 +73,7 @@ TuneState choose_loader(Trials& trials, TuneState found) {
   const TunedRun& run = trials.run();
   const Freedom& freedom = run.freedom;
   if (trials.stopped() ||
-      (!freedom[row_of(&Settings::workers)] && !freedom[row_of(&Settings::prefetch)]))
+      (!freedom[row_of(&TunedSettings::workers)] && !freedom[row_of(&TunedSettings::prefetch)]))
     return found;
   if (trials.left() <= 0) {
     found.left_out.emplace_back("loader: all candidates, for which --minutes do not suffice");
@@ -81,7 +81,7 @@ TuneState choose_loader(Trials& trials, TuneState found) {
   }
   const std::vector<LoadingSpeed> speeds = loading_speeds(trials, found);
   if (loading_is_next_to_nothing(found, speeds)) return found;
-  const std::vector<Settings> candidates = candidates_of(
+  const std::vector<TunedSettings> candidates = candidates_of(
       KeyGroup::kLoader, found.settings, freedom,
       {.speeds = speeds, .needed = found.rate, .most_ahead = most_ahead(trials, found)});
   if (candidates.size() < 2) return found;

@@ -25,7 +25,8 @@ struct SharedTrial {  // result of one rank; travels to the others
 };
 
 // The process of this rank; nothing is tried where a lower rank has the same device.
-SharedTrial try_here(Trials& trials, const Settings& settings, double seconds, std::string& why) {
+SharedTrial try_here(Trials& trials, const TunedSettings& settings, double seconds,
+                     std::string& why) {
   const Budget& budget = trials.run().budget;
   if (!budget.first_on_device) return {};
   config::Config config = trials.run().config();
@@ -69,11 +70,11 @@ std::optional<BatchTrial> worst_of(const std::vector<SharedTrial>& ranks,
   return worst;
 }
 
-Row row_of(const Settings& settings, const BatchTrial& trial) {
-  Row row{.stage = Stage::kMemory,
-          .settings = settings,
-          .memory_bytes = trial.bytes,
-          .note = trial.fits ? "fits" : trial.why};
+TrialRow row_of(const TunedSettings& settings, const BatchTrial& trial) {
+  TrialRow row{.stage = Stage::kMemory,
+               .settings = settings,
+               .memory_bytes = trial.bytes,
+               .note = trial.fits ? "fits" : trial.why};
   if (!trial.fits && row.note.empty()) row.note = "more than the budget";
   log::info(str(name_of(row.stage), ": batch ", trial.batch, ": ",
                 std::isnan(trial.bytes) ? "" : human_bytes(trial.bytes) + ", ", row.note));
@@ -81,7 +82,7 @@ Row row_of(const Settings& settings, const BatchTrial& trial) {
 }
 
 // Adds its row and, if it fits, its memory. nullopt: it could not end.
-std::optional<BatchTrial> try_batch(Trials& trials, MemorySearch& search, Settings settings,
+std::optional<BatchTrial> try_batch(Trials& trials, MemorySearch& search, TunedSettings settings,
                                     int64_t batch, double seconds) {
   if (trials.stopped()) return std::nullopt;
   trials.begin_trial(Stage::kMemory);
@@ -118,7 +119,7 @@ void add(TuneState& found, MemorySearch search) {
   found.largest = std::move(search.largest);
 }
 
-MemorySearch search_memory(Trials& trials, const Settings& settings, int64_t start,
+MemorySearch search_memory(Trials& trials, const TunedSettings& settings, int64_t start,
                            double seconds) {
   const auto began = std::chrono::steady_clock::now();
   const TunedRun& run = trials.run();
@@ -139,15 +140,15 @@ MemorySearch search_memory(Trials& trials, const Settings& settings, int64_t sta
   return search;
 }
 
-MemorySearch search_memory_again(Trials& trials, const Settings& settings,
+MemorySearch search_memory_again(Trials& trials, const TunedSettings& settings,
                                  const LargestBatch& largest, double seconds) {
-  if (!trials.run().freedom[row_of(&Settings::batch_size)])
+  if (!trials.run().freedom[row_of(&TunedSettings::batch_size)])
     return try_memory_of(trials, settings, seconds);
   // From what is to be kept, which may be more with checkpointing.
   return search_memory(trials, settings, std::max(largest.batch, settings.batch_size), seconds);
 }
 
-MemorySearch try_memory_of(Trials& trials, const Settings& settings, double seconds) {
+MemorySearch try_memory_of(Trials& trials, const TunedSettings& settings, double seconds) {
   MemorySearch search;
   const auto trial =
       try_batch(trials, search, settings, settings.batch_size, std::max(seconds, kShortestTrial));

@@ -31,7 +31,7 @@ bool has_half(config::AmpMode amp) {
 // type as well.
 bool finds_room_otherwise(Trials& trials, TuneState& found) {
   const TunedRun& run = trials.run();
-  Settings other = run.given;
+  TunedSettings other = run.given;
   const config::AmpMode smallest =
       precisions(other.amp, trials.process().device.type(), run.capability).front();
   const auto fits = [&] {
@@ -39,11 +39,11 @@ bool finds_room_otherwise(Trials& trials, TuneState& found) {
     if (found.largest.batch > 0) found.settings = other;
     return found.largest.batch > 0 || trials.stopped();
   };
-  if (run.freedom[row_of(&Settings::checkpointing)] && !other.checkpointing) {
+  if (run.freedom[row_of(&TunedSettings::checkpointing)] && !other.checkpointing) {
     other.checkpointing = true;
     if (fits()) return true;
   }
-  if (!run.freedom[row_of(&Settings::amp)] || smallest == other.amp) return false;
+  if (!run.freedom[row_of(&TunedSettings::amp)] || smallest == other.amp) return false;
   other.amp = smallest;
   return fits();
 }
@@ -52,7 +52,7 @@ bool finds_room_otherwise(Trials& trials, TuneState& found) {
 // is full.
 std::string needed_for_one(const Trials& trials, int threads) {
   const TunedRun& run = trials.run();
-  Settings settings = run.given;
+  TunedSettings settings = run.given;
   settings.batch_size = 1;
   settings.amp = config::AmpMode::kFp32;
   config::Config config = run.config();
@@ -101,7 +101,7 @@ std::string budget_text(const TunedRun& run) {
 // does not.
 void try_given_batch(Trials& trials, TuneState& found) {
   LargestBatch& largest = found.largest;
-  const Settings& given = trials.run().given;
+  const TunedSettings& given = trials.run().given;
   const bool ruled_out = std::ranges::any_of(largest.trials, [&](const BatchTrial& trial) {
     return !trial.fits && trial.batch <= given.batch_size;
   });
@@ -133,8 +133,8 @@ int64_t first_batch(const Trials& trials, TuneState& found) {
 
 }  // namespace
 
-SearchStart search_start(const job::Card& card, const config::Config& config, const Settings& given,
-                         int64_t budget) {
+SearchStart search_start(const job::Card& card, const config::Config& config,
+                         const TunedSettings& given, int64_t budget) {
   const bool half = has_half(given.amp);
   if (const int64_t measured = job::measured_batch_of(card, config, half, given.checkpointing);
       measured > 0) {
@@ -180,7 +180,7 @@ TuneState find_largest_batch(Trials& trials) {
     fail_nothing_fits(trials, found.largest);
   if (found.largest.batch == 0) return found;  // interrupted
   dist::agree_on_rank0(host, [&] {
-    if (!run.freedom[row_of(&Settings::batch_size)] && found.largest.batch < given) {
+    if (!run.freedom[row_of(&TunedSettings::batch_size)] && found.largest.batch < given) {
       throw DeviceError(str("a batch of ", given, " does not fit into ", budget_text(run), "; ",
                             found.largest.batch,
                             " does. Leave --batch-size out, and tune finds it"));

@@ -24,7 +24,7 @@ struct SearchStart {
   std::string
       source;  // "a measurement on h100", "an estimate for h100"; "": the batch is what is given
 };
-SearchStart search_start(const job::Card&, const config::Config&, const Settings& given,
+SearchStart search_start(const job::Card&, const config::Config&, const TunedSettings& given,
                          int64_t budget_bytes);
 
 // Of a search in which nothing fits. Error if it ended for lack of time before it knew that. Pure.

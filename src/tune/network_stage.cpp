@@ -23,9 +23,9 @@ constexpr double kSameNetwork = 0.01;
 
 // From the chosen network to one that is known to fit; `why` goes into the rows from
 // `first_row` on.
-void go_back_to(TuneState& found, const Settings& before, size_t first_row,
+void go_back_to(TuneState& found, const TunedSettings& before, size_t first_row,
                 const std::string& why) {
-  for (Row& row : std::span(found.rows).subspan(first_row)) {
+  for (TrialRow& row : std::span(found.rows).subspan(first_row)) {
     if (row.stage != Stage::kNetwork) continue;
     if (row.chosen) row.note = why;
     row.chosen = row.settings == before;
@@ -37,7 +37,8 @@ void go_back_to(TuneState& found, const Settings& before, size_t first_row,
 // The network that was chosen by its rate may need more memory than the one before: the search for
 // the largest batch again. Rates were measured beside the budget, which on the CPU
 // nothing enforces.
-void keep_if_it_fits(Trials& trials, TuneState& found, const Settings& before, size_t first_row) {
+void keep_if_it_fits(Trials& trials, TuneState& found, const TunedSettings& before,
+                     size_t first_row) {
   trials.leave_run();  // its memory is for the trials
   MemorySearch search =
       search_memory_again(trials, found.settings, found.largest, kOfMemoryAgain * trials.left());
@@ -57,10 +58,10 @@ void keep_if_it_fits(Trials& trials, TuneState& found, const Settings& before, s
 // The given batch if it fits with checkpointing alone, else that of the other candidates.
 int64_t batch_with_checkpointing(Trials& trials, TuneState& found) {
   const TunedRun& run = trials.run();
-  Settings given = found.settings;
+  TunedSettings given = found.settings;
   given.batch_size = run.given.batch_size;
   given.checkpointing = true;
-  const bool may_help = run.freedom[row_of(&Settings::checkpointing)] &&
+  const bool may_help = run.freedom[row_of(&TunedSettings::checkpointing)] &&
                         !found.settings.checkpointing &&
                         found.settings.batch_size < given.batch_size;
   if (!may_help) return found.settings.batch_size;
@@ -70,19 +71,19 @@ int64_t batch_with_checkpointing(Trials& trials, TuneState& found) {
   return one.largest.batch > 0 ? given.batch_size : found.settings.batch_size;
 }
 
-std::vector<config::AmpMode> precisions_here(const Trials& trials, const Settings& settings) {
+std::vector<config::AmpMode> precisions_here(const Trials& trials, const TunedSettings& settings) {
   return precisions(settings.amp, trials.process().device.type(), trials.run().capability);
 }
 
 // The fastest of the networks, if it fits.
-void take_fastest_network(Trials& trials, TuneState& found, const std::vector<Settings>& candidates,
-                          double share_of_time) {
+void take_fastest_network(Trials& trials, TuneState& found,
+                          const std::vector<TunedSettings>& candidates, double share_of_time) {
   if (candidates.size() < 2) return;
   const size_t first_row = found.rows.size();
   const auto chosen = take(found, trials.choose(Stage::kNetwork, KeyGroup::kNetwork, candidates,
                                                 kSameNetwork, share_of_time * trials.left()));
   if (!chosen) return;
-  const Settings before = found.settings;
+  const TunedSettings before = found.settings;
   found.settings = *chosen;
   if (chosen->amp != before.amp || chosen->checkpointing != before.checkpointing) {
     keep_if_it_fits(trials, found, before, first_row);
@@ -94,10 +95,11 @@ void take_fastest_network(Trials& trials, TuneState& found, const std::vector<Se
 void choose_wire(Trials& trials, TuneState& found) {
   constexpr double kTie = 0.03;
   const TunedRun& run = trials.run();
-  if (trials.stopped() || !run.freedom[row_of(&Settings::wire)] || run.batches.ranks == 1) return;
+  if (trials.stopped() || !run.freedom[row_of(&TunedSettings::wire)] || run.batches.ranks == 1)
+    return;
   const dist::Communicator& gradients = trials.run_for(found.settings).connections->gradients();
   if (gradients.name() == "shared_memory") return;
-  const std::vector<Settings> candidates =
+  const std::vector<TunedSettings> candidates =
       candidates_of(KeyGroup::kWire, found.settings, run.freedom, {});
   const auto chosen = take(found, trials.choose(Stage::kNetwork, KeyGroup::kWire, candidates, kTie,
                                                 kOfWire * trials.left()));
@@ -107,7 +109,7 @@ void choose_wire(Trials& trials, TuneState& found) {
 // The fastest rate so far of a network with this precision; 0: there is none.
 double best_rate_with(const TuneState& found, config::AmpMode amp) {
   double best = 0;
-  for (const Row& row : found.rows) {
+  for (const TrialRow& row : found.rows) {
     if (row.stage == Stage::kNetwork && row.settings.amp == amp)
       best = std::fmax(best, row.samples_per_second);
   }
@@ -122,7 +124,7 @@ void choose_network_again(Trials& trials, TuneState& found) {
     return amp != own && best_rate_with(found, amp) < contends;
   });
   Freedom freedom = trials.run().freedom;
-  freedom.reset(row_of(&Settings::checkpointing));  // it is about memory, which is settled
+  freedom.reset(row_of(&TunedSettings::checkpointing));  // it is about memory, which is settled
   take_fastest_network(trials, found,
                        candidates_of(KeyGroup::kNetwork, found.settings, freedom, space),
                        kOfNetworkAgain);
@@ -131,16 +133,16 @@ void choose_network_again(Trials& trials, TuneState& found) {
 // Those of the batches that a short look, from the largest down, does not rule out; adds rows of
 // the others. First is the one that was found so far, which is known to work: for the others the
 // time may not suffice, and the largest is at the edge of the memory.
-std::vector<Settings> contending_batches(Trials& trials, TuneState& found,
-                                         std::vector<Settings> batches) {
+std::vector<TunedSettings> contending_batches(Trials& trials, TuneState& found,
+                                              std::vector<TunedSettings> batches) {
   if (batches.size() < 2) return batches;
-  std::ranges::sort(batches, std::greater(), &Settings::batch_size);
+  std::ranges::sort(batches, std::greater(), &TunedSettings::batch_size);
   const double seconds = trials.first_look_seconds(), until = (1 - kOfLooks) * trials.left();
   const Looks looks = look_along(batches.size(), [&](size_t index) -> std::optional<double> {
     if (trials.left() < until) return std::nullopt;
     return trials.rate_of(Stage::kBatch, batches[index], seconds);
   });
-  std::vector<Settings> contenders = {found.settings};
+  std::vector<TunedSettings> contenders = {found.settings};
   for (size_t i = 0; i < looks.rates.size(); ++i) {
     if (batches[i] == found.settings) continue;
     if (std::ranges::find(looks.contenders, i) != looks.contenders.end()) {
@@ -166,7 +168,7 @@ std::vector<Settings> contending_batches(Trials& trials, TuneState& found,
 
 }  // namespace
 
-std::optional<Settings> take(TuneState& found, Chosen chosen) {
+std::optional<TunedSettings> take(TuneState& found, Chosen chosen) {
   found.add(chosen.rows);
   if (!chosen.left_out.empty()) found.left_out.push_back(std::move(chosen.left_out));
   if (chosen.settings) found.rate = chosen.rate;
@@ -177,12 +179,12 @@ TuneState choose_network(Trials& trials, TuneState found) {
   if (trials.stopped()) return found;
   const TunedRun& run = trials.run();
   const bool memory_is_short = found.largest.end == LargestBatch::End::kLimit;
-  const std::vector<Settings> candidates =
+  const std::vector<TunedSettings> candidates =
       candidates_of(KeyGroup::kNetwork, found.settings, run.freedom,
                     {.amps = precisions_here(trials, found.settings),
                      .memory_is_short = memory_is_short,
                      .checkpointed_batch = batch_with_checkpointing(trials, found)});
-  const bool may_recompute = run.freedom[row_of(&Settings::checkpointing)];
+  const bool may_recompute = run.freedom[row_of(&TunedSettings::checkpointing)];
   if (may_recompute && !memory_is_short && !found.settings.checkpointing) {
     const bool all_fit = found.largest.end == LargestBatch::End::kMost;
     found.left_out.push_back(
@@ -200,12 +202,12 @@ TuneState choose_network(Trials& trials, TuneState found) {
 
 TuneState choose_batch(Trials& trials, TuneState found) {
   const TunedRun& run = trials.run();
-  if (trials.stopped() || !run.freedom[row_of(&Settings::batch_size)]) return found;
+  if (trials.stopped() || !run.freedom[row_of(&TunedSettings::batch_size)]) return found;
   // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
   int64_t& batch_size = found.settings.batch_size;
   if (batch_size != run.given.batch_size) batch_size = run.batches.micro_batch_of(batch_size);
   const int64_t share = run.batches.keeps_global_batch ? run.batches.share() : 0;
-  const std::vector<Settings> candidates = contending_batches(
+  const std::vector<TunedSettings> candidates = contending_batches(
       trials, found,
       candidates_of(KeyGroup::kBatch, found.settings, run.freedom,
                     {.share_of_global_batch = share, .largest_batch = found.largest.batch}));

@@ -39,7 +39,7 @@ config::Config tuned_config(const TuneResult& result) {
 std::string patch_text(const TuneResult& result, const config::Loaded& loaded,
                        const std::string& command) {
   const TuneState& found = result.found;
-  const Settings& given = result.run.given;
+  const TunedSettings& given = result.run.given;
   config::Config tuned = tuned_config(result);
   tuned.run = loaded.config.run;
   const std::map<std::string, std::string> before = values_of(result.run.config()),

@@ -18,8 +18,8 @@ namespace {
 void make_range_test(Trials& trials, TuneState& found) {
   constexpr int64_t kSteps = 100, kFewest = 20;
   const TunedRun& run = trials.run();
-  const Settings& settings = found.settings;
-  const config::Optimizer& optimizer = run.config().optimizer;
+  const TunedSettings& settings = found.settings;
+  const config::OptimizerConfig& optimizer = run.config().optimizer;
   const bool adam = optimizer.name != config::OptimizerName::kSgd;
   const double first = adam ? 1e-7 : 1e-5, last = adam ? 1 : 10;
   trials.leave_run();  // a network that the trials have trained says nothing about rates

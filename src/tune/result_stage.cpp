@@ -45,8 +45,8 @@ Comparison measure(Trials& trials, const TuneState& found) {
   return comparison;
 }
 
-Row row_of(const Settings& settings, const std::optional<Spread>& rate, bool chosen,
-           const char* note) {
+TrialRow row_of(const TunedSettings& settings, const std::optional<Spread>& rate, bool chosen,
+                const char* note) {
   return {.stage = Stage::kResult,
           .settings = settings,
           .samples_per_second = rate ? rate->median : std::nan(""),
@@ -58,7 +58,7 @@ Row row_of(const Settings& settings, const std::optional<Spread>& rate, bool cho
 
 TuneState compare(Trials& trials, TuneState found) {
   if (trials.stopped() || !(found.rate > 0)) return found;
-  const Settings given = trials.run().given, tried = found.settings;
+  const TunedSettings given = trials.run().given, tried = found.settings;
   const Comparison rates = measure(trials, found);
   const double as_good = takes_less(tried, given) ? 1 - kAsGood : 1;
   const bool slower =

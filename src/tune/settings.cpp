@@ -15,9 +15,9 @@ using config::Wire;
 
 // The settings with each of the values in place of the member's.
 template <typename T>
-std::vector<Settings> with_each(const Settings& from, T Settings::*member,
-                                const std::vector<T>& values) {
-  std::vector<Settings> all;
+std::vector<TunedSettings> with_each(const TunedSettings& from, T TunedSettings::*member,
+                                     const std::vector<T>& values) {
+  std::vector<TunedSettings> all;
   for (const T& value : values) {
     all.push_back(from);
     all.back().*member = value;
@@ -25,24 +25,24 @@ std::vector<Settings> with_each(const Settings& from, T Settings::*member,
   return all;
 }
 
-std::vector<Settings> vary_batch_size(const Settings& from, const Space& space) {
+std::vector<TunedSettings> vary_batch_size(const TunedSettings& from, const Space& space) {
   return with_each(
-      from, &Settings::batch_size,
+      from, &TunedSettings::batch_size,
       batch_candidates(space.share_of_global_batch, space.largest_batch, from.batch_size));
 }
 
-std::vector<Settings> vary_amp(const Settings& from, const Space& space) {
-  return with_each(from, &Settings::amp, space.amps);
+std::vector<TunedSettings> vary_amp(const TunedSettings& from, const Space& space) {
+  return with_each(from, &TunedSettings::amp, space.amps);
 }
 
-std::vector<Settings> vary_channels_last(const Settings& from, const Space&) {
-  return with_each(from, &Settings::channels_last, {true, false});
+std::vector<TunedSettings> vary_channels_last(const TunedSettings& from, const Space&) {
+  return with_each(from, &TunedSettings::channels_last, {true, false});
 }
 
 // Recomputing costs time: it is for a network whose batch memory limits, and pays off by the batch
 // that it makes possible.
-std::vector<Settings> vary_checkpointing(const Settings& from, const Space& space) {
-  std::vector<Settings> all = with_each(from, &Settings::checkpointing, {false});
+std::vector<TunedSettings> vary_checkpointing(const TunedSettings& from, const Space& space) {
+  std::vector<TunedSettings> all = with_each(from, &TunedSettings::checkpointing, {false});
   if (from.checkpointing) all.push_back(from);
   if (!from.checkpointing && space.memory_is_short) {
     all.push_back(from);
@@ -52,22 +52,22 @@ std::vector<Settings> vary_checkpointing(const Settings& from, const Space& spac
   return all;
 }
 
-std::vector<Settings> vary_wire(const Settings& from, const Space&) {
+std::vector<TunedSettings> vary_wire(const TunedSettings& from, const Space&) {
   const Wire other = from.wire == Wire::kFp32 ? Wire::kBf16 : Wire::kFp32;
-  return with_each(from, &Settings::wire, {from.wire, other});
+  return with_each(from, &TunedSettings::wire, {from.wire, other});
 }
 
-std::vector<Settings> vary_workers(const Settings& from, const Space& space) {
-  return with_each(from, &Settings::workers,
+std::vector<TunedSettings> vary_workers(const TunedSettings& from, const Space& space) {
+  return with_each(from, &TunedSettings::workers,
                    worker_candidates(space.speeds, space.needed, from.workers));
 }
 
-std::vector<Settings> vary_prefetch(const Settings& from, const Space& space) {
+std::vector<TunedSettings> vary_prefetch(const TunedSettings& from, const Space& space) {
   std::vector<int64_t> ahead = {from.prefetch};
   for (const int64_t one : {2, 4, 8}) {
     if (one != from.prefetch && static_cast<double>(one) <= space.most_ahead) ahead.push_back(one);
   }
-  return with_each(from, &Settings::prefetch, ahead);
+  return with_each(from, &TunedSettings::prefetch, ahead);
 }
 
 template <typename T>
@@ -96,14 +96,14 @@ std::string flag_of(const config::Loaded& loaded, const char* path) {
   return place != loaded.places.end() && place->second.starts_with("--") ? place->second : "";
 }
 
-double number(const Settings& settings, const TunedKey::Member& member) {
+double number(const TunedSettings& settings, const TunedKey::Member& member) {
   return std::visit([&](auto m) { return static_cast<double>(settings.*m); }, member);
 }
 
 }  // namespace
 
 const std::vector<TunedKey>& tuned_keys() {
-  using S = Settings;
+  using S = TunedSettings;
   static const std::vector<TunedKey> keys = {
       // path, heading, member, group, automatic value, cost, text, candidates
       {"train.batch_size", "batch", &S::batch_size, KeyGroup::kBatch, "", 1,
@@ -127,8 +127,8 @@ const std::vector<TunedKey>& tuned_keys() {
   return keys;
 }
 
-std::string TunedKey::value(const Settings& settings) const {
-  if (const auto* flag = std::get_if<bool Settings::*>(&member))
+std::string TunedKey::value(const TunedSettings& settings) const {
+  if (const auto* flag = std::get_if<bool TunedSettings::*>(&member))
     return settings.**flag ? "true" : "false";
   return std::visit([&](auto m) { return str(settings.*m); }, member);
 }
@@ -138,22 +138,22 @@ size_t row_of(TunedKey::Member member) {
                              tuned_keys().begin());
 }
 
-Settings settings_of(const config::Config& config) {
+TunedSettings settings_of(const config::Config& config) {
   config::Config copy = config;
-  Settings settings;
+  TunedSettings settings;
   for_each_key(copy, [&](const TunedKey& key, const config::Option& option) {
     std::visit([&](auto m) { read(option, settings.*m); }, key.member);
   });
   return settings;
 }
 
-void apply(const Settings& settings, config::Config& config) {
+void apply(const TunedSettings& settings, config::Config& config) {
   for_each_key(config, [&](const TunedKey& key, const config::Option& option) {
     config::assign(option, key.value(settings));
   });
 }
 
-std::string text_of(const Settings& settings) {
+std::string text_of(const TunedSettings& settings) {
   std::vector<std::string> parts;
   for (const TunedKey& key : tuned_keys()) {
     if (std::string text = key.text(settings); !text.empty()) parts.push_back(std::move(text));
@@ -168,7 +168,7 @@ Freedom freedom_of(const config::Loaded& loaded) {
     freedom[row_of(key.member)] =
         flag_of(loaded, key.path).empty() && option.scope.holds(loaded.config);
   });
-  if (config.train.amp == AmpMode::kFp64) freedom.reset(row_of(&Settings::amp));
+  if (config.train.amp == AmpMode::kFp64) freedom.reset(row_of(&TunedSettings::amp));
   return freedom;
 }
 
@@ -181,23 +181,23 @@ std::vector<std::string> kept_by_flags(const config::Loaded& loaded) {
   return kept;
 }
 
-std::vector<Settings> candidates_of(KeyGroup group, const Settings& found, const Freedom& freedom,
-                                    const Space& space) {
-  std::vector<Settings> all = {found};
+std::vector<TunedSettings> candidates_of(KeyGroup group, const TunedSettings& found,
+                                         const Freedom& freedom, const Space& space) {
+  std::vector<TunedSettings> all = {found};
   for (const TunedKey& key : tuned_keys()) {
     if (key.group != group || !freedom[row_of(key.member)]) continue;
-    std::vector<Settings> more;
-    for (const Settings& one : all) {
-      const std::vector<Settings> varied = key.candidates(one, space);
+    std::vector<TunedSettings> more;
+    for (const TunedSettings& one : all) {
+      const std::vector<TunedSettings> varied = key.candidates(one, space);
       more.insert(more.end(), varied.begin(), varied.end());
     }
     all = std::move(more);
   }
-  std::ranges::stable_partition(all, [&](const Settings& one) { return one == found; });
+  std::ranges::stable_partition(all, [&](const TunedSettings& one) { return one == found; });
   return all;
 }
 
-double cost_of(KeyGroup group, const Settings& settings, const Settings& given) {
+double cost_of(KeyGroup group, const TunedSettings& settings, const TunedSettings& given) {
   double cost = 0;
   for (const TunedKey& key : tuned_keys()) {
     if (key.group != group) continue;
@@ -208,13 +208,13 @@ double cost_of(KeyGroup group, const Settings& settings, const Settings& given) 
   return cost;
 }
 
-bool same_network(const Settings& a, const Settings& b) {
+bool same_network(const TunedSettings& a, const TunedSettings& b) {
   return std::ranges::none_of(tuned_keys(), [&](const TunedKey& key) {
     return key.changes_network() && key.differs(a, b);
   });
 }
 
-bool takes_less(const Settings& a, const Settings& b) {
+bool takes_less(const TunedSettings& a, const TunedSettings& b) {
   bool less = false;
   for (const TunedKey& key : tuned_keys()) {
     if (key.changes_network()) continue;

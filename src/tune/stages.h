@@ -26,6 +26,6 @@ TuneState compare(Trials&, TuneState);
 TuneState test_rates(Trials&, TuneState);  // the learning rate's range
 
 // Adds what was tried, and returns the choice.
-std::optional<Settings> take(TuneState&, Chosen);
+std::optional<TunedSettings> take(TuneState&, Chosen);
 
 }  // namespace dtrain::tune

@@ -104,7 +104,7 @@ void Trials::report(const char* stage, int64_t passed, int64_t total) {
            .trials = trials_begun_ - (in_trial_ ? 1 : 0)});
 }
 
-const job::ConnectedRun& Trials::run_for(const Settings& settings) {
+const job::ConnectedRun& Trials::run_for(const TunedSettings& settings) {
   if (run_ && same_network(run_settings_, settings)) return *run_;
   leave_run();
   const log::Quiet quiet;  // it says the same each time
@@ -126,7 +126,7 @@ void Trials::leave_run() {
   device::give_back_memory(process_.device);
 }
 
-StepProbe Trials::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps,
+StepProbe Trials::probe(const TunedSettings& settings, int64_t accumulate, int64_t warm_steps,
                         double seconds) {
   return job::probe_step(run_for(settings),
                          {.batch_size = tuned_.batches.micro_batch_of(settings.batch_size),
@@ -138,7 +138,7 @@ StepProbe Trials::probe(const Settings& settings, int64_t accumulate, int64_t wa
                           .details = false});
 }
 
-double Trials::rate_with(const StepProbe& probe, const Settings& settings) const {
+double Trials::rate_with(const StepProbe& probe, const TunedSettings& settings) const {
   const StepBatches& batches = tuned_.batches;
   const int64_t more = batches.accumulate_of(settings.batch_size) - probe.accumulate;
   const double step = step_seconds_with(more + 1, probe.step_seconds(), micro_seconds(probe));
@@ -146,7 +146,7 @@ double Trials::rate_with(const StepProbe& probe, const Settings& settings) const
          step;
 }
 
-std::optional<double> Trials::rate_of(Stage stage, const Settings& settings, double seconds) {
+std::optional<double> Trials::rate_of(Stage stage, const TunedSettings& settings, double seconds) {
   // One rate is needed in any case.
   if (stopped() || (left() <= 0 && has_rate_)) return std::nullopt;
   begin_trial(stage);
@@ -165,7 +165,7 @@ std::optional<double> Trials::rate_of(Stage stage, const Settings& settings, dou
   return samples_per_second;
 }
 
-std::optional<double> Trials::final_rate(const Settings& settings, bool whole) {
+std::optional<double> Trials::final_rate(const TunedSettings& settings, bool whole) {
   begin_trial(Stage::kResult);
   const int64_t accumulate = whole ? tuned_.batches.accumulate_of(settings.batch_size) : 1;
   const StepProbe measured =
@@ -179,20 +179,20 @@ double Trials::first_look_seconds() const {
 }
 
 // Most of what a trial takes beside its measurement are steps, which take longer with more samples.
-double Trials::expected_overhead(const std::vector<Settings>& candidates) const {
+double Trials::expected_overhead(const std::vector<TunedSettings>& candidates) const {
   constexpr double kWithoutSteps = 0.2;
   if (overhead_batch_ == 0) return overhead_;
   double samples = 0;
-  for (const Settings& one : candidates)
+  for (const TunedSettings& one : candidates)
     samples += static_cast<double>(tuned_.batches.micro_batch_of(one.batch_size));
   const double batch = samples / static_cast<double>(candidates.size());
   return overhead_ * std::max(kWithoutSteps, batch / static_cast<double>(overhead_batch_));
 }
 
-Chosen Trials::choose(Stage stage, KeyGroup group, const std::vector<Settings>& candidates,
+Chosen Trials::choose(Stage stage, KeyGroup group, const std::vector<TunedSettings>& candidates,
                       double tolerance, double seconds) {
   std::vector<double> costs;
-  for (Settings one : candidates) {
+  for (TunedSettings one : candidates) {
     one.batch_size = tuned_.batches.micro_batch_of(one.batch_size);  // which the run makes of it
     costs.push_back(cost_of(group, one, tuned_.given));
   }

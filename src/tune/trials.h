@@ -25,9 +25,9 @@ std::string left_out_of(Stage, size_t candidates, const Halving&);
 
 // What a search has measured and which of it is best.
 struct Chosen {
-  std::optional<Settings> settings = {};  // none: nothing was measured
+  std::optional<TunedSettings> settings = {};  // none: nothing was measured
   double rate = 0;
-  std::vector<Row> rows = {};
+  std::vector<TrialRow> rows = {};
   std::string left_out = {};
 };
 
@@ -56,29 +56,32 @@ class Trials {
   void show_end();    // end of all stages
 
   // ---- the run ----
-  const job::ConnectedRun& run_for(const Settings&);  // kept for settings with the same network
-  void leave_run();                                   // its memory is given back
+  // Kept for settings with the same network
+  const job::ConnectedRun& run_for(const TunedSettings&);
+  void leave_run();  // its memory is given back
 
   // ---- rates ----
   // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the
   // settings cannot be used. nullopt: no time is left though a rate is known, or a signal asked
   // to stop.
-  std::optional<double> rate_of(Stage, const Settings&, double seconds);
+  std::optional<double> rate_of(Stage, const TunedSettings&, double seconds);
   // The same of `whole` steps, or of one micro-step. nullopt: the settings cannot be used.
-  std::optional<double> final_rate(const Settings&, bool whole);
+  std::optional<double> final_rate(const TunedSettings&, bool whole);
   // The shortest time in which a measurement says something. Not collective.
   double first_look_seconds() const;
   // Successive halving over the candidates of a search within `seconds`. One that costs less is
   // taken where its rate is within `tolerance` of the best.
-  Chosen choose(Stage, KeyGroup, const std::vector<Settings>& candidates, double tolerance,
+  Chosen choose(Stage, KeyGroup, const std::vector<TunedSettings>& candidates, double tolerance,
                 double seconds);
 
  private:
-  job::StepProbe probe(const Settings&, int64_t accumulate, int64_t warm_steps, double seconds);
-  double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
+  job::StepProbe probe(const TunedSettings&, int64_t accumulate, int64_t warm_steps,
+                       double seconds);
+  // Samples/s of the run's steps
+  double rate_with(const job::StepProbe&, const TunedSettings&) const;
   void report(const char* stage, int64_t passed, int64_t total);
   int64_t milliseconds() const;  // since the tuning began
-  double expected_overhead(const std::vector<Settings>&) const;
+  double expected_overhead(const std::vector<TunedSettings>&) const;
 
   job::ProcessContext& process_;
   const TunedRun& tuned_;
@@ -86,7 +89,7 @@ class Trials {
   const std::atomic<bool>& stop_;
   const ReportProgress& report_;
   std::optional<job::ConnectedRun> run_;
-  Settings run_settings_;
+  TunedSettings run_settings_;
   bool stopped_ = false;
   bool has_rate_ = false;  // a rate was measured
   Stage shown_ = Stage::kMemory;

@@ -52,7 +52,7 @@ std::string table_of(const TuneResult& result) {
       heading, [](const TunedKey& key) { return std::string(key.heading); }, "acc");
   heading.insert(heading.end(), {"samples/s", "memory", "note"});
   std::vector<TextRow> rows;
-  for (const Row& row : result.found.rows) {
+  for (const TrialRow& row : result.found.rows) {
     const auto cell = [&](const TunedKey& key) {
       const std::string value = key.value(row.settings);
       return value == "true" ? "yes" : value == "false" ? "no" : value;
@@ -82,7 +82,7 @@ std::string range_text(const RangeTest& test) {
 
 std::string result_text(const TuneResult& result) {
   const TuneState& found = result.found;
-  const Settings &given = result.run.given, &settings = found.settings;
+  const TunedSettings &given = result.run.given, &settings = found.settings;
   std::string text = str("found: ", text_of(settings), ", accumulate ",
                          result.run.batches.accumulate_of(settings.batch_size));
   if (settings == given) {
@@ -104,7 +104,7 @@ std::string result_text(const TuneResult& result) {
   return text + "\n";
 }
 
-Json json_of(const Settings& settings) {
+Json json_of(const TunedSettings& settings) {
   Json json;
   for (const TunedKey& key : tuned_keys()) {
     const std::string value = key.value(settings);  // a number, true, false, or a name
@@ -130,7 +130,7 @@ Json json_of(const RangeTest& test) {
 
 Json rows_of(const TuneResult& result) {
   Json rows = Json::array();
-  for (const Row& row : result.found.rows) {
+  for (const TrialRow& row : result.found.rows) {
     Json one = {{"stage", name_of(row.stage)}};
     one.update(json_of(row.settings));
     one.update(Json{{"accumulate", result.run.batches.accumulate_of(row.settings.batch_size)},
@@ -165,10 +165,10 @@ std::string gain_text(const TuneResult& result) {
 std::string catalog_row(const TuneResult& result) {
   const config::Config& config = result.run.config();
   const TuneState& found = result.found;
-  const bool picture = catalog::row(config.task).sample == catalog::Sample::kPicture;
+  const bool picture = catalog::row(config.task).sample == catalog::SampleKind::kPicture;
   const bool limit = found.largest.end == LargestBatch::End::kLimit && found.largest.batch > 0;
   if (found.card.empty() || !picture || !limit) return "";
-  const Settings& s = found.settings;
+  const TunedSettings& s = found.settings;
   const bool half = s.amp == config::AmpMode::kBf16 || s.amp == config::AmpMode::kFp16;
   return str("{.network = \"", name_of(config::network_of(config)),
              "\", .image_size = ", config.model.image_size, ", .half = ", half ? "true" : "false",

@@ -23,9 +23,9 @@ constexpr auto names_of(Stage) {
 }
 
 // One line of what was tried. NaN: not measured.
-struct Row {
+struct TrialRow {
   Stage stage = Stage::kMemory;
-  Settings settings = {};
+  TunedSettings settings = {};
   // All ranks together, accumulated as in the run.
   double samples_per_second = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0;  // timed
@@ -48,21 +48,21 @@ struct TrialMemory {
 };
 
 struct TuneState {
-  Settings settings = {};     // so far
-  double rate = 0;            // samples/s, by the last choice; 0: none was measured
-  LargestBatch largest = {};  // with the found precision, format and checkpointing
+  TunedSettings settings = {};  // so far
+  double rate = 0;              // samples/s, by the last choice; 0: none was measured
+  LargestBatch largest = {};    // with the found precision, format and checkpointing
   LargestBatch largest_as_given = {};
   TrialMemory memory = {};
   bool given_fits = true;
   // Where the search for the largest batch began, on a GPU: "starts from an estimate for h100: ..."
   std::string start = {};
-  std::string card = {};       // a name of catalog/gpus.h, if a rank may use all of its memory
-  std::vector<Row> rows = {};  // appended while the stages run
+  std::string card = {};            // a name of catalog/gpus.h, if a rank may use all of its memory
+  std::vector<TrialRow> rows = {};  // appended while the stages run
   std::vector<std::string> left_out = {};                  // what was not tried, and why
   std::optional<Spread> given_rate = {}, found_rate = {};  // samples/s, at the end
   std::optional<RangeTest> range_test = {};
 
-  void add(const std::vector<Row>& more) { rows.insert(rows.end(), more.begin(), more.end()); }
+  void add(const std::vector<TrialRow>& more) { rows.insert(rows.end(), more.begin(), more.end()); }
 };
 
 struct TuneResult {

@@ -18,8 +18,8 @@ int least_capability(job::ProcessContext& process) {
 }
 
 // Where ranks differ, all try what rank 0 has: they wait for each other in every trial.
-Settings given_settings(const job::PreparedRun& run, int64_t most) {
-  Settings given = settings_of(run.config);
+TunedSettings given_settings(const job::PreparedRun& run, int64_t most) {
+  TunedSettings given = settings_of(run.config);
   given.batch_size = std::min(given.batch_size, most);
   given.amp = *value_named<config::AmpMode>(train::to_string(run.precision));
   given.workers = run.loader_threads;
@@ -54,7 +54,7 @@ TunedRun look_at(job::ProcessContext& process, config::Loaded loaded, const Tune
   tuned.freedom = dist::broadcast_object(host, freedom_of(loaded));
   tuned.given = given_settings(run, tuned.most);
   tuned.batches.given = tuned.given.batch_size;
-  if (!tuned.freedom[row_of(&Settings::batch_size)]) tuned.most = tuned.given.batch_size;
+  if (!tuned.freedom[row_of(&TunedSettings::batch_size)]) tuned.most = tuned.given.batch_size;
   tuned.budget = agree_on_budget(process, tuned.options.memory_budget);
   tuned.kept = kept_by_flags(loaded);
   tuned.loaded = std::move(loaded);

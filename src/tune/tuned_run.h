@@ -29,7 +29,7 @@ struct TunedRun {
   config::Loaded loaded = {};
   std::string device = {};  // "cpu", or the name of the GPU
   StepBatches batches = {};
-  Settings given = {};
+  TunedSettings given = {};
   Freedom freedom = {};
   std::vector<std::string> kept = {};  // the keys that flags set, for people
   Budget budget = {};

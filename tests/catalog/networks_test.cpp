@@ -25,7 +25,7 @@ TEST(Networks, AreFoundByName) {
 
 TEST(Networks, BlocksFollowEachOther) {
   for (const std::string& name : names_of(NetworkId{})) {
-    const Network* network = find_network(name);
+    const NetworkEntry* network = find_network(name);
     if (network == nullptr || !std::holds_alternative<PictureLayers>(network->layers)) continue;
     const PictureLayers& layers = layers_of(name);
     int64_t channels = layers.stem.out > 0 ? layers.stem.out : 3;

@@ -74,7 +74,7 @@ TEST(CheckpointFaults, ReadingBackIsProgress) {
     int reads = 0;
   } files;
   const TempDir folder;
-  Store(folder.path(), files, 1).save(snapshot_of(1, 2));
+  CheckpointStore(folder.path(), files, 1).save(snapshot_of(1, 2));
   EXPECT_GE(files.reads, 5) << "each file of two ranks but for the manifest";
 }
 
@@ -85,27 +85,27 @@ int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapsho
   for (int fail_at = 1;; ++fail_at) {
     SCOPED_TRACE("fault at call " + std::to_string(fail_at));
     const TempDir folder;
-    Store(folder.path(), real_file_system(), 1).save(first);
+    CheckpointStore(folder.path(), real_file_system(), 1).save(first);
     FaultyFileSystem files(fail_at, fault);
     bool saved = true;
     try {
-      Store(folder.path(), files, 1).save(second);
+      CheckpointStore(folder.path(), files, 1).save(second);
     } catch (const OutputError&) {
       saved = false;
     }
 
-    Store after(folder.path(), real_file_system(), 1);
+    CheckpointStore after(folder.path(), real_file_system(), 1);
     const auto newest = after.newest(nullptr);
     if (!newest) {
       ADD_FAILURE() << "no checkpoint verifies";
       return fail_at;
     }
-    const Snapshot found = Store::load(*newest);
+    const Snapshot found = CheckpointStore::load(*newest);
     expect_equal(found, saved || found.state_json == second.state_json ? second : first);
 
     after.save(third);
     EXPECT_EQ(names_in(folder.path()).size(), 1u) << "something of the failed save is left";
-    expect_equal(Store::load(*after.newest(nullptr)), third);
+    expect_equal(CheckpointStore::load(*after.newest(nullptr)), third);
     if (files.calls() < fail_at) return files.calls();
   }
 }

@@ -23,7 +23,7 @@ using testing::TempDir;
 
 using Names = std::vector<std::string>;
 
-Store real_store(const std::filesystem::path& folder, int64_t keep_last = 3) {
+CheckpointStore real_store(const std::filesystem::path& folder, int64_t keep_last = 3) {
   return {folder, real_file_system(), keep_last};
 }
 
@@ -39,13 +39,13 @@ void flip(const std::filesystem::path& file, int64_t bit) {
 TEST(CheckpointStore, LoadsWhatWasSaved) {
   const TempDir folder;
   std::filesystem::create_directory(folder / "run");
-  Store store = real_store(folder / "run/checkpoints");
+  CheckpointStore store = real_store(folder / "run/checkpoints");
   const std::filesystem::path path = store.save(snapshot_of(1234, 3));
   EXPECT_EQ(path, folder / "run/checkpoints/step_00001234");
   EXPECT_EQ(names_in(path), (Names{"MANIFEST.json", "model.safetensors", "optimizer.safetensors",
                                    "rank_0.safetensors", "rank_1.safetensors", "rank_2.safetensors",
                                    "state.json"}));
-  expect_equal(Store::load(path), snapshot_of(1234, 3));
+  expect_equal(CheckpointStore::load(path), snapshot_of(1234, 3));
   EXPECT_EQ(store.newest(nullptr), path);
 }
 
@@ -53,7 +53,7 @@ TEST(CheckpointStore, LoadsWhatWasSaved) {
 TEST(CheckpointStore, DoesNotMakeTheRunFolderAgain) {
   const TempDir folder;
   std::filesystem::create_directory(folder / "run");
-  Store store = real_store(folder / "run/checkpoints");
+  CheckpointStore store = real_store(folder / "run/checkpoints");
   store.save(snapshot_of(1));
   std::filesystem::remove_all(folder / "run/checkpoints");
   ::testing::internal::CaptureStderr();
@@ -79,7 +79,7 @@ TEST(CheckpointStore, AnAbsentOrEmptyFolderHasNone) {
 
 TEST(CheckpointStore, KeepsTheLastAndTheProtected) {
   const TempDir folder;
-  Store store = real_store(folder.path(), 2);
+  CheckpointStore store = real_store(folder.path(), 2);
   for (const int64_t step : {10, 20, 30}) store.save(snapshot_of(step));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000020", "step_00000030"}));
   store.protect(20);
@@ -95,7 +95,7 @@ TEST(CheckpointStore, KeepsTheLastAndTheProtected) {
 
 TEST(CheckpointStore, OrdersByNumberNotByName) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   store.save(snapshot_of(99'999'999));
   store.save(snapshot_of(100'000'000));
   EXPECT_EQ(store.newest(nullptr), folder / "step_100000000");
@@ -103,18 +103,18 @@ TEST(CheckpointStore, OrdersByNumberNotByName) {
 
 TEST(CheckpointStore, TheSameStepAgainReplaces) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   store.save(snapshot_of(5, 1));
   Snapshot other = snapshot_of(5, 2);
   other.state_json = "other";
   store.save(other);
   EXPECT_EQ(names_in(folder.path()), Names{"step_00000005"});
-  expect_equal(Store::load(folder / "step_00000005"), other);
+  expect_equal(CheckpointStore::load(folder / "step_00000005"), other);
 }
 
 TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   for (const int64_t step : {1, 2, 3}) store.save(snapshot_of(step));
   flip(folder / "step_00000003/model.safetensors", 1000);
   std::filesystem::remove(folder / "step_00000002/rank_1.safetensors");
@@ -124,13 +124,13 @@ TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
   EXPECT_EQ(skipped[0].folder, folder / "step_00000003");
   EXPECT_NE(skipped[0].reason.find("model.safetensors"), std::string::npos) << skipped[0].reason;
   EXPECT_NE(skipped[1].reason.find("rank_1.safetensors"), std::string::npos) << skipped[1].reason;
-  expect_error<CheckpointError>([&] { Store::load(folder / "step_00000003"); },
+  expect_error<CheckpointError>([&] { CheckpointStore::load(folder / "step_00000003"); },
                                 {"model.safetensors", "SHA-256"});
 }
 
 TEST(CheckpointStore, ASaveBelowADamagedNewerOneSurvives) {
   const TempDir folder;
-  Store store = real_store(folder.path(), 1);
+  CheckpointStore store = real_store(folder.path(), 1);
   store.save(snapshot_of(200));
   std::filesystem::create_directories(folder / "step_00000300");
   store.save(snapshot_of(250));
@@ -140,7 +140,7 @@ TEST(CheckpointStore, ASaveBelowADamagedNewerOneSurvives) {
 
 TEST(CheckpointStore, EveryFlippedBitIsFound) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   const std::filesystem::path path = store.save(snapshot_of(7));
   std::mt19937_64 random(1);
   for (const std::string& name : names_in(path)) {
@@ -148,45 +148,45 @@ TEST(CheckpointStore, EveryFlippedBitIsFound) {
     for (int i = 0; i < 200; ++i) {
       const auto bit = static_cast<int64_t>(random() % static_cast<uint64_t>(bits));
       flip(path / name, bit);
-      EXPECT_THROW(Store::verify(path), CheckpointError) << name << " bit " << bit;
+      EXPECT_THROW(CheckpointStore::verify(path), CheckpointError) << name << " bit " << bit;
       flip(path / name, bit);
     }
   }
-  EXPECT_NO_THROW(Store::verify(path));
+  EXPECT_NO_THROW(CheckpointStore::verify(path));
 }
 
 TEST(CheckpointStore, TruncatedAndMissingFilesAreFound) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   const std::filesystem::path path = store.save(snapshot_of(7));
   for (const std::string& name : names_in(path)) {
     const uintmax_t size = std::filesystem::file_size(path / name);
     const std::string text = read_text(path / name);
     for (const uintmax_t kept : {uintmax_t{0}, size / 2, size - 1}) {
       std::filesystem::resize_file(path / name, kept);
-      expect_error<CheckpointError>([&] { Store::verify(path); }, {name});
+      expect_error<CheckpointError>([&] { CheckpointStore::verify(path); }, {name});
     }
     std::filesystem::remove(path / name);
-    expect_error<CheckpointError>([&] { Store::verify(path); }, {name});
+    expect_error<CheckpointError>([&] { CheckpointStore::verify(path); }, {name});
     std::ofstream(path / name, std::ios::binary) << text;
-    EXPECT_NO_THROW(Store::verify(path));
+    EXPECT_NO_THROW(CheckpointStore::verify(path));
   }
 }
 
 TEST(CheckpointStore, AManifestOfAnotherStepOrOtherFilesIsRefused) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   std::filesystem::rename(store.save(snapshot_of(7)), folder / "step_00000008");
-  expect_error<CheckpointError>([&] { Store::verify(folder / "step_00000008"); },
+  expect_error<CheckpointError>([&] { CheckpointStore::verify(folder / "step_00000008"); },
                                 {"step_00000008", "step 7"});
   std::filesystem::rename(folder / "step_00000008", folder / "best");
-  EXPECT_NO_THROW(Store::verify(folder / "best"))
+  EXPECT_NO_THROW(CheckpointStore::verify(folder / "best"))
       << "a copy with a name that the user chose is fine";
 }
 
 TEST(CheckpointStore, ListsFoldersAndReadsAStateAlone) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   store.save(snapshot_of(2));
   const std::filesystem::path newer = store.save(snapshot_of(10));
   std::filesystem::create_directory(folder / "step_00000011.tmp-0123456789abcdef");
@@ -196,11 +196,12 @@ TEST(CheckpointStore, ListsFoldersAndReadsAStateAlone) {
   EXPECT_EQ(store.list()[1].first, 2);
   EXPECT_EQ(store.folder_of(2), folder / "step_00000002");
   flip(newer / "model.safetensors", 900);  // of no importance to the state
-  EXPECT_EQ(Store::read_state(newer), "{\"step\": 10}");
+  EXPECT_EQ(CheckpointStore::read_state(newer), "{\"step\": 10}");
   flip(newer / "state.json", 3);
-  expect_error<CheckpointError>([&] { Store::read_state(newer); }, {"state.json is damaged"});
+  expect_error<CheckpointError>([&] { CheckpointStore::read_state(newer); },
+                                {"state.json is damaged"});
   std::filesystem::remove(newer / "state.json");
-  expect_error<CheckpointError>([&] { Store::read_state(newer); }, {"state.json"});
+  expect_error<CheckpointError>([&] { CheckpointStore::read_state(newer); }, {"state.json"});
 }
 
 TEST(CheckpointStore, ADamagedManifestIsDescribedInOurWords) {
@@ -211,9 +212,9 @@ TEST(CheckpointStore, ADamagedManifestIsDescribedInOurWords) {
            {"{}", "MANIFEST.json is damaged: there is no 'format'"},
            {"[1]", "MANIFEST.json is damaged: a value has another type"}}) {
     std::ofstream(path / "MANIFEST.json") << text;
-    expect_error<CheckpointError>([&] { Store::verify(path); }, {says});
+    expect_error<CheckpointError>([&] { CheckpointStore::verify(path); }, {says});
     try {
-      Store::verify(path);
+      CheckpointStore::verify(path);
     } catch (const CheckpointError& error) {
       EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos)
           << error.what();
@@ -234,7 +235,7 @@ TEST(CheckpointStore, NeverTouchesOtherNames) {
   for (const std::string& name : foreign) std::filesystem::create_directories(folder / name);
   std::ofstream(folder / "step_00000002") << "a file, not a folder";
   std::filesystem::create_directory_symlink("/", folder / "step_00000003");
-  Store store = real_store(folder.path(), 1);
+  CheckpointStore store = real_store(folder.path(), 1);
   store.save(snapshot_of(10));
   store.save(snapshot_of(11));
   Names expected = foreign;
@@ -248,7 +249,7 @@ TEST(CheckpointStore, TheFirstSaveCleansUpAfterInterruptedRuns) {
   real_store(folder.path()).save(snapshot_of(3));
   std::filesystem::rename(folder / "step_00000003", folder / "step_00000003.old-0123456789abcdef");
   std::filesystem::create_directories(folder / "step_00000004.tmp-0123456789abcdef/x");
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   EXPECT_EQ(store.newest(nullptr), folder / "step_00000003.old-0123456789abcdef");
   EXPECT_EQ(names_in(folder.path()).size(), 2u) << "newest() must not change anything";
   store.save(snapshot_of(5));
@@ -265,7 +266,7 @@ TEST(CheckpointStore, TidyCleansUpWithoutASave) {
 
 TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   store.save(snapshot_of(1));
   Snapshot big = snapshot_of(2);
   big.optimizer = {{"big", at::zeros({1 << 20}, at::kFloat)}};
@@ -278,12 +279,12 @@ TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   ::setrlimit(RLIMIT_FSIZE, &old);
   ::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(names_in(folder.path()), Names{"step_00000001"});
-  expect_equal(Store::load(*store.newest(nullptr)), snapshot_of(1));
+  expect_equal(CheckpointStore::load(*store.newest(nullptr)), snapshot_of(1));
 }
 
 TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   const TempDir folder;
-  Store store = real_store(folder.path());
+  CheckpointStore store = real_store(folder.path());
   const std::filesystem::path path = store.save(snapshot_of(1234));
   const std::string text = inspect_checkpoint(path, true);
   for (const char* part :

@@ -156,9 +156,9 @@ TEST_F(LoadTest, SwitchesNeedNoValue) {
   EXPECT_FALSE(load_here({"--train.deterministic", "false"}).config.train.deterministic);
   EXPECT_FALSE(load_here({"--train.deterministic=false", "--lr", "1"}).config.train.deterministic);
   EXPECT_TRUE(load_here({"--train.deterministic", "--lr", "1"}).config.train.deterministic);
-  EXPECT_EQ(load_here({}).config.data.verify, Verify::kFirstEpoch);
-  EXPECT_EQ(load_here({"--data.verify", "--lr", "1"}).config.data.verify, Verify::kTrue);
-  EXPECT_EQ(load_here({"--data.verify", "false"}).config.data.verify, Verify::kFalse);
+  EXPECT_EQ(load_here({}).config.data.verify, VerifyMode::kFirstEpoch);
+  EXPECT_EQ(load_here({"--data.verify", "--lr", "1"}).config.data.verify, VerifyMode::kTrue);
+  EXPECT_EQ(load_here({"--data.verify", "false"}).config.data.verify, VerifyMode::kFalse);
   EXPECT_TRUE(
       load_here({"--optimizer.name", "sgd", "--optimizer.nesterov"}).config.optimizer.nesterov);
   write("a.yaml", "train: {epochs: 3}\n");

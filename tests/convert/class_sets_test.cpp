@@ -76,7 +76,7 @@ class ClassSets : public ::testing::Test {
   std::vector<std::string> lines_with(const std::string& part,
                                       const std::string& name = "images") const {
     std::vector<std::string> found;
-    const log::Tap tap([&](std::string_view line) {
+    const log::LogTap tap([&](std::string_view line) {
       if (line.find(part) != std::string_view::npos) found.emplace_back(line);
     });
     convert(name, options("d"));

@@ -173,7 +173,7 @@ TEST_F(Convert, TheCropContainsTheHead) {
   const HeadPose pose{20, -10, 5};
   const auto cropped = [&](double x, double y, double scale) {
     formats::Image image(200, 200);
-    const synth::Placement place{.x = x, .y = y, .scale = scale};
+    const synth::ScenePlacement place{.x = x, .y = y, .scale = scale};
     synth::render(synth::head_model({}), pose, place, {}, image);
     return formats::resample(image, landmark_box(synth::landmarks(pose, place), 200, 200), 32, 32);
   };
@@ -214,7 +214,7 @@ TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
     }
   }
   std::vector<std::string> lines;
-  const log::Tap tap([&](std::string_view line) {
+  const log::LogTap tap([&](std::string_view line) {
     if (line.find("of tools") != std::string_view::npos) lines.emplace_back(line);
   });
   for (const char* set : {"300wlp", "biwi"}) {

@@ -23,7 +23,7 @@ using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
 
 RawSamples samples_of(const std::string& name) {
-  const catalog::Task& task = catalog::row(catalog::task_named(name));
+  const catalog::TaskEntry& task = catalog::row(catalog::task_named(name));
   return {.task = task, .sample = task.sample};
 }
 

@@ -15,7 +15,7 @@
 namespace dtrain::convert {
 namespace {
 
-using Kind = Outcome::Kind;
+using Kind = SampleOutcome::Kind;
 
 std::vector<std::byte> bytes(char fill, size_t count = 16) {
   return std::vector<std::byte>(count, std::byte(fill));
@@ -31,7 +31,9 @@ void keep(Spool& spool, int64_t sample, const Finished& finished) {
   spool.keep(sample, std::span(&finished, 1));
 }
 
-Outcome outcome(const Spool& spool, int64_t sample) { return spool.outcomes(sample, 1).front(); }
+SampleOutcome outcome(const Spool& spool, int64_t sample) {
+  return spool.outcomes(sample, 1).front();
+}
 
 std::vector<std::byte> read(const Spool& spool, int64_t sample) {
   return spool.read(spool.outcomes(sample, 1));
@@ -93,7 +95,7 @@ TEST(Spool, KeepsARunOfSamplesOfEveryKind) {
   }
   const Spool spool(folder / "s", 7, 6);
   std::vector<Kind> kinds;
-  spool.for_each([&](int64_t sample, const Outcome& one) {
+  spool.for_each([&](int64_t sample, const SampleOutcome& one) {
     EXPECT_EQ(sample, static_cast<int64_t>(kinds.size()));
     kinds.push_back(one.kind);
   });

@@ -49,7 +49,7 @@ TEST(LogTest, ALineForAProgramIsOnTheTerminalAloneAndAsItIs) {
   std::string tapped;
   std::string shown;
   {
-    const log::Tap tap([&](std::string_view line) { tapped += line; });
+    const log::LogTap tap([&](std::string_view line) { tapped += line; });
     log::set_rank(3, 4);
     shown = printed([] { log::for_program("dtrain-run {}"); });
     log::set_rank(0, 1);

@@ -23,7 +23,7 @@ using testing::on_gpus;
 
 std::string all_of(const Diagnosis& diagnosis) {
   std::string text;
-  for (const Finding& f : diagnosis.findings) {
+  for (const DoctorFinding& f : diagnosis.findings) {
     text += str(f.severity, " | ", f.check, " | ", f.cause, " | ", f.evidence, " | ", f.fix, "\n");
   }
   return text;
@@ -79,12 +79,12 @@ TEST_P(PlantedFault, IsFoundAndNothingElse) {
   fault.plant(launch);
   const Diagnosis diagnosis = examine(launch);
   ASSERT_EQ(diagnosis.findings.size(), fault.findings) << all_of(diagnosis);
-  const Finding& finding = diagnosis.findings.front();
+  const DoctorFinding& finding = diagnosis.findings.front();
   EXPECT_EQ(finding.check, fault.check);
   EXPECT_EQ(finding.severity, fault.severity);
   EXPECT_THAT(finding.evidence, HasSubstr(fault.evidence));
   EXPECT_THAT(finding.fix, HasSubstr(fault.fix));
-  for (const Finding& one : diagnosis.findings)
+  for (const DoctorFinding& one : diagnosis.findings)
     EXPECT_TRUE(begins_with_a_command(one.fix)) << one.fix;
   EXPECT_EQ(finding.ranks, fault.ranks);
   EXPECT_FALSE(finding.hosts.empty());
@@ -653,10 +653,10 @@ TEST(Doctor, TheClockOfRank0MayBeTheWrongOne) {
     launch.ranks[i].clock_offset = i == 0 ? 0 : -300 + 0.01 * static_cast<double>(i);
   }
   const Diagnosis diagnosis = examine(launch);
-  const auto found = std::ranges::find(diagnosis.findings, "clock skew", &Finding::check);
+  const auto found = std::ranges::find(diagnosis.findings, "clock skew", &DoctorFinding::check);
   ASSERT_NE(found, diagnosis.findings.end());
   EXPECT_EQ(found->ranks, std::vector<int>({0}));
-  EXPECT_EQ(std::ranges::count(diagnosis.findings, "clock skew", &Finding::check), 1);
+  EXPECT_EQ(std::ranges::count(diagnosis.findings, "clock skew", &DoctorFinding::check), 1);
   EXPECT_NE(found->evidence.find("ahead of that of most hosts"), std::string::npos)
       << found->evidence;
 }

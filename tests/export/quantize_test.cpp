@@ -11,7 +11,7 @@ namespace {
 // images -> conv -> relu -> max pool -> conv2 -> add(pool) -> average -> flatten -> fc
 Graph residual() {
   Builder graph("residual");
-  graph.input("images", Element::kFloat, {"batch", int64_t{1}, int64_t{4}, int64_t{4}});
+  graph.input("images", TensorType::kFloat, {"batch", int64_t{1}, int64_t{4}, int64_t{4}});
   const auto conv = [&](const std::string& x, const std::string& name, float w, float b) {
     return graph.add("Conv",
                      {x, graph.floats(name + ".weight", {1, 1, 1, 1}, {w}),
@@ -29,7 +29,7 @@ Graph residual() {
       "Gemm",
       {"flat", graph.floats("fc.weight", {1, 2}, {1, -2}), graph.floats("fc.bias", {2}, {0, 1})},
       {}, "fc");
-  graph.output("fc", "logits", Element::kFloat, {"batch", int64_t{2}});
+  graph.output("fc", "logits", TensorType::kFloat, {"batch", int64_t{2}});
   return graph.finish({});
 }
 
@@ -67,7 +67,7 @@ TEST(LeastErrorRange, KeepsAnEvenDistributionAndClipsAnOutlier) {
   Histogram far{-1, 100, std::vector<int64_t>(2048, 0)};
   for (size_t bin = 0; bin < 100; ++bin) far.counts[bin] = 100000;  // up to 4
   far.counts[2047] = 1;
-  const Range range = least_error_range(far);
+  const ActivationRange range = least_error_range(far);
   EXPECT_LT(range.high, 30);
   EXPECT_NEAR(range.low, -1, 0.1);  // no clipping where most values are
 }
@@ -79,11 +79,11 @@ TEST(Quantize, InsertsNothingBetweenAConvolutionAndItsRelu) {
             (std::vector<std::string>{"images", "relu", "conv2", "sum", "average"}));
 }
 
-const std::map<std::string, Range> kRanges = {{"images", {-1, 1}},
-                                              {"relu", {0, 2}},
-                                              {"conv2", {-2, 0}},
-                                              {"sum", {-2, 2}},
-                                              {"average", {-1, 1}}};
+const std::map<std::string, ActivationRange> kRanges = {{"images", {-1, 1}},
+                                                        {"relu", {0, 2}},
+                                                        {"conv2", {-2, 0}},
+                                                        {"sum", {-2, 2}},
+                                                        {"average", {-1, 1}}};
 
 TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
   const Graph graph = quantize(residual(), kRanges);
@@ -110,7 +110,7 @@ TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
   }
   EXPECT_EQ(graph.outputs[0].name, "logits");
   for (const Constant& constant : graph.constants) {
-    EXPECT_FALSE(constant.element == Element::kFloat && constant.name.ends_with(".weight"))
+    EXPECT_FALSE(constant.element == TensorType::kFloat && constant.name.ends_with(".weight"))
         << constant.name;
   }
 }

@@ -18,7 +18,7 @@ Graph network() {
     return graph.floats(name, shape,
                         {values.data_ptr<float>(), values.data_ptr<float>() + values.numel()});
   };
-  graph.input("images", Element::kFloat, {"batch", int64_t{3}, int64_t{8}, int64_t{8}});
+  graph.input("images", TensorType::kFloat, {"batch", int64_t{3}, int64_t{8}, int64_t{8}});
   graph.add("Conv", {"images", tensor("a.weight", {4, 3, 3, 3}), tensor("a.bias", {4})},
             {{"strides", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}},
             "a");
@@ -29,7 +29,7 @@ Graph network() {
   graph.add("Flatten", {graph.add("GlobalAveragePool", {"sum"}, {}, "average")},
             {{"axis", int64_t{1}}}, "flat");
   graph.add("Gemm", {"flat", tensor("fc.weight", {4, 5}), tensor("fc.bias", {5})}, {}, "fc");
-  graph.output("fc", "logits", Element::kFloat, {"batch", int64_t{5}});
+  graph.output("fc", "logits", TensorType::kFloat, {"batch", int64_t{5}});
   return graph.finish({});
 }
 
@@ -56,8 +56,8 @@ TEST(GraphRunner, ComputesTheOperators) {
 
 TEST(GraphRunner, RejectsUnknownOperators) {
   Builder graph("odd");
-  graph.input("x", Element::kFloat, {"batch"});
-  graph.output(graph.add("Erf", {"x"}), "y", Element::kFloat, {"batch"});
+  graph.input("x", TensorType::kFloat, {"batch"});
+  graph.output(graph.add("Erf", {"x"}), "y", TensorType::kFloat, {"batch"});
   const Graph odd = graph.finish({});
   EXPECT_THROW(GraphRunner(odd).run(at::ones({1})), Error);
 }

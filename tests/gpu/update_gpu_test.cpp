@@ -75,14 +75,14 @@ at::Tensor rate_on(at::Device device) {
                   at::TensorOptions(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
-std::vector<config::Optimizer> optimizers() {
-  std::vector<config::Optimizer> list;
+std::vector<config::OptimizerConfig> optimizers() {
+  std::vector<config::OptimizerConfig> list;
   for (const bool all : {false, true}) {
     for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam,
                             config::OptimizerName::kSgd}) {
       for (const double momentum : {0.9, 0.0}) {
         if (name != config::OptimizerName::kSgd && momentum == 0) continue;
-        config::Optimizer o;
+        config::OptimizerConfig o;
         o.name = name;
         o.momentum = momentum;
         o.weight_decay = 0.1;
@@ -98,7 +98,7 @@ std::vector<config::Optimizer> optimizers() {
 
 // The whole update: scaled gradients, one of them infinite in one step, which both devices skip.
 TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
-  for (const config::Optimizer& options : optimizers()) {
+  for (const config::OptimizerConfig& options : optimizers()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
       SCOPED_TRACE(str(options.name, ", momentum ", options.momentum, ", ", c10::toString(dtype)));
       const Network here(at::kCPU, dtype), there(gpu(), dtype);

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Banner, SaysWhatAnotherPrecisionWouldGain) {
-  const std::vector<RankPlace> ranks(1);
+  const std::vector<RankResources> ranks(1);
   BannerFacts facts;
   EXPECT_THAT(banner(facts, ranks), Not(HasSubstr("\n  precision")));
   facts.precision_advice = "try --amp bf16";

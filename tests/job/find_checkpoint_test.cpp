@@ -30,7 +30,8 @@ class FindCheckpoint : public ::testing::Test {
     state.watch.best_step = best_step;
     state.watch.best = 2.5;
     snapshot.state_json = train::to_json(state);
-    return checkpoint::Store(folder / "checkpoints", real_file_system(), 9).save(snapshot);
+    return checkpoint::CheckpointStore(folder / "checkpoints", real_file_system(), 9)
+        .save(snapshot);
   }
   FoundCheckpoint find(const std::string& choice) const {
     return find_checkpoint({folder.path().string(), choice});

@@ -285,7 +285,7 @@ LaunchResult finds_memory_full(const TensorJob&, void*) { return kOutOfMemory; }
 
 TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
   std::vector<std::string> lines;
-  const log::Tap tap([&](std::string_view line) { lines.emplace_back(line); });
+  const log::LogTap tap([&](std::string_view line) { lines.emplace_back(line); });
   const at::Tensor x = at::randn({4, 6, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
   const Epilogue relu = {.activation = Activation::kReLU};
   use_norm_kernels(NormKernels{});

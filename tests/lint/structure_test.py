@@ -9,14 +9,6 @@ import cpp_text
 import structure
 import tree
 
-# Public types that share a name with another one. Give one of them a name of its own and delete it here; add none.
-NOT_YET_UNIQUE = set("""
-    Bucket Cause Check Choice Data DataSet Element Evaluation Finding Host Image Interval Loops MeasuredBatch Network
-    Normalization Optimizer Outcome Output Phase Placement Progress Range RankPlace Replay Row Rows Run RunState Sample
-    Settings Shape Store Table Tap Task Verdict Verify
-""".split())
-
-
 def files(**texts):
     """{path: text}; __ in a name stands for a slash."""
     return {pathlib.PurePosixPath("src/" + name.replace("__", "/").replace("_dot_", ".")): text for name, text in texts.items()}
@@ -132,9 +124,7 @@ class Names(unittest.TestCase):
         public, _ = structure.public_types(texts)
         self.assertGreater(len(public), 500)
         twice = {name: sorted(paths) for name, paths in public.items() if len(paths) > 1}
-        found = [f"{name} is defined in {' and in '.join(paths)}: one name, one meaning" for name, paths in sorted(twice.items())
-                 if name not in NOT_YET_UNIQUE]
-        found += [f"{name} is unique now: delete it from NOT_YET_UNIQUE" for name in sorted(NOT_YET_UNIQUE - set(twice))]
+        found = [f"{name} is defined in {' and in '.join(paths)}: one name, one meaning" for name, paths in sorted(twice.items())]
         self.assertFalse(found, "\n" + "\n".join(found))
 
 

@@ -47,9 +47,9 @@ TEST(Networks, AreAllowedByTheConfiguration) {
 
 TEST(Networks, ExistForEveryPictureTaskOfTheTable) {
   for (const std::string& name : names_of(catalog::TaskId{})) {
-    const catalog::Task& task = catalog::row(catalog::task_named(name));
-    if (task.sample != catalog::Sample::kPicture || task.network_from_file()) continue;
-    for (const catalog::Network& network : task.networks) {
+    const catalog::TaskEntry& task = catalog::row(catalog::task_named(name));
+    if (task.sample != catalog::SampleKind::kPicture || task.network_from_file()) continue;
+    for (const catalog::NetworkEntry& network : task.networks) {
       EXPECT_THAT(network_names(), Contains(std::string(network.name))) << name;
     }
   }

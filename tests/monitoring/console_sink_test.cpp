@@ -132,7 +132,7 @@ TEST(ConsoleSink, AnEvaluationHasABarOfItsOwn) {
     }
     sink->record(sample_eval());
     sink->record(sample_step());
-    sink->state(RunState::kFinished);
+    sink->state(LiveState::kFinished);
   }
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("\rval ["), std::string::npos) << text;

@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   LivePage page(job, {{"task", "headpose"}, {"network", "headpose_cnn"}});
   page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2},
                {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
-  const dtrain::log::Tap tap([&](std::string_view line) { page.log_line(line); });
+  const dtrain::log::LogTap tap([&](std::string_view line) { page.log_line(line); });
   auto endpoint = make_prometheus_sink(metrics, id,
                                        gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
                                        rank == 0 ? page.pages() : std::vector<Page>{});
@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
     for (const auto& file : files) sinks.push_back(file.get());
     sinks.push_back(&page);
   }
-  for (Sink* sink : sinks) sink->state(RunState::kTraining);
+  for (Sink* sink : sinks) sink->state(LiveState::kTraining);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int64_t i = 1;
   for (; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   }
   for (Sink* sink : sinks) {
     sink->record(evaluation(i - 1, "test"));
-    sink->state(RunState::kFinished);
+    sink->state(LiveState::kFinished);
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(linger));
   targets.remove();

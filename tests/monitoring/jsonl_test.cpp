@@ -35,7 +35,7 @@ TEST(JsonLines, EveryKindOfRecord) {
   const dtrain::testing::TempDir folder;
   {
     const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
-    sink->state(RunState::kTraining);
+    sink->state(LiveState::kTraining);
     StepStats s = sample_step();
     sink->record(s);
     s.logging = false;
@@ -44,7 +44,7 @@ TEST(JsonLines, EveryKindOfRecord) {
     sink->record(sample_eval());
     sink->checkpoint_saved(121, 0.5);
     sink->end({.exit_code = 75, .reason = "stopped on request"});
-    sink->end({.state = RunState::kFailed,
+    sink->end({.state = LiveState::kFailed,
                .exit_code = 65,
                .reason = "d.h5 is \xff",
                .failure = R"({"rank":0,"culprit":null})"});
@@ -209,7 +209,7 @@ TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
                       << R"({"kind":"step","step":30})"
                          "\n"
                       << R"({"kind":"step","step":2)";  // killed here
-  make_jsonl_sink(file, 20)->state(RunState::kStarting);
+  make_jsonl_sink(file, 20)->state(LiveState::kStarting);
   const std::vector<json> all = records(file);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(read_text(file).rfind(R"({"kind":"step","step":10,"loss":1})"

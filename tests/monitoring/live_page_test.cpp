@@ -117,7 +117,7 @@ TEST(LivePage, ShowsWhereTheRunIs) {
 
   clock.advance(std::chrono::seconds(1));
   page.places({{"node-a", "cpu", 4, 2}, {"node-b", "cpu", 4, 2}});
-  page.state(RunState::kTraining);
+  page.state(LiveState::kTraining);
   StepStats step = sample_step();
   step.ranks[0].times.phases[0] = 0.125;
   page.record(step);
@@ -291,7 +291,7 @@ TEST(LivePage, ManyBrowsersAtOnceCostOneConversion) {
   LivePage page("r", {}, clock);
   Reader first(page), second(page), third(page);
   first.visit();
-  page.state(RunState::kTraining);
+  page.state(LiveState::kTraining);
   EXPECT_EQ(second.visit()["state"], "starting") << "the same text";
   clock.advance(std::chrono::milliseconds(250));
   EXPECT_EQ(third.visit()["state"], "training");
@@ -315,7 +315,7 @@ TEST(LivePage, ReceivesTheLinesOfTheLog) {
   log::set_rank(0, 1);
   ::testing::internal::CaptureStderr();
   {
-    const log::Tap tap([&](std::string_view line) { page.log_line(line); });
+    const log::LogTap tap([&](std::string_view line) { page.log_line(line); });
     log::plain("a step line");
     log::warning("a \x1b[31mname");
     log::to_file("a line for the file");
@@ -360,7 +360,7 @@ TEST(LivePage, TheTrainingThreadDoesNotWaitForReaders) {
     page->record(s);
   }
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
-  page->state(RunState::kFinished);  // hands over what is left
+  page->state(LiveState::kFinished);  // hands over what is left
   stop = true;
   logger.join();
   server.join();

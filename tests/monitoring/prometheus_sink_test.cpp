@@ -67,7 +67,7 @@ TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u)
       << "by default only this machine can connect";
-  sink->state(RunState::kTraining);
+  sink->state(LiveState::kTraining);
   StepStats s = sample_step();
   s.padding_waste = 0.25;
   s.logging = false;

@@ -10,7 +10,7 @@ namespace {
 // A wire on which N bytes take N seconds.
 double as_bytes(double bytes) { return bytes; }
 
-Overlap play(const std::vector<Bucket>& buckets, double backward, double contention = 0) {
+Overlap play(const std::vector<TimedBucket>& buckets, double backward, double contention = 0) {
   return overlap(buckets, backward, contention, as_bytes);
 }
 
@@ -48,7 +48,7 @@ TEST(Overlap, ABusyWireSlowsBackward) {
 
 TEST(Overlap, WithoutOthersNothingIsExposed) {
   const Overlap result =
-      overlap(std::vector<Bucket>{{100, 0.5}, {7, 1}}, 10, 0.3, [](double) { return 0.0; });
+      overlap(std::vector<TimedBucket>{{100, 0.5}, {7, 1}}, 10, 0.3, [](double) { return 0.0; });
   EXPECT_EQ(result.exposed, 0);
   EXPECT_EQ(result.backward, 10);
   EXPECT_EQ(result.hidden(), 1);

@@ -75,12 +75,12 @@ TEST(SizesNeeded, AreThoseOfTheMicroStepsThatOccur) {
 }
 
 TEST(Plan, AKeptBatchMakesStepsShorterAndAGrowingOneMakesThemFewer) {
-  const std::vector<Row> kept = make_plan(run_of(6400), request(train_of(64, 64), {1, 4}));
+  const std::vector<PlanRow> kept = make_plan(run_of(6400), request(train_of(64, 64), {1, 4}));
   EXPECT_EQ(kept[1].batches.steps_per_epoch, 100);
   EXPECT_NEAR(kept[0].step.total(), 64e-3, 1e-6);
   EXPECT_NEAR(kept[1].step.total(), 16e-3, 1e-5);
   EXPECT_NEAR(kept[1].efficiency, 1, 1e-3);
-  const std::vector<Row> grown = make_plan(run_of(6400), request(train_of(64, 0), {1, 4}));
+  const std::vector<PlanRow> grown = make_plan(run_of(6400), request(train_of(64, 0), {1, 4}));
   EXPECT_EQ(grown[1].batches.steps_per_epoch, 25);
   EXPECT_NEAR(grown[1].step.total(), 64e-3, 1e-5);
   EXPECT_NEAR(grown[1].epoch_seconds, kept[1].epoch_seconds, 1e-3) << "the same work";
@@ -89,7 +89,7 @@ TEST(Plan, AKeptBatchMakesStepsShorterAndAGrowingOneMakesThemFewer) {
 }
 
 TEST(Plan, TheLastStepOfAnEpochMayBeShorter) {
-  const Row row = make_plan(run_of(6400 + 32), request(train_of(64, 64), {1}))[0];
+  const PlanRow row = make_plan(run_of(6400 + 32), request(train_of(64, 64), {1}))[0];
   EXPECT_EQ(row.batches.tail, 32);
   EXPECT_NEAR(row.epoch_seconds, 6.432, 1e-6);
   EXPECT_FALSE(row.estimated);
@@ -100,7 +100,7 @@ TEST(Plan, TheLastStepOfAnEpochMayBeShorter) {
 TEST(Plan, CountsWhatTravels) {
   MeasuredRun run = run_of(6400);
   run.statistics = {100, 200};
-  const Row row = make_plan(run, request(train_of(32, 256), {4}))[0];
+  const PlanRow row = make_plan(run, request(train_of(32, 256), {4}))[0];
   EXPECT_DOUBLE_EQ(row.sent.gradients, 2 * 3.0 / 4 * (1 << 20));
   EXPECT_DOUBLE_EQ(row.sent.statistics, 2 * 2 * 3.0 / 4 * 300) << "in each of two micro-steps";
   EXPECT_DOUBLE_EQ(row.sent.host, 3 * 40);
@@ -108,13 +108,13 @@ TEST(Plan, CountsWhatTravels) {
 }
 
 TEST(Plan, MemoryIsThatOfTheMicroBatchAndWhatIsReadAhead) {
-  const Row row = make_plan(run_of(6400), request(train_of(64, 64), {2}))[0];
+  const PlanRow row = make_plan(run_of(6400), request(train_of(64, 64), {2}))[0];
   EXPECT_NEAR(static_cast<double>(row.memory.activations), 32 << 20, 4);
   EXPECT_NEAR(static_cast<double>(row.memory.batch), 5 * (32 << 10), 8);
   EXPECT_EQ(row.memory.weights, 1 << 20);
   Request of_gpus = request(train_of(64, 64), {2});
   of_gpus.assumptions.fabric.library = Library::kNccl;
-  const Row on_gpu = make_plan(run_of(6400), of_gpus)[0];
+  const PlanRow on_gpu = make_plan(run_of(6400), of_gpus)[0];
   EXPECT_NEAR(static_cast<double>(on_gpu.memory.batch), 32 << 10, 8)
       << "it waits in the host's memory";
 }
@@ -133,7 +133,7 @@ TEST(Plan, SaysWhatDoesNotFit) {
   Request small = request(train_of(64, 0), {1, 2});
   small.memory_bytes = 40 << 20;
   small.memory_name = "toy";
-  for (const Row& row : make_plan(run_of(6400), small)) {
+  for (const PlanRow& row : make_plan(run_of(6400), small)) {
     EXPECT_THAT(row.blocked, HasSubstr("of toy"));
     EXPECT_THAT(row.blocked, HasSubstr(": use --batch-size 32 --train.global_batch "));
     EXPECT_THAT(row.blocked, EndsWith(", or a card with more memory"));
@@ -147,7 +147,7 @@ TEST(Plan, SaysWhatDoesNotFit) {
   EXPECT_THAT(make_plan(run_of(6400), smallest)[0].blocked,
               EndsWith(": use a smaller network, or a card with more memory"));
   small.memory_bytes = 70 << 20;
-  const Row row = make_plan(run_of(6400), small)[0];
+  const PlanRow row = make_plan(run_of(6400), small)[0];
   EXPECT_THAT(row.blocked, IsEmpty());
   EXPECT_THAT(row.notes, ElementsAre(HasSubstr("nearly full")));
   // A GPU's context and libraries need memory too.
@@ -159,14 +159,14 @@ TEST(Plan, SaysWhichRanksHaveNothingToDo) {
   EXPECT_THAT(make_plan(run_of(100), request(train_of(1, 0), {101}))[0].blocked,
               HasSubstr("101 ranks"));
   EXPECT_THAT(make_plan(run_of(100), request(train_of(1, 0), {100}))[0].blocked, IsEmpty());
-  const Row idle = make_plan(run_of(6400), request(train_of(64, 64), {512}))[0];
+  const PlanRow idle = make_plan(run_of(6400), request(train_of(64, 64), {512}))[0];
   EXPECT_THAT(idle.blocked, IsEmpty());
   EXPECT_THAT(idle.notes, ElementsAre(HasSubstr("448 of 512 ranks without a sample")));
   EXPECT_NEAR(idle.efficiency, 64.0 / 512, 1e-3);
 }
 
 TEST(Plan, SaysWhatAnUnevenBatchCosts) {
-  const Row uneven = make_plan(run_of(6400), request(train_of(64, 64), {10}))[0];
+  const PlanRow uneven = make_plan(run_of(6400), request(train_of(64, 64), {10}))[0];
   EXPECT_THAT(uneven.notes, ElementsAre(HasSubstr("64 is not a multiple of 10 ranks")));
   EXPECT_THAT(uneven.notes[0], HasSubstr("9.4 % of the step")) << "7 samples instead of 6.4";
   EXPECT_NEAR(uneven.efficiency, 6.4 / 7, 1e-3);

@@ -22,14 +22,14 @@ using Json = nlohmann::json;
 
 // The buckets that dtrain would send. A part of the network is ready when backward has done the
 // multiply-adds of it and of all parts behind it.
-std::vector<Bucket> buckets_of(const Json& network) {
+std::vector<TimedBucket> buckets_of(const Json& network) {
   std::vector<dist::ParamInfo> parameters;
   double all = 0;
   for (const Json& part : network) {
     parameters.push_back({part[0].get<std::string>(), part[1].get<int64_t>()});
     all += part[2].get<double>();
   }
-  std::vector<Bucket> buckets;
+  std::vector<TimedBucket> buckets;
   for (const dist::Bucket& bucket : dist::plan_buckets(parameters, 25 << 20, 1 << 20)) {
     double done = 0;
     for (size_t i = bucket.params.back(); i < network.size(); ++i)

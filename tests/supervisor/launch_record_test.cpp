@@ -47,7 +47,8 @@ class LaunchRecordTest : public ::testing::Test {
     snapshot.step = step;
     snapshot.state_json = "{}";
     snapshot.ranks.resize(1);
-    return checkpoint::Store(run() / "checkpoints", real_file_system(), 100).save(snapshot);
+    return checkpoint::CheckpointStore(run() / "checkpoints", real_file_system(), 100)
+        .save(snapshot);
   }
   std::vector<json> events() const {
     std::vector<json> all;
@@ -90,7 +91,7 @@ TEST_F(LaunchRecordTest, OfTwoLaunchesThatStartARunTheOneThatTrainsItWrites) {
   winner.run_is_held(run());
   winner.look();
   EXPECT_TRUE(winner.is_open());
-  loser.job_ended(Cause::kError, {.code = 73}, 0, "it is being trained by another process");
+  loser.job_ended(EndCause::kError, {.code = 73}, 0, "it is being trained by another process");
   loser.launch_ended(73, "");
   EXPECT_FALSE(loser.is_open());
   ASSERT_EQ(events().size(), 2U);
@@ -113,7 +114,7 @@ TEST_F(LaunchRecordTest, ALaunchThatWasRefusedWritesNothingWhenTheOtherRunHasEnd
   record.launch_started({});
   record.job_started({1, {}});
   steps(1, 3);  // of the other one
-  record.job_ended(Cause::kError, {.code = 73}, 0, "run r exists");
+  record.job_ended(EndCause::kError, {.code = 73}, 0, "run r exists");
   record.launch_ended(73, "");
   EXPECT_FALSE(record.is_open());
 }
@@ -125,7 +126,7 @@ TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNobodyElseT
   record.job_started({1, {}});
   record.look();
   EXPECT_FALSE(record.is_open());
-  record.job_ended(Cause::kError, {.code = 65}, 0, "no such data");
+  record.job_ended(EndCause::kError, {.code = 65}, 0, "no such data");
   ASSERT_EQ(events().size(), 3U);
   EXPECT_EQ(events()[2]["text"], "no such data");
 }
@@ -150,7 +151,7 @@ TEST_F(LaunchRecordTest, LearnsTheNameOfItsRunFromAJob) {
   EXPECT_TRUE(record.is_open());
   EXPECT_EQ(record.progress().saved(), 4);
   steps(5, 6);
-  record.job_ended(Cause::kCrash, {.code = 137}, 0, "killed");
+  record.job_ended(EndCause::kCrash, {.code = 137}, 0, "killed");
   fs::current_path(before);
   ASSERT_EQ(events().size(), 3U);
   EXPECT_EQ(events()[2]["saved_step"], 4);
@@ -177,20 +178,20 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   record.job_started({2, {}});
   steps(1, 11);
   save(8);
-  record.job_ended(Cause::kCrash, {.code = 137}, 1, "rank 1: ended by signal 9");
+  record.job_ended(EndCause::kCrash, {.code = 137}, 1, "rank 1: ended by signal 9");
   EXPECT_EQ(record.totals().lost_steps, 3);
   EXPECT_EQ(record.totals().useful_seconds, 7) << "from step 1 to step 8";
-  record.restart(Cause::kCrash);
+  record.restart(EndCause::kCrash);
   clock_.advance(seconds(9));
   record.job_started({2, {}});
   steps(9, 20);
   record.look();
   EXPECT_EQ(record.totals().useful_seconds, 7 + 11) << "none of it is lost yet";
-  record.job_ended(Cause::kFinished, {.code = 0}, {}, "");
+  record.job_ended(EndCause::kFinished, {.code = 0}, {}, "");
   record.launch_ended(0, "");
   const LaunchTotals totals = record.totals();
   EXPECT_EQ(totals.lost_steps, 3);
-  EXPECT_EQ(totals.restarts.at(Cause::kCrash), 1);
+  EXPECT_EQ(totals.restarts.at(EndCause::kCrash), 1);
   EXPECT_EQ(totals.seconds, 11 + 9 + 12);
   EXPECT_NEAR(totals.effective_ratio(), 18. / 32, 1e-12);
 
@@ -224,7 +225,7 @@ TEST_F(LaunchRecordTest, WhatTheCheckpointHasIsKnownHoweverLongAgoItWasSaved) {
     steps(step, step + 9);
     record.look();
   }
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 100);
   EXPECT_EQ(record.totals().useful_seconds, 7) << "from step 1 to step 8";
 }
@@ -247,11 +248,11 @@ TEST_F(LaunchRecordTest, TheClockOfRank0MayDiffer) {
     record.job_started({1, {}});
     steps(1, 5);
     save(4);
-    record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+    record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
     EXPECT_EQ(record.totals().lost_steps, 1) << off;
     EXPECT_EQ(record.totals().useful_seconds, 3) << off;
     record.job_started({1, {}});
-    record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+    record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
     EXPECT_EQ(record.totals().lost_steps, 1) << "the second one made no step: " << off;
   }
 }
@@ -261,14 +262,14 @@ TEST_F(LaunchRecordTest, TheClockOfALaterRank0MayBeBehind) {
   record.job_started({1, {}});
   steps(1, 8);
   save(4);
-  record.job_ended(Cause::kHostLost, {.code = 205, .host_lost = true}, {}, "");
+  record.job_ended(EndCause::kHostLost, {.code = 205, .host_lost = true}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 4);
   clock_difference_ = -300;
   record.job_started({1, {}});
   fs::remove(run() / "metrics.jsonl");
   record.look();
   steps(5, 7);
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 4 + 3);
 }
 
@@ -277,14 +278,14 @@ TEST_F(LaunchRecordTest, WhatAJobCutsOffDoesNotHideItsOwnSteps) {
   record.job_started({1, {}});
   steps(1, 8);
   save(4);
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   record.job_started({1, {}});
   fs::remove(run() / "metrics.jsonl");
   steps(1, 4);  // where the earlier ones were
   record.look();
   EXPECT_EQ(record.progress().trained(), 4);
   steps(5, 7);
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 4 + 3);
 }
 
@@ -292,7 +293,7 @@ TEST_F(LaunchRecordTest, ARestartWithoutACheckpointLosesAllSteps) {
   LaunchRecord record(run(), false, -1, clock_);
   record.job_started({1, {}});
   steps(1, 5);
-  record.job_ended(Cause::kComm, {.code = 76}, {}, "");
+  record.job_ended(EndCause::kComm, {.code = 76}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 5);
   EXPECT_EQ(record.totals().useful_seconds, 0);
 }
@@ -301,7 +302,7 @@ TEST_F(LaunchRecordTest, ARunThatBeginsWithTheCheckpointOfAnotherLosesNoneOfItsS
   LaunchRecord record(run(), true, /*from_step=*/20, clock_);
   record.job_started({1, {}});
   steps(21, 25);
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 5);
 }
 
@@ -313,7 +314,7 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   std::ofstream(save(8) / "state.json") << "[]";
   record.look();
   EXPECT_EQ(record.progress().saved(), 8) << "nobody reads it while a job trains";
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.progress().saved(), 4);
   EXPECT_EQ(record.totals().lost_steps, 7);
   EXPECT_EQ(record.totals().useful_seconds, 3) << "from step 1 to step 4";
@@ -327,7 +328,7 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   save(8);
   record.look();
   EXPECT_EQ(record.progress().saved(), 8);
-  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 7 + 1);
   EXPECT_EQ(events().at(2).at("from_step"), 4);
 }
@@ -349,7 +350,7 @@ TEST_F(LaunchRecordTest, AJobThatDiesBeforeItsFirstStepLosesNone) {
   EXPECT_EQ(record.progress().saved(), 9);
   record.job_started({1, {}});
   clock_.advance(seconds(3));
-  record.job_ended(Cause::kCrash, {.code = 139}, {}, "");
+  record.job_ended(EndCause::kCrash, {.code = 139}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 0);
   EXPECT_EQ(record.totals().useful_seconds, 0);
 }
@@ -360,7 +361,7 @@ TEST_F(LaunchRecordTest, WritesNothingIntoARunThatIsNotItsOwn) {
     LaunchRecord record(run(), /*may_exist=*/false, -1, clock_);
     record.launch_started({});
     record.job_started({1, {}});
-    record.job_ended(Cause::kError, {.code = 73}, {}, "");
+    record.job_ended(EndCause::kError, {.code = 73}, {}, "");
     record.launch_ended(73, "");
     EXPECT_FALSE(record.is_open());
   }

@@ -79,7 +79,7 @@ TEST(Renderer, TheNosePointsWhereTheAnglesSay) {
 
 TEST(Renderer, LandmarksAreOnTheHead) {
   const convert::HeadPose pose{25, -10, 15};
-  const Placement place{.x = 48, .y = 48, .scale = 34};
+  const ScenePlacement place{.x = 48, .y = 48, .scale = 34};
   const formats::Matrix points = landmarks(pose, place);
   ASSERT_EQ(points.columns, 68u);
   const formats::Image image = draw(pose);

@@ -60,7 +60,7 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
   data::Batch batch(std::vector<int64_t> ids) { return batch_of(*task, example, std::move(ids)); }
 
   // Each phase of a run, once, entered.
-  void in_each_phase(const std::function<void(const Phase&)>& body) {
+  void in_each_phase(const std::function<void(const TrainingPhase&)>& body) {
     for (const train::RunPhase& one : train::phases_of(*task, config.train.epochs)) {
       SCOPED_TRACE("phase " + one.phase.name);
       task->enter(one.phase);
@@ -78,7 +78,7 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 
 TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   const data::Batch batch = this->batch({0, 1, 2, 3});
-  in_each_phase([&](const Phase&) {
+  in_each_phase([&](const TrainingPhase&) {
     const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
     EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
@@ -108,7 +108,7 @@ TEST_P(EveryTask, OverfitsOneBatchInEachPhase) {
     task->model().train();
     return std::map<std::string, double>(summary.metrics.begin(), summary.metrics.end());
   };
-  in_each_phase([&](const Phase& phase) {
+  in_each_phase([&](const TrainingPhase& phase) {
     const auto before = evaluated();
     std::vector<at::Tensor> learning;
     for (const at::Tensor& parameter : task->model().parameters()) {
@@ -134,7 +134,7 @@ TEST_P(EveryTask, OverfitsOneBatchInEachPhase) {
 }
 
 TEST_P(EveryTask, CountsAddUpInEachPhase) {
-  in_each_phase([&](const Phase&) {
+  in_each_phase([&](const TrainingPhase&) {
     task->model().eval();
     const at::NoGradGuard no_grad;
     const Counts at_once = task->count(batch({0, 1, 2, 3, 4, 5})).sums;
@@ -154,7 +154,7 @@ TEST_P(EveryTask, CountsAddUpInEachPhase) {
 }
 
 TEST_P(EveryTask, SummarisesTheMetricsItNamesInEachPhase) {
-  in_each_phase([&](const Phase&) {
+  in_each_phase([&](const TrainingPhase&) {
     task->model().eval();
     const at::NoGradGuard no_grad;
     const Counted counted = task->count(batch({0, 1, 2, 3, 4}));
@@ -245,11 +245,11 @@ TEST_P(EveryTask, PredictionsGiveTheMetricsOfTheEvaluationInEachPhase) {
     EXPECT_NEAR(train::metric(stats, recomputed->metric), recomputed->value,
                 1e-5 * std::max(1.0, recomputed->value));
   };
-  in_each_phase([&](const Phase&) { dist::run_thread_world(1, compare); });
+  in_each_phase([&](const TrainingPhase&) { dist::run_thread_world(1, compare); });
 }
 
 TEST_P(EveryTask, StateRoundTripsInEachPhase) {
-  in_each_phase([&](const Phase&) { expect_round_trip(); });
+  in_each_phase([&](const TrainingPhase&) { expect_round_trip(); });
 }
 
 void EveryTask::expect_round_trip() {
@@ -294,7 +294,7 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   }
   data::Batch batch = this->batch({0, 1, 2});
   train::to_precision(batch, train::Precision::kFp64);
-  in_each_phase([&](const Phase&) {
+  in_each_phase([&](const TrainingPhase&) {
     const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
     EXPECT_EQ(loss.sum.scalar_type(), at::kDouble);

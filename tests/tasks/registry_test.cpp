@@ -30,7 +30,7 @@ TEST(Registry, EveryFolderIsATaskOfTheTableAndSaysWhatItLearns) {
 
 TEST(Registry, EachTaskHasNetworksAndADefaultConfigWhereItHasGeneratedData) {
   for (const std::string& name : names_of(catalog::TaskId{})) {
-    const catalog::Task& task = catalog::row(catalog::task_named(name));
+    const catalog::TaskEntry& task = catalog::row(catalog::task_named(name));
     ASSERT_FALSE(task.networks.empty()) << name;
     EXPECT_NE(task.networks.front().name, "auto") << name;
     EXPECT_EQ(task.quickstart.empty(), task.generated.generator == catalog::Generator::kNone)
@@ -44,7 +44,7 @@ TEST(Registry, EachTaskHasNetworksAndADefaultConfigWhereItHasGeneratedData) {
 }
 
 TEST(Registry, TheDefaultConfigOfADataSetIsForItsTask) {
-  for (const catalog::DataSet& set : catalog::data_sets()) {
+  for (const catalog::DataSetEntry& set : catalog::data_sets()) {
     if (set.config.empty()) continue;
     EXPECT_EQ(name_of(config::from_yaml(config::embedded(set.config).value(), set.config).task),
               set.task);

@@ -119,7 +119,7 @@ class SequenceTaskTest : public ::testing::Test {
     }
     return "";
   }
-  static Phase phase_named(const Task& task, const std::string& name) {
+  static TrainingPhase phase_named(const Task& task, const std::string& name) {
     for (int64_t epoch = 0; epoch < 100; ++epoch) {
       if (task.phase(epoch).name == name) return task.phase(epoch);
     }
@@ -228,7 +228,7 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
 TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
   const auto task = make_task(small_config(), facts_of(store, ids));
   for (const bool encoder : {true, false}) {
-    const Phase phase = phase_named(*task, encoder ? "encoder" : "classifier");
+    const TrainingPhase phase = phase_named(*task, encoder ? "encoder" : "classifier");
     for (const MetricSpec& metric : task->metrics()) {
       EXPECT_EQ(phase.moves(metric.name), encoder == (metric.name == "reconstruction_mse"))
           << metric.name;

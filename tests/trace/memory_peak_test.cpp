@@ -16,7 +16,7 @@ const std::vector<MemoryChange> kChanges = {
 };
 
 TEST(MemoryPeak, NamesWhoHoldsItInEachPass) {
-  const MemoryPeak forward = peak_within(kChanges, std::vector<Interval>{{10, 15}});
+  const MemoryPeak forward = peak_within(kChanges, std::vector<TimeRange>{{10, 15}});
   EXPECT_EQ(forward.bytes, 180);
   ASSERT_EQ(forward.held.size(), 2u);
   EXPECT_EQ(forward.held[0].owner, 0);
@@ -25,7 +25,7 @@ TEST(MemoryPeak, NamesWhoHoldsItInEachPass) {
   EXPECT_EQ(forward.held[1].bytes, 80);
   EXPECT_EQ(forward.held[1].tensors, 2);
 
-  const MemoryPeak backward = peak_within(kChanges, std::vector<Interval>{{15, 30}});
+  const MemoryPeak backward = peak_within(kChanges, std::vector<TimeRange>{{15, 30}});
   EXPECT_EQ(backward.bytes, 190);
   ASSERT_EQ(backward.held.size(), 3u);
   EXPECT_EQ(backward.held[0].owner, 0);
@@ -34,15 +34,15 @@ TEST(MemoryPeak, NamesWhoHoldsItInEachPass) {
 }
 
 TEST(MemoryPeak, CountsWhatIsHeldWhenAnIntervalBegins) {
-  const MemoryPeak quiet = peak_within(kChanges, std::vector<Interval>{{16, 18}});
+  const MemoryPeak quiet = peak_within(kChanges, std::vector<TimeRange>{{16, 18}});
   EXPECT_EQ(quiet.bytes, 150) << "nothing changes in it";
-  const MemoryPeak falling = peak_within(kChanges, std::vector<Interval>{{21, 30}});
+  const MemoryPeak falling = peak_within(kChanges, std::vector<TimeRange>{{21, 30}});
   EXPECT_EQ(falling.bytes, 190) << "it only falls";
 }
 
 TEST(MemoryPeak, TakesTheLargestOfSeveralIntervals) {
   const MemoryPeak both =
-      peak_within(kChanges, std::vector<Interval>{{10, 11}, {13, 14}, {22, 23}});
+      peak_within(kChanges, std::vector<TimeRange>{{10, 11}, {13, 14}, {22, 23}});
   EXPECT_EQ(both.bytes, 180) << "what is held when the second one begins";
   int64_t sum = 0;
   for (const HeldBy& held : both.held) sum += held.bytes;
@@ -50,9 +50,9 @@ TEST(MemoryPeak, TakesTheLargestOfSeveralIntervals) {
 }
 
 TEST(MemoryPeak, OfNothingIsNothing) {
-  EXPECT_EQ(peak_within({}, std::vector<Interval>{{0, 100}}).bytes, 0);
+  EXPECT_EQ(peak_within({}, std::vector<TimeRange>{{0, 100}}).bytes, 0);
   EXPECT_EQ(peak_within(kChanges, {}).bytes, 0);
-  EXPECT_TRUE(peak_within(kChanges, std::vector<Interval>{{0, 5}}).held.empty());
+  EXPECT_TRUE(peak_within(kChanges, std::vector<TimeRange>{{0, 5}}).held.empty());
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::unique_ptr<torch::optim::Optimizer> grouped(const std::vector<at::Tensor>& 
   return std::make_unique<Method>(std::move(groups), defaults);
 }
 
-std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o,
+std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::OptimizerConfig& o,
                                                     const std::vector<at::Tensor>& parameters) {
   using namespace torch::optim;
   const bool all = o.decay_norms_and_biases;
@@ -78,12 +78,12 @@ std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o,
                         AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
 }
 
-std::vector<config::Optimizer> variants() {
-  std::vector<config::Optimizer> list;
+std::vector<config::OptimizerConfig> variants() {
+  std::vector<config::OptimizerConfig> list;
   for (const auto& [decay, all] :
        {std::pair(0.0, false), std::pair(0.1, false), std::pair(0.1, true)}) {
     for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam}) {
-      config::Optimizer o;
+      config::OptimizerConfig o;
       o.name = name;
       o.weight_decay = decay;
       o.decay_norms_and_biases = all;
@@ -91,7 +91,7 @@ std::vector<config::Optimizer> variants() {
     }
     for (const auto& [momentum, nesterov] :
          {std::pair(0.0, false), std::pair(0.9, false), std::pair(0.9, true)}) {
-      config::Optimizer o;
+      config::OptimizerConfig o;
       o.name = config::OptimizerName::kSgd;
       o.weight_decay = decay;
       o.decay_norms_and_biases = all;
@@ -103,13 +103,13 @@ std::vector<config::Optimizer> variants() {
   return list;
 }
 
-std::string label(const config::Optimizer& o) {
+std::string label(const config::OptimizerConfig& o) {
   return str(o.name, ", decay ", o.weight_decay, o.decay_norms_and_biases ? " of all" : "",
              ", momentum ", o.momentum, o.nesterov ? ", nesterov" : "");
 }
 
 TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
-  for (const config::Optimizer& options : variants()) {
+  for (const config::OptimizerConfig& options : variants()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
       for (const at::MemoryFormat format :
            {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
@@ -149,7 +149,7 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
 
 // The groups of the step before are used again only for the same gradients.
 TEST(Optimizer, TakesTheGradientsOfEachStep) {
-  for (const config::Optimizer& options : variants()) {
+  for (const config::OptimizerConfig& options : variants()) {
     SCOPED_TRACE(label(options));
     const auto kept = make_parameters(at::kDouble, at::MemoryFormat::Contiguous),
                fresh = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
@@ -179,7 +179,7 @@ TEST(Optimizer, TakesTheGradientsOfEachStep) {
 // Three groups in one optimizer: a weight, a bias that decays only where all do, and a weight at a
 // fifth of the rate.
 TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
-  for (config::Optimizer options : variants()) {
+  for (config::OptimizerConfig options : variants()) {
     options.weight_decay = 0.1;
     SCOPED_TRACE(label(options));
     const auto make = [] {
@@ -217,7 +217,7 @@ TEST(Optimizer, SparesNormsAndBiasesByDefault) {
 }
 
 TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
-  for (const config::Optimizer& options : variants()) {
+  for (const config::OptimizerConfig& options : variants()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
       SCOPED_TRACE(label(options));
       const auto skips = make_parameters(dtype, at::MemoryFormat::ChannelsLast);
@@ -283,7 +283,7 @@ TEST(Optimizer, GroupsDtypes) {
 }
 
 TEST(Optimizer, StateComesBackInAnyMemoryFormat) {
-  for (const config::Optimizer& options : variants()) {
+  for (const config::OptimizerConfig& options : variants()) {
     SCOPED_TRACE(label(options));
     const auto original = make_parameters(at::kFloat, at::MemoryFormat::ChannelsLast);
     Optimizer first(options, original);

@@ -151,7 +151,7 @@ TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUp) {
                  .folder = folder.path()};
   setup.config.run.name = "toy";
   const auto saved = [&] {
-    return from_json(checkpoint::Store::load(folder / "step_00000006").state_json);
+    return from_json(checkpoint::CheckpointStore::load(folder / "step_00000006").state_json);
   };
   ASSERT_EQ(run(setup)[0].result.exit_code, kExitStoppedOnRequest);
   EXPECT_TRUE(saved().evaluation_owed);
@@ -180,8 +180,8 @@ TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUpAndEndsTheRun) {
   const RankRun resumed = run(setup)[0];
   ASSERT_EQ(resumed.error, "");
   EXPECT_EQ(resumed.result.own_steps, 0) << "the patience was over";
-  EXPECT_FALSE(
-      from_json(checkpoint::Store::load(folder / "step_00000009").state_json).evaluation_owed);
+  EXPECT_FALSE(from_json(checkpoint::CheckpointStore::load(folder / "step_00000009").state_json)
+                   .evaluation_owed);
 }
 
 // An evaluation that is due by the clock does not follow from the step, and is still made up.

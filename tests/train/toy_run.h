@@ -122,9 +122,9 @@ class ToyTask : public tasks::Task {
   std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
   tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
 
-  tasks::Phase phase(int64_t epoch) const override {
+  tasks::TrainingPhase phase(int64_t epoch) const override {
     const bool even = epoch % 2 == 0;
-    tasks::Phase phase{
+    tasks::TrainingPhase phase{
         .lr_ratio = [](const std::string& parameter) { return parameter == "bias" ? 0.5 : 1; }};
     if (!options_.phases) return phase;
     phase.name = even ? "even" : "odd";
@@ -178,13 +178,13 @@ struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;  // the steps in which
-  monitoring::RunState now = monitoring::RunState::kStarting;
-  std::vector<monitoring::RunState> evaluated_in;  // of each evaluation
+  monitoring::LiveState now = monitoring::LiveState::kStarting;
+  std::vector<monitoring::LiveState> evaluated_in;  // of each evaluation
   std::function<void(const Progress&)> on_progress = {};
   void progress(const Progress& progress) override {
     if (on_progress) on_progress(progress);
   }
-  void state(monitoring::RunState s) override { now = s; }
+  void state(monitoring::LiveState s) override { now = s; }
   void verdict(const monitoring::VerdictRecord& v) override { judged.push_back(v.step); }
   void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
   void record(const monitoring::StepStats& s) override { steps.push_back(s); }
@@ -199,8 +199,8 @@ struct RankRun {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;
-  monitoring::RunState last_state = monitoring::RunState::kStarting;
-  std::vector<monitoring::RunState> evaluated_in;
+  monitoring::LiveState last_state = monitoring::LiveState::kStarting;
+  std::vector<monitoring::LiveState> evaluated_in;
   std::string error;
   int error_code = 0;
   std::string device_failed;  // what the callback of this name received
@@ -258,10 +258,10 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     auto record = std::make_unique<Record>();
     Record& kept = *record;
     sinks.push_back(std::move(record));
-    std::unique_ptr<checkpoint::Store> checkpoints;
+    std::unique_ptr<checkpoint::CheckpointStore> checkpoints;
     if (!setup.folder.empty() && comm.rank() == 0) {
-      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(),
-                                                        config.checkpoint.keep_last);
+      checkpoints = std::make_unique<checkpoint::CheckpointStore>(setup.folder, real_file_system(),
+                                                                  config.checkpoint.keep_last);
     }
     const bool is_asked = comm.rank() == setup.stop_at_rank;
     // Of many, the request is granted a step later
@@ -299,7 +299,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
       Trainer trainer(std::move(context));
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;
-        if (comm.rank() == 0) snapshot = checkpoint::Store::load(*checkpoints->newest(nullptr));
+        if (comm.rank() == 0)
+          snapshot = checkpoint::CheckpointStore::load(*checkpoints->newest(nullptr));
         trainer.resume(*broadcast_snapshot(comm, snapshot));
       }
       mine.result = trainer.run();

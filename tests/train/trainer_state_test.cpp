@@ -9,7 +9,7 @@
 namespace dtrain::train {
 namespace {
 
-using monitoring::RunState;
+using monitoring::LiveState;
 using ::testing::ElementsAre;
 
 // A long evaluation in the state `training` makes no step and would raise the alert DtrainStalled.
@@ -23,8 +23,8 @@ TEST(TrainerState, IsEvaluatingInTheTestToo) {
   ASSERT_EQ(r.evals.size(), 3u);
   EXPECT_EQ(r.evals[2].split, "test");
   EXPECT_THAT(r.evaluated_in,
-              ElementsAre(RunState::kEvaluating, RunState::kEvaluating, RunState::kEvaluating));
-  EXPECT_EQ(r.last_state, RunState::kTraining) << "the job says how it ended";
+              ElementsAre(LiveState::kEvaluating, LiveState::kEvaluating, LiveState::kEvaluating));
+  EXPECT_EQ(r.last_state, LiveState::kTraining) << "the job says how it ended";
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
 TEST(Trainer, SaysHowMuchOfTheFirstEpochWasComparedIfItWasNotAll) {
   const auto lines_of = [](std::chrono::milliseconds checksum_time) {
     std::vector<std::string> lines;
-    const log::Tap tap([&](std::string_view line) { lines.emplace_back(line); });
+    const log::LogTap tap([&](std::string_view line) { lines.emplace_back(line); });
     EXPECT_EQ(run({.config = small(8), .checksum_time = checksum_time})[0].error, "");
     return join(lines, "\n");
   };

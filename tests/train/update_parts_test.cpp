@@ -27,7 +27,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // ---- clipping
 
 TEST(Clip, ByValueThenByNormOfWhatIsLeft) {
-  config::Optimizer options;
+  config::OptimizerConfig options;
   options.clip_value = 2;
   options.clip_norm = 1;
   const std::vector<at::Tensor> flat = {at::tensor({3.0, -0.5}), at::tensor({-7.0, 1.0})};
@@ -44,7 +44,7 @@ TEST(Clip, NothingAskedNothingDone) {
 }
 
 TEST(Clip, BySmallNormLeavesTheGradient) {
-  config::Optimizer options;
+  config::OptimizerConfig options;
   options.clip_norm = 10;
   const std::vector<at::Tensor> flat = {at::tensor({3.0, 4.0})};
   EXPECT_EQ(clip(flat, norm_of(flat, at::kDouble), options).item<double>(), 1);

@@ -172,8 +172,8 @@ struct Case {
 
 // AdamW runs with clipping and loss scaling too; neither may change the result. SGD decays norms
 // and biases as well.
-config::Optimizer optimizer_options(bool adamw) {
-  config::Optimizer options;
+config::OptimizerConfig optimizer_options(bool adamw) {
+  config::OptimizerConfig options;
   options.name = adamw ? config::OptimizerName::kAdamW : config::OptimizerName::kSgd;
   options.clip_norm = adamw ? 0.5 : 0;
   options.decay_norms_and_biases = !adamw;
@@ -188,7 +188,7 @@ struct Snapshot {
 
 std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
   const auto net = make_net(c.network);
-  const config::Optimizer options = optimizer_options(c.adamw);
+  const config::OptimizerConfig options = optimizer_options(c.adamw);
   dist::GradientReducer reducer(named_parameters(*net), world, world,
                                 {c.cap_bytes, c.cap_bytes / 4, c.wire});
   train::Optimizer optimizer(options, named_parameters(*net));
@@ -248,7 +248,7 @@ std::unique_ptr<torch::optim::Optimizer> grouped(const Net& net, bool decay_all,
 
 std::vector<Snapshot> plain_loop(const Case& c) {
   const auto net = make_net(c.network);
-  const config::Optimizer options = optimizer_options(c.adamw);
+  const config::OptimizerConfig options = optimizer_options(c.adamw);
   const bool all = options.decay_norms_and_biases;
   const std::unique_ptr<torch::optim::Optimizer> optimizer =
       c.adamw ? grouped<torch::optim::AdamW>(

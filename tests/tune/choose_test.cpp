@@ -18,14 +18,14 @@ using testing::IsEmpty;
 
 TEST(FewestResources, IsTheKneeAndNotTheEdge) {
   // samples/s over batch sizes: it is flat from 32 on.
-  const std::vector<Choice> batches = {{100, 1},   {390, 4},    {900, 16}, {985, 32},
-                                       {1000, 64}, {1010, 128}, {990, 256}};
+  const std::vector<RatedChoice> batches = {{100, 1},   {390, 4},    {900, 16}, {985, 32},
+                                            {1000, 64}, {1010, 128}, {990, 256}};
   EXPECT_EQ(fewest_resources(batches), 3u) << "985 is within 3 % of 1010";
   EXPECT_EQ(fewest_resources(batches, 0.0), 5u);
   EXPECT_EQ(fewest_resources(batches, 0.15), 2u);
-  EXPECT_EQ(fewest_resources(std::vector<Choice>{{10, 5}, {10.1, 5}, {10.05, 5}}), 1u)
+  EXPECT_EQ(fewest_resources(std::vector<RatedChoice>{{10, 5}, {10.1, 5}, {10.05, 5}}), 1u)
       << "of equal cost the fastest";
-  EXPECT_EQ(fewest_resources(std::vector<Choice>{{std::nan(""), 1}, {3, 2}}), 1u)
+  EXPECT_EQ(fewest_resources(std::vector<RatedChoice>{{std::nan(""), 1}, {3, 2}}), 1u)
       << "what cannot be used is none";
 }
 

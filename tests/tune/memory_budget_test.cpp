@@ -21,7 +21,7 @@ TEST(SearchStart, TakesWhatWasMeasuredOnTheCardBeforeAnEstimate) {
                     "--model.image_size", "224"},
                    "/nonexistent", {.other_flags = {}, .check_dataset = false})
           .config;
-  const Settings given{.batch_size = 8, .amp = config::AmpMode::kBf16};
+  const TunedSettings given{.batch_size = 8, .amp = config::AmpMode::kBf16};
   job::Card card{.name = "h100", .memory_bytes = int64_t{79} << 30, .capability = 90};
   const int64_t all = share_of_memory(card.memory_bytes, 1);
   const SearchStart estimate = search_start(card, config, given, all);
@@ -32,7 +32,7 @@ TEST(SearchStart, TakesWhatWasMeasuredOnTheCardBeforeAnEstimate) {
   EXPECT_EQ(measured.batch, 42);
   EXPECT_EQ(measured.source, "a measurement on h100");
   EXPECT_EQ(search_start(card, config, given, all / 2).batch, 21) << "two ranks share the card";
-  Settings other = given;
+  TunedSettings other = given;
   other.amp = config::AmpMode::kFp32;
   EXPECT_EQ(search_start(card, config, other, all).source, "an estimate for h100")
       << "measured with 16 bits";

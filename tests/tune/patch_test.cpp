@@ -19,7 +19,7 @@ struct Tuned {
 
 Tuned tuned(const std::vector<std::string>& arguments) {
   Tuned t{config::load(arguments, "/nonexistent", {.other_flags = {}, .check_dataset = false}), {}};
-  const Settings given{.batch_size = 32, .workers = 1, .prefetch = 4};
+  const TunedSettings given{.batch_size = 32, .workers = 1, .prefetch = 4};
   t.result.run.loaded = t.loaded;
   t.result.run.loaded.config.train.accumulate = 0;
   t.result.run.device = "cpu";

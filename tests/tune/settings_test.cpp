@@ -39,17 +39,18 @@ TEST(Freedom, EndsAtTheFlagsOfThisCommand) {
   EXPECT_THAT(kept_by_flags(with),
               ElementsAre("train.amp (--amp)", "data.workers (--data.workers)"));
   const Freedom wire = freedom_of(loaded({"--data.file", "d.h5", "--dist.wire", "fp32"}));
-  EXPECT_FALSE(wire[row_of(&Settings::wire)]);
+  EXPECT_FALSE(wire[row_of(&TunedSettings::wire)]);
 }
 
 TEST(Freedom, LeavesOutWhatDoesNothingForTheNetwork) {
   const config::Loaded pointer = loaded({"--data.file", "d.h5", "--task", "pointer"});
   const Freedom sets = freedom_of(pointer);
-  EXPECT_FALSE(sets[row_of(&Settings::channels_last)] || sets[row_of(&Settings::checkpointing)]);
-  EXPECT_TRUE(sets[row_of(&Settings::amp)]);
+  EXPECT_FALSE(sets[row_of(&TunedSettings::channels_last)] ||
+               sets[row_of(&TunedSettings::checkpointing)]);
+  EXPECT_TRUE(sets[row_of(&TunedSettings::amp)]);
   EXPECT_THAT(kept_by_flags(pointer), IsEmpty()) << "no flag keeps them";
   const Freedom fp64 = freedom_of(loaded({"--data.file", "d.h5", "--train.amp", "fp64"}));
-  EXPECT_FALSE(fp64[row_of(&Settings::amp)]);
+  EXPECT_FALSE(fp64[row_of(&TunedSettings::amp)]);
 }
 
 TEST(Precisions, AreThoseOfTheDevice) {
@@ -65,28 +66,28 @@ TEST(Precisions, AreThoseOfTheDevice) {
 
 TEST(Candidates, OfTheNetworkAreAllCombinations) {
   const Freedom free = freedom_of(loaded({"--data.file", "d.h5"}));
-  const Settings given{.batch_size = 8, .amp = AmpMode::kFp32, .channels_last = true};
-  const auto networks = [&](const Settings& from, const Freedom& freedom, bool memory_is_short,
+  const TunedSettings given{.batch_size = 8, .amp = AmpMode::kFp32, .channels_last = true};
+  const auto networks = [&](const TunedSettings& from, const Freedom& freedom, bool memory_is_short,
                             int64_t checkpointed_batch) {
     return candidates_of(KeyGroup::kNetwork, from, freedom,
                          {.amps = {AmpMode::kBf16, AmpMode::kFp32},
                           .memory_is_short = memory_is_short,
                           .checkpointed_batch = checkpointed_batch});
   };
-  const std::vector<Settings> all = networks(given, free, true, 8);
+  const std::vector<TunedSettings> all = networks(given, free, true, 8);
   EXPECT_EQ(all.size(), 8u);
   EXPECT_EQ(all.front(), given) << "what is found so far is known to work";
-  for (const Settings& one : all) {
+  for (const TunedSettings& one : all) {
     EXPECT_EQ(one.batch_size, 8);
     EXPECT_EQ(std::ranges::count(all, one), 1);
   }
   EXPECT_EQ(networks(given, free, false, 8).size(), 4u)
       << "recomputing costs time, and saves memory that is there";
-  Settings recomputing = given;
+  TunedSettings recomputing = given;
   recomputing.checkpointing = true;
   EXPECT_EQ(networks(recomputing, free, false, 8).size(), 8u) << "but leaving it out is tried";
   EXPECT_THAT(networks(given, Freedom(), true, 8), ElementsAre(given));
-  for (const Settings& one : networks(given, free, true, /*checkpointed_batch=*/32)) {
+  for (const TunedSettings& one : networks(given, free, true, /*checkpointed_batch=*/32)) {
     EXPECT_EQ(one.batch_size, one.checkpointing ? 32 : 8)
         << "recomputing pays off by the batch that it makes possible";
   }
@@ -94,19 +95,19 @@ TEST(Candidates, OfTheNetworkAreAllCombinations) {
 
 TEST(Candidates, OfTheLoaderAreReadersAndBatchesAheadThatFit) {
   const Freedom free = freedom_of(loaded({"--data.file", "d.h5"}));
-  const Settings given{.workers = 2, .prefetch = 3};
-  const std::vector<Settings> all =
+  const TunedSettings given{.workers = 2, .prefetch = 3};
+  const std::vector<TunedSettings> all =
       candidates_of(KeyGroup::kLoader, given, free,
                     {.speeds = {{1, 500}, {2, 900}}, .needed = 400, .most_ahead = 4.5});
   std::vector<std::pair<int64_t, int64_t>> tried;
-  for (const Settings& one : all) tried.emplace_back(one.workers, one.prefetch);
+  for (const TunedSettings& one : all) tried.emplace_back(one.workers, one.prefetch);
   using P = std::pair<int64_t, int64_t>;
   EXPECT_THAT(tried, ElementsAre(P(2, 3), P(1, 3), P(1, 2), P(1, 4), P(2, 2), P(2, 4)));
 }
 
 TEST(Costs, AreChangesOfTheNetworkAndResourcesOfTheLoader) {
-  const Settings given{.batch_size = 8, .workers = 2, .prefetch = 4};
-  Settings other = given;
+  const TunedSettings given{.batch_size = 8, .workers = 2, .prefetch = 4};
+  TunedSettings other = given;
   EXPECT_EQ(cost_of(KeyGroup::kNetwork, other, given), 0);
   other.checkpointing = true;
   other.amp = AmpMode::kBf16;
@@ -116,8 +117,8 @@ TEST(Costs, AreChangesOfTheNetworkAndResourcesOfTheLoader) {
 }
 
 TEST(SameNetwork, IsOneOfEqualArithmeticAndBuckets) {
-  const Settings given{.batch_size = 8};
-  Settings other = given;
+  const TunedSettings given{.batch_size = 8};
+  TunedSettings other = given;
   other.batch_size = 16;
   other.workers = 3;
   EXPECT_TRUE(same_network(given, other));
@@ -126,8 +127,8 @@ TEST(SameNetwork, IsOneOfEqualArithmeticAndBuckets) {
 }
 
 TEST(TakesLess, IsLessOfOneThingAndMoreOfNone) {
-  const Settings given{.batch_size = 32, .workers = 2, .prefetch = 4};
-  Settings other = given;
+  const TunedSettings given{.batch_size = 32, .workers = 2, .prefetch = 4};
+  TunedSettings other = given;
   EXPECT_FALSE(takes_less(other, given));
   other.amp = config::AmpMode::kBf16;
   EXPECT_FALSE(takes_less(other, given)) << "it is another arithmetic";
@@ -173,13 +174,13 @@ TEST(StepSecondsWith, AddMicroStepsAlone) {
 
 TEST(TunedKeys, AreReadFromAConfigurationAndPutIntoOne) {
   config::Config config;
-  const Settings settings{.batch_size = 3,
-                          .amp = AmpMode::kBf16,
-                          .channels_last = false,
-                          .checkpointing = true,
-                          .wire = config::Wire::kBf16,
-                          .workers = 5,
-                          .prefetch = 6};
+  const TunedSettings settings{.batch_size = 3,
+                               .amp = AmpMode::kBf16,
+                               .channels_last = false,
+                               .checkpointing = true,
+                               .wire = config::Wire::kBf16,
+                               .workers = 5,
+                               .prefetch = 6};
   apply(settings, config);
   EXPECT_EQ(config.train.batch_size, 3);
   EXPECT_EQ(config.train.amp, AmpMode::kBf16);

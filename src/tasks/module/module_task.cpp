@@ -125,7 +125,7 @@ class ModuleTask : public Task {
   }
 
  private:
-  void entered(const Phase&) override {
+  void entered(const TrainingPhase&) override {
     const std::vector<std::string> random = random_operations(*network_);
     if (random.empty() || said_) return;
     said_ = true;

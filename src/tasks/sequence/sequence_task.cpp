@@ -142,7 +142,7 @@ class SequenceTask : public Task {
     return metadata;
   }
 
-  Phase phase(int64_t epoch) const override {
+  TrainingPhase phase(int64_t epoch) const override {
     if (phase_of(config_.sequence, epoch) == SequencePhase::kEncoder) {
       return {
           .name = kEncoder,
@@ -164,7 +164,7 @@ class SequenceTask : public Task {
   }
 
  private:
-  void entered(const Phase& phase) override {
+  void entered(const TrainingPhase& phase) override {
     DTRAIN_CHECK(phase.name == kEncoder || phase.name == kClassifier, "phase ", phase.name);
     phase_ = phase.name;
     network_->freeze_encoder(phase_ == kClassifier && config_.sequence.encoder_lr_ratio == 0);
