@@ -230,8 +230,8 @@ std::optional<std::string> disagreement_in(const Runner& runner, const Case& c, 
     const double by = difference(here.*part, expected.*part);
     if (by <= tolerance(dtype)) continue;
     return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
-               c.channels_last ? " with channels last" : "", " differs by ", by,
-               " of its largest value");
+                       c.channels_last ? " with channels last" : "", " differs by ", by,
+                       " of its largest value");
   }
   return std::nullopt;
 }

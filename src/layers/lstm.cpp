@@ -7,6 +7,8 @@
 #include <array>
 #include <optional>
 
+#include "core/check.h"
+#include "kernels/lstm.h"
 #include "layers/autocast.h"
 #include "os/vector_set.h"
 

@@ -41,11 +41,11 @@ class ComparedKernels {
     const std::optional<std::string> found =
         batch_norm::disagreement(kernels_.runner, device, dtype);
     if (!found) return true;
-    log::warning(str("dtrain's own kernels of batch norm cannot be used on ", device, " for ",
-                     c10::toString(dtype), ": ", *found,
-                     ". LibTorch's operators take their place, and training is slower. "
-                     "Please report this with the name "
-                     "of the GPU; --device.fused_norm false avoids this message"));
+    log::warning(dtrain::str("dtrain's own kernels of batch norm cannot be used on ", device,
+                             " for ", c10::toString(dtype), ": ", *found,
+                             ". LibTorch's operators take their place, and training is slower. "
+                             "Please report this with the name "
+                             "of the GPU; --device.fused_norm false avoids this message"));
     return false;
   }
 
