@@ -9,7 +9,7 @@
 // in groups of 8 of like length. Depthwise convolutions: those of mobilenet_v2 at 224 pixels,
 // 16 images.
 // Gradient of the weights of convolutions: those of headpose_cnn, resnet18 and mobilenet_v2 at 224
-// pixels, 16 images. Minimal filtering: the 3 x 3 convolutions among them with stride 1, forward
+// pixels, 16 images. Winograd: the 3 x 3 convolutions among them with stride 1, forward
 // and both gradients.
 
 #include <ATen/Parallel.h>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "kernels/convolution.h"
 #include "kernels/winograd.h"
 #include "layers/convolution.h"
 #include "layers/depthwise.h"
@@ -139,17 +140,17 @@ void compare_weight_gradient(const Convolution& c) {
         at::convolution_backward(dy, x, weight, {}, c.stride, c.kernel / 2, 1, false, 0, 1,
                                  {false, true, false});
       },
-      [&] { layers::conv2d_weight_gradient(x, weight, dy, c.stride, c.kernel / 2, false); });
+      [&] { kernels::conv2d_weight_gradient(x, weight, dy, c.stride, c.kernel / 2, false); });
 }
 
 void compare_winograd(int64_t in, int64_t out, int64_t size) {
-  if (!layers::winograd_takes(in, out)) return;
+  if (!kernels::winograd_takes(in, out)) return;
   const at::Tensor x = random_image({16, in, size, size}), weight = random_image({out, in, 3, 3}),
                    dy = random_image({16, out, size, size});
   const auto compare_part = [&](const char* part, const std::function<void()>& theirs,
                                 const std::function<void()>& ours) {
     char what[80];
-    std::snprintf(what, sizeof(what), "minimal, %s, %ld to %ld, %ld pixels", part, long(in),
+    std::snprintf(what, sizeof(what), "Winograd, %s, %ld to %ld, %ld pixels", part, long(in),
                   long(out), long(size));
     compare(what, theirs, ours);
   };
@@ -158,11 +159,12 @@ void compare_winograd(int64_t in, int64_t out, int64_t size) {
   };
   compare_part(
       "forward", [&] { at::conv2d(x, weight, {}, 1, 1); },
-      [&] { layers::winograd_conv2d(x, weight, {}); });
+      [&] { kernels::winograd_conv2d(x, weight, {}); });
   compare_part(
-      "input", [&] { backward(true); }, [&] { layers::winograd_input_gradient(dy, weight); });
+      "input", [&] { backward(true); }, [&] { kernels::winograd_input_gradient(dy, weight); });
   compare_part(
-      "weights", [&] { backward(false); }, [&] { layers::winograd_weight_gradient(x, dy, false); });
+      "weights", [&] { backward(false); },
+      [&] { kernels::winograd_weight_gradient(x, dy, false); });
 }
 
 }  // namespace

@@ -84,10 +84,10 @@ int make_locked(const std::string& path, FileDescriptor& file) {
 
 // A file of no size. Only this process has it: another can open it only by the path in the
 // offer.
-Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& file) {
+Offer make_file(const SharedMemoryOptions& options, bool named, FileDescriptor& file) {
   Offer failed;
-  if (memfd) {
-    file = FileDescriptor(::memfd_create("dtrain", MFD_CLOEXEC));
+  if (!named) {
+    file = FileDescriptor(options.make_unnamed());
     if (file.is_open()) return identified(file, str("/proc/", ::getpid(), "/fd/", file.get()));
     failed.error = errno;
     return failed;
@@ -137,24 +137,24 @@ Outcome map_file(const Offer& offer, bool take_pages, int64_t own_begin, int64_t
   return {};
 }
 
-Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool memfd,
+Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool named,
                 int64_t stride) {
   const int64_t bytes = stride * comm.size();
   FileDescriptor file;
   Offer offer;
-  if (comm.rank() == 0) offer = make_file(options, memfd, file);
+  if (comm.rank() == 0) offer = make_file(options, named, file);
   offer = broadcast_object(comm, offer);
   Attempt result;
-  const Outcome mine = map_file(offer, !memfd, comm.rank() * stride, stride, bytes, result.base);
+  const Outcome mine = map_file(offer, named, comm.rank() * stride, stride, bytes, result.base);
   const std::vector<Outcome> outcomes = all_gather_object(comm, mine);
-  if (comm.rank() == 0 && !memfd && !offer.error) ::unlink(offer.path);
+  if (comm.rank() == 0 && named && !offer.error) ::unlink(offer.path);
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     const Outcome& outcome = outcomes[rank];
     if (outcome.error == 0) continue;
     result.failure =
         str("rank ", options.name_of(static_cast<int>(rank)), " cannot ", outcome.operation, " ",
-            memfd ? str("the memory file of rank ", options.name_of(0))
-                  : str("a file in ", options.folder.string()),
+            named ? str("a file in ", options.folder.string())
+                  : str("the memory file of rank ", options.name_of(0)),
             ": ", std::strerror(outcome.error));
     result.no_room = outcome.error == ENOSPC;
     break;
@@ -178,6 +178,8 @@ int64_t usable_memory(Communicator& comm, const std::filesystem::path& root) {
 
 }  // namespace
 
+int make_memfd() { return ::memfd_create("dtrain", MFD_CLOEXEC); }
+
 SharedSegment::SharedSegment(Communicator& comm, int64_t bytes,
                              const SharedMemoryOptions& options) {
   stride_ = (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
@@ -192,12 +194,11 @@ SharedSegment::SharedSegment(Communicator& comm, int64_t bytes,
   }
   std::vector<std::string> failures;
   bool no_room = false;
-  for (const bool memfd : {true, false}) {
-    if (memfd ? !options.memfd : options.folder.empty()) continue;
-    const Attempt made = attempt(comm, options, memfd, stride_);
+  for (const bool named : {false, true}) {
+    if (named && options.folder.empty()) continue;
+    const Attempt made = attempt(comm, options, named, stride_);
     if (made.failure.empty()) {
       base_ = made.base;
-      is_memfd_ = memfd;
       return;
     }
     failures.push_back(made.failure);

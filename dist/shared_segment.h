@@ -27,10 +27,13 @@
 
 namespace dtrain::dist {
 
+// A new memfd of no size, which the next program does not inherit. -1 and errno: there is none.
+int make_memfd();
+
 struct SharedMemoryOptions {
-  bool memfd = true;                          // false: only the file below, for tests
-  std::filesystem::path folder = "/dev/shm";  // folder of the file; empty: only a memfd
-  // Of the files of Linux that tell the memory that can be used, for tests
+  int (*make_unnamed)() = make_memfd;         // the file that is tried first
+  std::filesystem::path folder = "/dev/shm";  // of the file that is tried second; empty: none
+  // Of the files of Linux that tell the memory that can be used
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
   // Who waits is a thread beside others that compute, and leaves them its core sooner
@@ -49,12 +52,10 @@ class SharedSegment {
 
   std::byte* part(int rank) const { return base_ + rank * stride_; }  // begins at a page
   int64_t stride() const { return stride_; }                          // from one part to the next
-  bool is_memfd() const { return is_memfd_; }
 
  private:
   std::byte* base_ = nullptr;
   int64_t stride_ = 0, bytes_ = 0;
-  bool is_memfd_ = false;
 };
 
 }  // namespace dtrain::dist

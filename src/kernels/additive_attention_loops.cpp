@@ -72,7 +72,6 @@ using Lanes = Number;
 constexpr int64_t kLanes = 1;
 inline Lanes load(const double* from) { return *from; }
 inline void store(double* to, Lanes value) { *to = value; }
-inline double reciprocal(double x) { return 1 / x; }
 #include "kernels/additive_attention_loops.inc"
 }  // namespace one_double
 

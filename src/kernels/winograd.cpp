@@ -34,8 +34,8 @@ TileImage image_of(const at::Tensor& x) {
 void check(const at::Tensor& x, int64_t in, int64_t out) {
   DTRAIN_CHECK(
       x.is_contiguous(kChannelsLast) && x.scalar_type() == at::kFloat && winograd_takes(in, out),
-      "a convolution by minimal filtering of ", x.sizes(), " ", x.scalar_type(), " with ", in,
-      " and ", out, " channels");
+      "a Winograd convolution of ", x.sizes(), " ", x.scalar_type(), " with ", in, " and ", out,
+      " channels");
 }
 
 // The tiles of a block: as many as keep its patches in the second cache.

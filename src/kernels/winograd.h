@@ -1,8 +1,7 @@
 #pragma once
 
-// 3 x 3 convolutions with stride 1 and padding 1 by minimal filtering, which needs 16
-// multiplications where the sum itself needs 36 (winograd_loops.h), and their gradients by
-// its adjoints.
+// Winograd's algorithm for 3 x 3 convolutions with stride 1 and padding 1 (winograd_loops.h), which
+// needs 16 multiplications where the sum itself needs 36, and its adjoints for their gradients.
 //
 // All tensors are float32 and channels_last on the CPU: x [B, C, H, W], weight [O, C, 3, 3], y and
 // dy [B, O, H, W].

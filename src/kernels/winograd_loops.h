@@ -1,7 +1,7 @@
 #pragma once
 
 // The innermost loops of a 3 x 3 convolution with stride 1 and padding 1 on the CPU, channels last,
-// in float, by minimal filtering F(2 x 2, 3 x 3) (A. Lavin and S. Gray, Fast Algorithms for
+// in float, by Winograd's algorithm F(2 x 2, 3 x 3) (A. Lavin and S. Gray, Fast Algorithms for
 // Convolutional Neural Networks, CVPR 2016; the names of its matrices are used here), with the
 // widest vectors that the CPU has (os/vector_set.h). They know nothing of threads and tensors
 // (winograd.h does).

@@ -14,6 +14,8 @@ namespace dtrain::layers {
 
 struct RandomContext;
 
+using kernels::is_forced;
+using kernels::teacher_forcing_ratio;
 using kernels::TeacherForcing;
 
 // The draws of the samples of `key`, by its seed and its epoch: bool [B] on its device.

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-// Whether code for each of the sets can be compiled: GCC's vector types with #pragma GCC target.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// Whether code for each of the sets can be compiled: with vector types and pragmas of GCC or Clang.
+#if defined(__x86_64__) && defined(__GNUC__)
 #define DTRAIN_X86_VECTORS
 #endif
 

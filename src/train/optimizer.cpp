@@ -53,7 +53,6 @@ bool Optimizer::is_grouped() const {
 
 void Optimizer::group() {
   groups_.clear();
-  ++times_grouped_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
     const at::Tensor& gradient = parameter.grad();

@@ -38,8 +38,7 @@ class Optimizer {
   // undefined: none. `found_inf`: float32, 1 skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
-  int64_t bytes() const;                                    // device memory of the moments
-  int64_t times_grouped() const { return times_grouped_; }  // for tests
+  int64_t bytes() const;  // device memory of the moments
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step"
   // (adamw, adam), "momentum_buffer.NAME" (sgd with momentum).
@@ -67,7 +66,6 @@ class Optimizer {
   std::vector<at::Tensor> first_, second_;
   at::Tensor step_;  // float32 scalar: steps taken, without skipped ones, as in torch.optim
   std::map<GroupKey, Group> groups_;
-  int64_t times_grouped_ = 0;
   // One per parameter: the gradient that its group has; undefined: in no group
   std::vector<at::Tensor> grouped_;
 };

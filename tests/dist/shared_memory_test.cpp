@@ -18,6 +18,7 @@
 #include "dist/peer_error.h"
 #include "os/file_descriptor.h"
 #include "os/made_tree.h"
+#include "support/no_memfd.h"
 #include "support/temp_dir.h"
 #include "support/thread_world.h"
 #include "tests/dist/communicator_contract.h"
@@ -202,7 +203,7 @@ TEST(SharedMemory, RemovesTheFilesOfJobsThatWereKilledAndOnlyThose) {
   const FileDescriptor of_a_job_that_lives = make("dtrain-3-4");
   ASSERT_EQ(::flock(of_a_job_that_lives.get(), LOCK_EX), 0);
   run_shared(2, [](Communicator& comm) { comm.barrier(); },
-             {.memfd = false, .folder = folder.path()});
+             {.make_unnamed = testing::no_memfd, .folder = folder.path()});
   std::set<std::string> left;
   for (const auto& file : std::filesystem::directory_iterator(folder.path()))
     left.insert(file.path().filename());
@@ -300,7 +301,7 @@ TEST(SharedMemory, CheckThrowsWhatAnotherRankAborted) {
 TEST(SharedMemory, AFileWithoutRoomIsADeviceErrorOnEveryRankWithWhatItNeedsAndHowToGetIt) {
   testing::MadeTree tree;  // of a host with more memory than /dev/shm
   tree.file("/proc/meminfo", "MemAvailable:   1000000000000 kB\n");
-  const SharedMemoryOptions options{.memfd = false, .root = tree.root()};
+  const SharedMemoryOptions options{.make_unnamed = testing::no_memfd, .root = tree.root()};
   const auto size = static_cast<int64_t>(std::filesystem::space(options.folder).capacity);
   const auto messages = errors<DeviceError>(
       2, [&](Communicator& comm) { comm.allocate({size / 4}, at::TensorOptions(at::kDouble)); },
@@ -319,15 +320,17 @@ TEST(SharedMemory, AFileWithoutRoomIsADeviceErrorOnEveryRankWithWhatItNeedsAndHo
 TEST(SharedMemory, NoWayToShareIsADeviceErrorOnEveryRank) {
   const auto nothing = [](Communicator&) {};
   for (const std::string& message :
-       errors<DeviceError>(3, nothing, {.memfd = false, .folder = "/nowhere"})) {
-    EXPECT_TRUE(contains(message, "rank 0 cannot create a file in /nowhere: No such file"))
-        << message;
+       errors<DeviceError>(3, nothing, {.make_unnamed = testing::no_memfd, .folder = "/nowhere"})) {
+    for (const char* part : {"rank 0 cannot create the memory file of rank 0: Function not",
+                             "rank 0 cannot create a file in /nowhere: No such file"}) {
+      EXPECT_TRUE(contains(message, part)) << message;
+    }
   }
-  errors<DeviceError>(2, nothing, {.memfd = false, .folder = ""});
+  errors<DeviceError>(2, nothing, {.make_unnamed = testing::no_memfd, .folder = ""});
 }
 
 TEST(SharedMemory, TheFileInDevShmIsGoneAsSoonAsAllHaveMappedIt) {
-  const SharedMemoryOptions options{.memfd = false};
+  const SharedMemoryOptions options{.make_unnamed = testing::no_memfd};
   run_shared(
       2,
       [&](Communicator& comm) {

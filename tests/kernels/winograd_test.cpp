@@ -1,4 +1,4 @@
-// Convolutions by minimal filtering, compared with LibTorch's in float64.
+// Convolutions by Winograd's algorithm, compared with LibTorch's in float64.
 
 #include "kernels/winograd.h"
 

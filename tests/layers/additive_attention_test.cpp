@@ -15,6 +15,8 @@
 namespace dtrain::layers {
 namespace {
 
+using kernels::AttentionStep;
+
 struct Case {
   at::Tensor keys, queries, v;  // leaves
   at::Tensor order, lengths;
@@ -219,8 +221,9 @@ TEST(PointerSteps, AreImpossibleFromTheFirstOneOnThatChoosesNothingNew) {
         if (order[before] >= 0 && order[before] < length) gone.insert(order[before]);
       }
       const bool in_range = order[t] >= 0 && order[t] < length;
-      const AttentionStep found = step_of(t, length, length - static_cast<int64_t>(gone.size()),
-                                          in_range && !gone.contains(order[t]));
+      const AttentionStep found =
+          kernels::step_of(t, length, length - static_cast<int64_t>(gone.size()),
+                           in_range && !gone.contains(order[t]));
       if (ended) {
         EXPECT_EQ(found, AttentionStep::kTooLate) << drawn << t;
         continue;
@@ -235,9 +238,9 @@ TEST(PointerSteps, AreImpossibleFromTheFirstOneOnThatChoosesNothingNew) {
 }
 
 TEST(PointerLosses, SayWhatIsTooMuchForAGpu) {
-  EXPECT_NO_THROW(check_fits_gpu(65535, 5000, 48 << 10));
-  EXPECT_THROW(check_fits_gpu(65536, 10, 50), DeviceError);
-  EXPECT_THROW(check_fits_gpu(10, 9831, 9831 * 5), DeviceError);
+  EXPECT_NO_THROW(kernels::check_fits_gpu(65535, 5000, 48 << 10));
+  EXPECT_THROW(kernels::check_fits_gpu(65536, 10, 50), DeviceError);
+  EXPECT_THROW(kernels::check_fits_gpu(10, 9831, 9831 * 5), DeviceError);
 }
 
 TEST(PointerLosses, OfLowerPrecisionAreComputedInFloat32) {

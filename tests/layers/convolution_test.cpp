@@ -7,6 +7,7 @@
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
 
+#include "kernels/convolution.h"
 #include "layers/autocast.h"
 
 namespace dtrain::layers {
@@ -76,8 +77,8 @@ TEST(Convolution, EqualsLibTorchs) {
     // Our loops, also where convolve() does not take them.
     at::manual_seed(5);
     const at::Tensor dy = at::randn(found[0].sizes()).contiguous(at::MemoryFormat::ChannelsLast);
-    const auto [of_weight, of_bias] = conv2d_weight_gradient(x.detach(), conv->weight, dy, c.stride,
-                                                             c.padding, /*with_bias=*/true);
+    const auto [of_weight, of_bias] = kernels::conv2d_weight_gradient(
+        x.detach(), conv->weight, dy, c.stride, c.padding, /*with_bias=*/true);
     expect_near(of_weight, expected[2], c, "gradient of the weight");
     expect_near(of_bias, expected[3], c, "gradient of the bias");
     EXPECT_TRUE(of_weight.is_contiguous(at::MemoryFormat::ChannelsLast)) << c;
@@ -90,8 +91,8 @@ TEST(Convolution, HasTheSameBitsAtTheSameNumberOfThreads) {
                    dy = channels_last({4, 40, 20, 20});
   for (const int threads : {1, 2, 3, 64}) {
     at::set_num_threads(threads);
-    const auto one = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-    const auto other = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
+    const auto one = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
+    const auto other = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
     EXPECT_TRUE(at::equal(one.first, other.first) && at::equal(one.second, other.second))
         << threads;
   }
@@ -103,9 +104,9 @@ TEST(Convolution, SharesRowsBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) 
   const at::Tensor x = channels_last({1, 1024, 6, 6}), weight = channels_last({1030, 1024, 3, 3}),
                    dy = channels_last({1, 1030, 6, 6});
   at::set_num_threads(1);
-  const auto expected = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
+  const auto expected = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
   at::set_num_threads(5);
-  const auto found = conv2d_weight_gradient(x, weight, dy, 1, 1, true);
+  const auto found = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
   EXPECT_TRUE(at::equal(found.first, expected.first))
       << "one part has all rows, so that the sums have the same order";
   EXPECT_TRUE(at::equal(found.second, expected.second));
@@ -113,7 +114,7 @@ TEST(Convolution, SharesRowsBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) 
 }
 
 // The first by LibTorch, with a gradient of the weights by our loops; the second by
-// minimal filtering.
+// Winograd's algorithm.
 const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1},
                                      {3, 32, 32, 10, 10, 3, 3, 1, 1}};
 
@@ -147,7 +148,7 @@ TEST(Convolution, WorksWithoutABias) {
   }
 }
 
-TEST(Convolution, IsNotByMinimalFilteringWhereThatDoesNotPayOff) {
+TEST(Convolution, IsNotByWinogradWhereThatDoesNotPayOff) {
   for (const Case& c : {Case{32, 32, 32, 3, 3, 3, 3, 1, 1}, Case{1, 32, 32, 7, 7, 3, 3, 1, 1}}) {
     torch::nn::Conv2d conv = make_conv(c);
     const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width});

@@ -151,7 +151,7 @@ TEST(LinearBottleneckTest, WritesLargeTensorsPastTheCaches) {
   for (const Sizes& sizes :
        {Sizes{4, 16, 96, 24, 112, 111, 2}, Sizes{6, 32, 32, 16, 161, 150, 1, false}}) {
     ASSERT_GT(sizes.samples * sizes.hidden * sizes.height * sizes.width * 4,
-              static_cast<int64_t>(kStreamedBytes));
+              static_cast<int64_t>(kernels::kStreamedBytes));
     Block block = drawn(sizes, 1), layers = drawn(sizes, 1);
     const Tensors found = block.all_of(run(block.layers(), block.x)),
                   expected = layers.all_of(layers.one_by_one());

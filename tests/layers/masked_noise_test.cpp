@@ -10,6 +10,8 @@
 namespace dtrain::layers {
 namespace {
 
+using kernels::keyed_normal;
+
 constexpr int64_t kFeatures = 3;
 constexpr uint64_t kSeed = 4;
 constexpr int64_t kEpoch = 2;

@@ -20,6 +20,7 @@
 #include "dist/mpi_session.h"
 #include "dist/shared_memory_communicator.h"
 #include "dist/watchdog.h"
+#include "support/no_memfd.h"
 #include "text/strings.h"
 
 namespace {
@@ -79,8 +80,8 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
 
 // The culprit is killed while the others wait for it in shared memory: they still spin (timeout 0,
 // with a core for each), or sleep. They say how long they waited after that.
-int wait_for_killed(const Part& part, Communicator& host, bool memfd) {
-  const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
+int wait_for_killed(const Part& part, Communicator& host, int (*make_unnamed)()) {
+  const auto comm = make_shared_memory_communicator(host, {.make_unnamed = make_unnamed});
   const at::Tensor sum = comm->allocate({1'000'000}, at::kFloat).fill_(1);
   comm->all_reduce(sum, ReduceOp::kSum).wait();
   if (host.rank() == part.culprit) {
@@ -112,8 +113,8 @@ int run(const Part& part, MpiSession& session) {
   if (part.mode == "code") return world.rank == part.culprit ? 75 : 0;
 
   const auto comm = make_host_communicator(world);
-  if (part.mode == "killed in memfd") return wait_for_killed(part, *comm, true);
-  if (part.mode == "killed in /dev/shm") return wait_for_killed(part, *comm, false);
+  if (part.mode == "killed in memfd") return wait_for_killed(part, *comm, make_memfd);
+  if (part.mode == "killed in /dev/shm") return wait_for_killed(part, *comm, testing::no_memfd);
   Watchdog watchdog(world, part.timeout, [&](const PeerError& stall) {
     log::error(stall.what());
     session.abort(stall.exit_code());

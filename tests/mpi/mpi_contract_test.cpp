@@ -10,6 +10,7 @@
 #include "dist/make_communicator.h"
 #include "dist/shared_memory_communicator.h"
 #include "dist/staged_communicator.h"
+#include "support/no_memfd.h"
 #include "tests/dist/communicator_contract.h"
 #include "tests/mpi/world_of_test.h"
 
@@ -41,7 +42,7 @@ std::vector<Kind> kinds() {
        [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
       {"SharedMemoryInDevShm", [] {
          return make_shared_memory_communicator(*make_host_communicator(world_of_test()),
-                                                {.memfd = false});
+                                                {.make_unnamed = testing::no_memfd});
        }}};
 }
 

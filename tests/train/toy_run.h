@@ -51,7 +51,7 @@ class ToyTask : public tasks::Task {
     int64_t workspace = 0;  // bytes that its first forward pass allocates and keeps, as cuBLAS does
   };
   static constexpr int64_t kBadSample = 5;
-  static constexpr layers::LaunchResult kIllegalAddress = 700;  // of CUDA
+  static constexpr kernels::LaunchResult kIllegalAddress = 700;  // of CUDA
 
   explicit ToyTask(Options options) : options_(options) {
     spec_.image_size = 8;
@@ -85,7 +85,7 @@ class ToyTask : public tasks::Task {
     }
     if (options_.fault == Fault::kDeviceLost && seen.size() == 3) lose_device();
     if (options_.fault == Fault::kOwnLaunchFails && seen.size() == 3)
-      layers::check_launch(kIllegalAddress);
+      kernels::check_launch(kIllegalAddress);
     if (options_.workspace > 0 && !workspace_.defined())
       workspace_ = at::empty({options_.workspace}, at::kByte);
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
@@ -95,7 +95,7 @@ class ToyTask : public tasks::Task {
                        each * std::numeric_limits<double>::quiet_NaN(), each);
     }
     if (options_.fault == Fault::kOwnLaunchFailsInBackward && seen.size() == 2) {
-      each.register_hook([](const at::Tensor&) { layers::check_launch(kIllegalAddress); });
+      each.register_hook([](const at::Tensor&) { kernels::check_launch(kIllegalAddress); });
     }
     const at::Tensor per_sample =
         options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();

@@ -164,9 +164,9 @@ TEST(DeviceFailure, OfALibraryIsThatOfTheGpuOnceNothingWorksOnIt) {
 
 TEST(DeviceFailure, OfOurOwnLaunchIsThatOfTheGpuOrOfItsMemory) {
   const BatchArithmetic batches = batch_arithmetic(small(8).train, 1, 17);
-  const auto failure = [&](layers::LaunchResult result) {
+  const auto failure = [&](kernels::LaunchResult result) {
     try {
-      layers::check_launch(result);
+      kernels::check_launch(result);
     } catch (const c10::Error& error) {
       return device_failure(error, batches, {.device = at::kCPU, .memory_bytes = 8e9},
                             "before the first step");
