@@ -33,7 +33,7 @@ constexpr auto names_of(VerifyMode) { return names("first_epoch", "true", "false
 enum class OnBadSample { kStop, kSkip };
 constexpr auto names_of(OnBadSample) { return names("stop", "skip"); }
 
-enum class AmpMode { kAuto, kFp16, kBf16, kTf32, kFp32, kFp64 };  // fp64 is for tests
+enum class AmpMode { kAuto, kFp16, kBf16, kTf32, kFp32, kFp64 };
 constexpr auto names_of(AmpMode) { return names("auto", "fp16", "bf16", "tf32", "fp32", "fp64"); }
 
 enum class OptimizerName { kAdamW, kAdam, kSgd };

@@ -37,7 +37,7 @@ std::vector<Option> train_keys(Train& train) {
        .alias = "amp",
        .target = &train.amp,
        .text = "precision of forward and backward; auto: bf16 or fp16 on a GPU, fp32 on the CPU; "
-               "off: fp32",
+               "off: fp32; fp64: all in float64, slow, for comparing runs",
        .synonyms = {{"off", "fp32"}}},
       {.path = "train.seed",
        .alias = "seed",
