@@ -20,6 +20,7 @@
 #include "kernels/batch_norm_blocks_body.h"
 #include "kernels/batch_norm_gpu.h"
 #include "layers/batch_norm.h"
+#include "layers/batch_norm_arithmetic.h"
 #include "layers/batch_norm_check.h"
 #include "layers/norm_kernels.h"
 #include "support/blocks_on_cpu.h"

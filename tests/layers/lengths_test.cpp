@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "kernels/lengths.h"
+
 namespace dtrain::layers {
 namespace {
 
@@ -13,9 +15,9 @@ TEST(ValidPositions, AreThoseBelowTheLength) {
 }
 
 TEST(ValidLength, IsLimitedToThePositions) {
-  EXPECT_EQ(valid_length(-1, 5), 0);
-  EXPECT_EQ(valid_length(4, 5), 4);
-  EXPECT_EQ(valid_length(9, 5), 5);
+  EXPECT_EQ(kernels::valid_length(-1, 5), 0);
+  EXPECT_EQ(kernels::valid_length(4, 5), 4);
+  EXPECT_EQ(kernels::valid_length(9, 5), 5);
 }
 
 }  // namespace

@@ -168,8 +168,8 @@ TEST(LinearBottleneckTest, CopiesPastTheCachesFromAndToAnyAddress) {
   for (const int64_t to_offset : {0, 1, 3}) {
     for (const int64_t count : {0, 1, 2, 5, 16, 39}) {
       const at::Tensor to = at::zeros({64});
-      copy_past_caches(from.const_data_ptr<float>() + 2, count,
-                       to.mutable_data_ptr<float>() + to_offset);
+      kernels::copy_past_caches(from.const_data_ptr<float>() + 2, count,
+                                to.mutable_data_ptr<float>() + to_offset);
       EXPECT_TRUE(at::equal(to.narrow(0, to_offset, count), from.narrow(0, 2, count)));
       EXPECT_EQ(to.count_nonzero().item<int64_t>(), count);
     }

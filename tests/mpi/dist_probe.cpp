@@ -20,7 +20,7 @@
 #include "dist/mpi_session.h"
 #include "dist/shared_memory_communicator.h"
 #include "dist/watchdog.h"
-#include "support/no_memfd.h"
+#include "tests/support/no_memfd.h"
 #include "text/strings.h"
 
 namespace {
