@@ -28,8 +28,7 @@ struct Gpu {
   // What the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
   std::string_view product;
   double memory_gib = 0;  // that CUDA gives to programs
-  int multiprocessors = 0;
-  int capability = 0;  // 10 × major + minor
+  int capability = 0;     // 10 × major + minor
   std::vector<FittingBatch> measured = {};
 
   bool has_bf16() const { return catalog::has_bf16(capability); }
