@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "config/config.h"
-#include "doctor/finding.h"
 #include "doctor/rank_facts.h"
+#include "text/named_enum.h"
 
 namespace dtrain::doctor {
 
@@ -36,6 +36,37 @@ struct HostRanks {
   int cores() const;  // size of the union of its ranks' masks; 0: unknown
 };
 std::vector<HostRanks> hosts_of(const Launch&);
+
+// kBlocks: the run would not start, not reach its end, or not train what was asked for. kSlows: it
+// would take longer than it has to. kNote: worth knowing.
+enum class Severity { kBlocks, kSlows, kNote };
+constexpr auto names_of(Severity) { return names("blocks", "slows", "note"); }
+
+struct DoctorFinding {
+  std::string check;  // the name of the check that made it
+  Severity severity = Severity::kNote;
+  std::string cause;     // what is wrong, and what follows from it
+  std::string evidence;  // the values that say so
+  // First a command, a flag or a variable: what fixes it, or where nothing typed can, what shows
+  // it; then words.
+  std::string fix;
+  std::vector<int> ranks;
+  std::vector<std::string> hosts;
+};
+
+// What one check found. No findings and nothing unchecked: it looked at all ranks, and all
+// is right.
+struct Outcome {
+  std::vector<DoctorFinding> findings;
+  std::vector<std::string> unchecked;  // why something could not be looked at: "no GPU"
+
+  // Of a rank and its host, or of a host alone, whatever rank runs there.
+  void add(const RankFacts&, Severity, std::string cause, std::string evidence, std::string fix);
+  void add(const HostRanks&, Severity, std::string cause, std::string evidence, std::string fix);
+  // Return `known`, after they have noted why something could not be looked at if it is false.
+  bool can_judge(bool known, const std::string& why_not);
+  bool can_see(bool known, const Launch&, const std::string& host);
+};
 
 struct Check {
   const char* name;
@@ -62,12 +93,6 @@ struct Diagnosis {
 };
 Diagnosis examine(const Launch&);
 
-// ---- for the checks -----------------------------------------------------------------------------
-void blame(DoctorFinding&, const RankFacts&);  // adds the rank and its host
-void blame(DoctorFinding&, const HostRanks&);  // the host alone: whatever rank runs there
-std::string bytes(int64_t count);              // "1.5 GiB"
-std::string unseen(
-    const Launch&,
-    const std::string& host);  // "not visible on node7": why something was not checked
+std::string bytes(int64_t count);  // "1.5 GiB"
 
 }  // namespace dtrain::doctor
