@@ -7,6 +7,10 @@
 #include "text/strings.h"
 
 namespace dtrain::job {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResources, node, device, pci_bus_id, metrics, memory_bytes,
+                                   local_rank, cores, threads, loader_threads)
+
 namespace {
 
 std::string absolute(const std::string& path) {
@@ -15,24 +19,10 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-std::string to_json(const RankResources& p) {
-  return nlohmann::json{{"node", p.node},
-                        {"device", p.device},
-                        {"pci_bus_id", p.pci_bus_id},
-                        {"metrics", p.metrics_address},
-                        {"memory_bytes", p.memory_bytes},
-                        {"local_rank", p.local_rank},
-                        {"cores", p.cores},
-                        {"threads", p.threads},
-                        {"loader_threads", p.loader_threads}}
-      .dump();
-}
+std::string to_json(const RankResources& resources) { return nlohmann::json(resources).dump(); }
 
 RankResources resources_from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {json.at("node"),    json.at("device"),       json.at("pci_bus_id"),
-          json.at("metrics"), json.at("memory_bytes"), json.at("local_rank"),
-          json.at("cores"),   json.at("threads"),      json.at("loader_threads")};
+  return nlohmann::json::parse(text).get<RankResources>();
 }
 
 std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks) {
@@ -42,16 +32,14 @@ std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankResources& p = ranks[rank];
-    line(
-        str("rank ", rank),
-        str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
-            p.cores, p.cores == 1 ? " core, " : " cores, ", p.threads,
-            p.threads == 1 ? " thread, " : " threads, ", p.loader_threads,
-            p.loader_threads == 1 ? " reader" : " readers",
-            p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
+    line(str("rank ", rank),
+         str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
+             p.cores, p.cores == 1 ? " core, " : " cores, ", p.threads,
+             p.threads == 1 ? " thread, " : " threads, ", p.loader_threads,
+             p.loader_threads == 1 ? " reader" : " readers",
+             p.metrics.empty() ? "" : ", metrics http://" + p.metrics + "/metrics"));
   }
-  if (!ranks.front().metrics_address.empty())
-    line("live page", "http://" + ranks.front().metrics_address + "/");
+  if (!ranks.front().metrics.empty()) line("live page", "http://" + ranks.front().metrics + "/");
   line("config", f.config_source);
   line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters),
                    " parameters, ", f.precision));

@@ -13,7 +13,8 @@
 namespace dtrain::job {
 
 struct RankResources {  // gathered from every rank
-  std::string node, device, pci_bus_id, metrics_address;
+  std::string node, device, pci_bus_id;
+  std::string metrics;  // "127.0.0.1:9500", where its metrics are served; "": nowhere
   int64_t memory_bytes = 0;
   int local_rank = 0, cores = 0, threads = 0, loader_threads = 0;
 };
