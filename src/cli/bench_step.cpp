@@ -378,20 +378,12 @@ int run_bench_step(const Arguments& arguments) {
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(whole_number(1, kMost));
-  app.add_option("--rounds", options.rounds, "how often each is measured")
-      ->check(whole_number(1, 1000))
-      ->capture_default_str();
-  app.add_option("--steps", options.probe.steps,
-                 "optimizer steps of each measurement, after the warm-up")
-      ->check(whole_number(2, kMost))
-      ->capture_default_str();
-  app.add_option("--warm-steps", options.probe.warm_steps, "steps before them")
-      ->check(whole_number(1, kMost))
-      ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds,
-                 "of each measurement; fewer steps where they would take longer")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--rounds", options.rounds, 1, 1000, "how often each is measured");
+  add_number(app, "--steps", options.probe.steps, 2, kMost,
+             "optimizer steps of each measurement, after the warm-up");
+  add_number(app, "--warm-steps", options.probe.warm_steps, 1, kMost, "steps before them");
+  add_number(app, "--seconds", options.probe.seconds, 0.01, 3600,
+             "of each measurement; fewer steps where they would take longer");
   app.add_flag("--cached", options.probe.cached,
                "measure also, for as long again, steps whose batches are in memory: what the run "
                "would do if loading "

@@ -193,21 +193,14 @@ int run_convert(const Arguments& arguments) {
          str("biwi: sequences of the test split, with all others of the same people (default: ",
              join(convert::kBiwiTestSequences, ","), ")"))
       ->delimiter(',');
-  app.add_option(
-         "--test-share", options.split.test_share,
-         "share that becomes the test split, of each class or group (1, with --classes: all)")
-      ->check(number_within(0, 1))
-      ->capture_default_str();
+  add_number(app, "--test-share", options.split.test_share, 0, 1,
+             "share that becomes the test split, of each class or group (1, with --classes: all)");
   app.add_option("--val-share", options.split.val_share,
                  "likewise, validation (default: 0.1; head pose 0: training takes it out of the "
                  "training split)")
       ->check(number_within(0, 1));
-  app.add_option("--seed", options.split.seed, "of these choices")
-      ->check(whole_number(0, kAnySeed))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores this process may use")
-      ->check(whole_number(0, 4096))
-      ->capture_default_str();
+  add_number(app, "--seed", options.split.seed, 0, kAnySeed, "of these choices");
+  add_number(app, "--threads", options.threads, 0, 4096, "0: all cores this process may use");
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;

@@ -123,9 +123,8 @@ int run_eval(const Arguments& arguments) {
                  "in training")
       ->check(CLI::IsMember({"stop", "skip"}));
   options.inference.add_to(app);
-  app.add_option("--worst", options.worst, "name so many samples with the largest errors")
-      ->check(whole_number(0, 1 << 20))
-      ->capture_default_str();
+  add_number(app, "--worst", options.worst, 0, 1 << 20,
+             "name so many samples with the largest errors");
   options.output.add_to(app,
                         "write all of it, tables too, as JSON to this file; -: to the "
                         "standard output, alone");

@@ -208,10 +208,8 @@ int run_export(const Arguments& arguments) {
                  "measured on test "
                  "if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}));
-  app.add_option("--samples", options.samples,
-                 "onnx-int8: calibrate on so many samples of the split")
-      ->check(whole_number(1, 1 << 30))
-      ->capture_default_str();
+  add_number(app, "--samples", options.samples, 1, 1 << 30,
+             "onnx-int8: calibrate on so many samples of the split");
   InferenceOptions& how = options.inference;
   how.add_batch_size(app, "onnx-int8: samples per forward pass");
   how.add_workers(app);

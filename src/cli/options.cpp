@@ -192,6 +192,25 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
   return CLI::Validator(check, most == kAnySeed ? "" : "INT in [" + range + "]");
 }
 
+template <typename Number>
+void add_number(CLI::App& app, const std::string& name, Number& value,
+                std::type_identity_t<Number> least, std::type_identity_t<Number> most,
+                const std::string& text) {
+  CLI::Option* option = app.add_option(name, value, text)->capture_default_str();
+  if constexpr (std::is_integral_v<Number>) {
+    option->check(whole_number(static_cast<uint64_t>(least), static_cast<uint64_t>(most)));
+  } else {
+    option->check(number_within(least, most));
+  }
+}
+template void add_number(CLI::App&, const std::string&, int&, int, int, const std::string&);
+template void add_number(CLI::App&, const std::string&, int64_t&, int64_t, int64_t,
+                         const std::string&);
+template void add_number(CLI::App&, const std::string&, uint64_t&, uint64_t, uint64_t,
+                         const std::string&);
+template void add_number(CLI::App&, const std::string&, double&, double, double,
+                         const std::string&);
+
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
@@ -256,9 +275,7 @@ void InferenceOptions::add_verify(CLI::App& app) {
 }
 
 void InferenceOptions::add_batch_size(CLI::App& app, const std::string& text) {
-  app.add_option("--batch-size", batch_size, text)
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+  add_number(app, "--batch-size", batch_size, 1, 1 << 20, text);
 }
 
 void InferenceOptions::add_workers(CLI::App& app) {

@@ -207,14 +207,10 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--measured", options.measured,
                  "plan from this file of `dtrain bench step --json FILE`, of another machine, and "
                  "measure nothing");
-  app.add_option("--steps", options.probe.steps,
-                 "optimizer steps to measure for each size of micro-batch")
-      ->check(whole_number(2, 1 << 30))
-      ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds,
-                 "at most, for each size; fewer steps where they would take longer")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--steps", options.probe.steps, 2, 1 << 30,
+             "optimizer steps to measure for each size of micro-batch");
+  add_number(app, "--seconds", options.probe.seconds, 0.01, 3600,
+             "at most, for each size; fewer steps where they would take longer");
   options.output.add_to(app);
 }
 

@@ -276,23 +276,17 @@ int run_trace(const Arguments& arguments) {
       "dtrain trace");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
-  app.add_option("--steps", options.how.steps, "optimizer steps to record")
-      ->check(whole_number(1, kMost))
-      ->capture_default_str();
-  app.add_option("--warm-steps", options.how.warm_steps,
-                 "steps to run before those that are recorded")
-      ->check(whole_number(3, kMost))
-      ->capture_default_str();
+  add_number(app, "--steps", options.how.steps, 1, kMost, "optimizer steps to record");
+  add_number(app, "--warm-steps", options.how.warm_steps, 3, kMost,
+             "steps to run before those that are recorded");
   app.add_flag("--operators", options.how.operators,
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");
   app.add_flag("--memory", options.how.memory,
                "show which operators hold the memory at the peaks of forward and backward, and "
                "record what is held");
-  app.add_option("--max-mib", options.most_mib,
-                 "largest size of the trace in MiB, uncompressed; a larger one is refused before "
-                 "it is recorded")
-      ->check(number_within(1, 1e6))
-      ->capture_default_str();
+  add_number(app, "--max-mib", options.most_mib, 1, 1e6,
+             "largest size of the trace in MiB, uncompressed; a larger one is refused before "
+             "it is recorded");
   app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
       ->capture_default_str();
   options.output.add_to(app);

@@ -101,12 +101,9 @@ int run_tune(const Arguments& arguments) {
       "how large the global batch is. Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
-  app.add_option("--minutes", options.search.minutes, "about how long it may take")
-      ->check(number_within(0.01, 10000))
-      ->capture_default_str();
-  app.add_option("--seconds", options.search.seconds, "of the longest measurement of one candidate")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--minutes", options.search.minutes, 0.01, 10000, "about how long it may take");
+  add_number(app, "--seconds", options.search.seconds, 0.01, 3600,
+             "of the longest measurement of one candidate");
   app.add_option("--memory-budget", options.search.memory_budget,
                  "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the "
                  "GPU has, or, on the "
