@@ -32,7 +32,6 @@ using job::RankSummary;
 using job::TraceSummary;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostRanks = 8;  // rows of the table
 constexpr size_t kMostRows = 12;  // operators of a pass in the table; JSON has more
 
 struct Options {
@@ -98,27 +97,18 @@ struct Results {
   }
 };
 
-// The ranks that take longest for their own work, in their order.
-std::vector<size_t> ranks_to_show(const Results& results) {
-  std::vector<size_t> shown(results.summary.ranks.size());
-  for (size_t rank = 0; rank < shown.size(); ++rank) shown[rank] = rank;
-  if (shown.size() <= kMostRanks) return shown;
-  const auto own = [&](size_t rank) { return mean_of({results.summary.measured[rank]}).own(); };
-  std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) { return own(a) > own(b); });
-  shown.resize(kMostRanks);
-  std::sort(shown.begin(), shown.end());
-  return shown;
-}
-
 std::string step_table(const Results& results) {
   TextRow header = {"rank"};
   add_headings(header);
   header.insert(header.end(), {"events", "left out", "clock error us"});
   std::vector<TextRow> rows;
-  for (const size_t rank : ranks_to_show(results)) {
+  std::vector<MeanStep> steps;
+  for (const train::MeasuredSteps& measured : results.summary.measured)
+    steps.push_back(mean_of({measured}));
+  for (const size_t rank : ranks_to_show(steps)) {
     const RankSummary& one = results.summary.ranks[rank];
     TextRow row = {str(rank)};
-    add_times(row, mean_of({results.summary.measured[rank]}));
+    add_times(row, steps[rank]);
     row.insert(row.end(), {str(one.events), str(one.left_out), fixed(one.clock_error * 1e6, 1)});
     rows.push_back(std::move(row));
   }
