@@ -58,8 +58,7 @@ std::string unsupported_gpu(const Gpu& gpu) {
   return str("the ", gpu.product, " has compute capability ", gpu.capability / 10, ".",
              gpu.capability % 10,
              ", for which CUDA 13 has no compiler, and dtrain has no build for CUDA 12: use a GPU "
-             "of compute capability "
-             "7.5 or newer");
+             "of compute capability 7.5 or newer");
 }
 
 }  // namespace dtrain::catalog

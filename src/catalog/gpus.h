@@ -1,8 +1,7 @@
 #pragma once
 
 // The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts
-// of the cards.
-// What is computed from them is called estimated until a run on the card replaces it
+// of the cards. What is computed from them is called estimated until a run on the card replaces it
 // (Gpu::measured; none has yet). Constant; knows nothing of torch and CUDA.
 
 #include <cstdint>

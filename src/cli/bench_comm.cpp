@@ -130,12 +130,9 @@ std::string json_of(const std::vector<CommunicatorCost>& communicators, int rank
 int run_bench_comm(const Arguments& arguments) {
   CLI::App app(
       "the communicators of a run: time and bandwidth of each operation by size, in the columns of "
-      "nccl-tests "
-      "(size of all ranks together for all_gather; algbw = size / time; busbw = algbw × 2(n-1)/n "
-      "for all_reduce, "
-      "(n-1)/n for all_gather, 1 for broadcast), and the latency and bandwidth that explain them. "
-      "Exit code 1: a "
-      "result had wrong values",
+      "nccl-tests (size of all ranks together for all_gather; algbw = size / time; busbw = algbw × "
+      "2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast), and the latency and "
+      "bandwidth that explain them. Exit code 1: a result had wrong values",
       "dtrain bench comm");
   int64_t smallest = 4, largest = int64_t{128} << 20, factor = 4;
   job::CommBenchOptions options;

@@ -198,8 +198,7 @@ Arguments with_worker_counts(Arguments arguments) {
 int run_bench_data(const Arguments& arguments) {
   CLI::App app(
       "the loader of a run alone: samples and bytes per second by reader threads, from the disk "
-      "(cold: the page cache "
-      "drops the file first) and from memory (warm: the same samples again)",
+      "(cold: the page cache drops the file first) and from memory (warm: the same samples again)",
       "dtrain bench data");
   Options options;
   std::vector<std::string> names;

@@ -357,10 +357,8 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
 int run_bench_step(const Arguments& arguments) {
   CLI::App app(
       "the training step of a run by batch size: phases of every rank, samples per second, memory "
-      "by kind, and on a "
-      "GPU the time of its kernels and the gap in which it waits for the host. Nothing is written "
-      "but quick-start "
-      "data. Exit code 1: no batch size fits into memory",
+      "by kind, and on a GPU the time of its kernels and the gap in which it waits for the host. "
+      "Nothing is written but quick-start data. Exit code 1: no batch size fits into memory",
       "dtrain bench step");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
@@ -378,8 +376,7 @@ int run_bench_step(const Arguments& arguments) {
              "of each measurement; fewer steps where they would take longer");
   app.add_flag("--cached", options.probe.cached,
                "measure also, for as long again, steps whose batches are in memory: what the run "
-               "would do if loading "
-               "were free");
+               "would do if loading were free");
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;

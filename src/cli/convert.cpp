@@ -174,14 +174,13 @@ int run_convert(const Arguments& arguments) {
       ->check(whole_number(1, 4096));
   app.add_option("--classes", classes,
                  "images, sequence, arrays: the classes and their order are those of this run, "
-                 "checkpoint, data file or "
-                 "text file with a name on each line; for data that evaluate a network, which may "
-                 "lack some of them")
+                 "checkpoint, data file or text file with a name on each line; for data that "
+                 "evaluate a network, which may lack some of them")
       ->check(not_empty());
-  app.add_option("--splits-from-folders", splits_from_folders,
-                 "images, sequence: yes: folders named like splits (train, valid, test) are "
-                 "splits; no: all folders "
-                 "are classes (default: yes, but an error if other folders are beside them)")
+  app.add_option(
+         "--splits-from-folders", splits_from_folders,
+         "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: "
+         "all folders are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--train-list", options.split.train_list,
                  "file of sample names, one a line (see above)");

@@ -46,9 +46,8 @@ int diagnose(job::ProcessContext& process, const config::Loaded& loaded,
 int run_doctor(const Arguments& arguments) {
   CLI::App app(
       "checks this machine and this launch for the run that the same arguments would start, and "
-      "names each fault with "
-      "its fix. Start it as you would start the run, under the same mpirun. Exit code 1: something "
-      "blocks the run",
+      "names each fault with its fix. Start it as you would start the run, under the same mpirun. "
+      "Exit code 1: something blocks the run",
       "dtrain doctor");
   TableOutput output;
   output.add_to(

@@ -71,8 +71,7 @@ void add_options(CLI::App& app, Options& options) {
       ->required();
   app.add_option("--hosts", options.hosts_file,
                  "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that "
-                 "do not answer are "
-                 "left out, and come back at the next restart once they answer")
+                 "do not answer are left out, and come back at the next restart once they answer")
       ->check(not_empty());
   add_number(app, "--min-ranks", launch.min_ranks, 1, 1 << 20,
              "the fewest ranks to go on with, where hosts are lost");
@@ -81,9 +80,8 @@ void add_options(CLI::App& app, Options& options) {
   add_number(app, "--max-restarts", launch.restarts.most, 0, 1 << 20,
              "the most restarts; never more than 3 without a new checkpoint between them");
   add_number(app, "--grace", launch.grace, 0, 86400,
-             "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or "
-             "SIGUSR1, until they are "
-             "ended");
+             "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1, "
+             "until they are ended");
   app.add_option("--metrics-port", options.metrics_port,
                  "of the metrics of the launch; 0: any free port. Default: metrics.port + the "
                  "number of ranks")
@@ -187,11 +185,11 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  CLI::App app(wrap("trains under mpirun, and starts the run again after failures, from its newest "
-                    "checkpoint that "
-                    "verifies. What comes before -- and is not listed here goes to mpirun",
-                    kHelpWidth),
-               "dtrain launch");
+  CLI::App app(
+      wrap("trains under mpirun, and starts the run again after failures, from its newest "
+           "checkpoint that verifies. What comes before -- and is not listed here goes to mpirun",
+           kHelpWidth),
+      "dtrain launch");
   app.footer(
       "dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key "
       "VALUE]...\n");

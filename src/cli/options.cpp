@@ -223,8 +223,7 @@ std::optional<config::Loaded> parse_with_config(CLI::App& app,
   app.description(wrap(app.get_description(), kHelpWidth));
   app.footer(
       wrap("CONFIG.yaml and the keys of the configuration are those of `dtrain train`: "
-           "--section.key VALUE, "
-           "--dataset, --task, --batch-size, ... (`dtrain train --help`).",
+           "--section.key VALUE, --dataset, --task, --batch-size, ... (`dtrain train --help`).",
            kHelpWidth));
   if (!parse(app, arguments)) return std::nullopt;
   std::vector<std::string> own_flags;
@@ -248,8 +247,7 @@ void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
       ->required();
   app.add_option("--checkpoint", name->choice,
                  "which checkpoint of a run: best (by the validation metric), newest, or a step "
-                 "such as 1200 (default: "
-                 "newest)");
+                 "such as 1200 (default: newest)");
 }
 
 void add_dataset_option(CLI::App& app, std::string* file, const std::string& text) {
@@ -286,9 +284,8 @@ void InferenceOptions::add_workers(CLI::App& app) {
 void InferenceOptions::add_threads(CLI::App& app) {
   app.add_option("--threads", threads,
                  "CPU threads per rank for the network; 0: its share of the cores, at most "
-                 "OMP_NUM_THREADS. On CPUs of "
-                 "one kind, the same number gives the same predictions to the last bit, another "
-                 "number within 1e-5")
+                 "OMP_NUM_THREADS. On CPUs of one kind, the same number gives the same predictions "
+                 "to the last bit, another number within 1e-5")
       ->check(whole_number(0, 4096));
 }
 

@@ -42,8 +42,7 @@ double speed_of(const std::string& text) {
   if (!factor || !(*factor >= 1e-3 && *factor <= 1e6)) {
     throw UsageError(str("--device-speed ", printable(text),
                          ": 'measured', or how many times as fast as this device the planned one "
-                         "computes, from 0.001 "
-                         "to 1000000"));
+                         "computes, from 0.001 to 1000000"));
   }
   return *factor;
 }
@@ -186,23 +185,19 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option(
       "--interconnect", options.interconnect,
       "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name "
-      "such as "
-      "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs "
-      "of a "
-      "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
-      "(docs/planning.md lists the names)");
+      "such as nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), "
+      "ALPHA,BETA (µs of a message, GB/s), or measured: between the ranks of this mpirun, which is "
+      "the default there (docs/planning.md lists the names)");
   app.add_option(
          "--device-speed", options.speed,
          "how many times as fast as this device the planned ones compute; measured: as fast as it")
       ->capture_default_str();
   app.add_option("--card", options.card,
                  "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use "
-                 "NCCL (default: the GPU "
-                 "that measures)");
+                 "NCCL (default: the GPU that measures)");
   app.add_option("--scaling", options.scaling,
                  "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank "
-                 "keeps its batch "
-                 "(default: keep where the configuration sets train.global_batch)")
+                 "keeps its batch (default: keep where the configuration sets train.global_batch)")
       ->check(CLI::IsMember({"keep", "grow"}));
   app.add_option("--measured", options.measured,
                  "plan from this file of `dtrain bench step --json FILE`, of another machine, and "
@@ -219,11 +214,9 @@ void add_flags(CLI::App& app, Options& options) {
 int run_plan(const Arguments& arguments) {
   CLI::App app(
       "what a run would be on other numbers of ranks: its batches, memory, bytes on the wire, time "
-      "and efficiency, "
-      "predicted from steps that are measured here and from a named interconnect. Nothing is "
-      "trained, and nothing "
-      "written but quick-start data. Exit code 1: one of these runs would not fit or makes no "
-      "sense",
+      "and efficiency, predicted from steps that are measured here and from a named interconnect. "
+      "Nothing is trained, and nothing written but quick-start data. Exit code 1: one of these "
+      "runs would not fit or makes no sense",
       "dtrain plan");
   Options options;
   add_flags(app, options);

@@ -259,10 +259,9 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
 int run_trace(const Arguments& arguments) {
   CLI::App app(
       "optimizer steps of all ranks on one clock, as a Chrome trace: phases, micro-steps, buckets "
-      "of gradients, loader "
-      "threads, and, on request, operators and which of them hold memory. Trains a few steps from "
-      "the initial weights "
-      "and keeps nothing of them; nothing is written but the trace, and quick-start data",
+      "of gradients, loader threads, and, on request, operators and which of them hold memory. "
+      "Trains a few steps from the initial weights and keeps nothing of them; nothing is written "
+      "but the trace, and quick-start data",
       "dtrain trace");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
@@ -275,8 +274,8 @@ int run_trace(const Arguments& arguments) {
                "show which operators hold the memory at the peaks of forward and backward, and "
                "record what is held");
   add_number(app, "--max-mib", options.most_mib, 1, 1e6,
-             "largest size of the trace in MiB, uncompressed; a larger one is refused before "
-             "it is recorded");
+             "largest size of the trace in MiB, uncompressed; a larger one is refused before it is "
+             "recorded");
   app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
       ->capture_default_str();
   options.output.add_to(app);

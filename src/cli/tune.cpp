@@ -93,12 +93,10 @@ int run_tune(const Arguments& arguments) {
     return tune::run_memory_trial(arguments);
   CLI::App app(
       "finds the settings with which a run trains most samples per second, by trying them: the "
-      "largest batch that fits "
-      "into memory, precision, memory format, checkpointing, the batch, reader threads and "
-      "read-ahead. The global "
-      "batch stays as it is. Writes a config with them. A key that a flag sets is not tuned; "
-      "--accumulate says "
-      "how large the global batch is. Nothing else is written but quick-start data",
+      "largest batch that fits into memory, precision, memory format, checkpointing, the batch, "
+      "reader threads and read-ahead. The global batch stays as it is. Writes a config with them. "
+      "A key that a flag sets is not tuned; --accumulate says how large the global batch is. "
+      "Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
   add_number(app, "--minutes", options.search.minutes, 0.01, 10000, "about how long it may take");
@@ -106,8 +104,7 @@ int run_tune(const Arguments& arguments) {
              "of the longest measurement of one candidate");
   app.add_option("--memory-budget", options.search.memory_budget,
                  "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the "
-                 "GPU has, or, on the "
-                 "CPU, of what the host and its control group have left)")
+                 "GPU has, or, on the CPU, of what the host and its control group have left)")
       ->check(number_within(1, 1e15).description(""))
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_flag(
@@ -115,8 +112,7 @@ int run_tune(const Arguments& arguments) {
       "let the global batch change with the batch; the learning rate may have to change with it");
   app.add_flag("--find-lr", options.search.range_test,
                "test learning rates too: the rate rises exponentially until the loss does. --lr "
-               "without a value is the "
-               "same");
+               "without a value is the same");
   app.add_option("--out", options.out,
                  "the config to write (default: CONFIG.tuned.yaml in the current folder)");
   options.output.add_to(app);
@@ -125,8 +121,7 @@ int run_tune(const Arguments& arguments) {
   if (!loaded->config.run.resume.empty()) {
     throw UsageError(
         "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed "
-        "takes "
-        "--batch-size, --workers and --amp from the command line");
+        "takes --batch-size, --workers and --amp from the command line");
   }
   if (options.out.empty()) {
     options.out =

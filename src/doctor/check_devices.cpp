@@ -82,8 +82,7 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
                   "the GPUs are of different kinds: every step takes as long as the slowest needs",
                   join(std::vector<std::string>(names.begin(), names.end()), ", "),
                   "nvidia-smi -L lists them; choose those of one kind with CUDA_VISIBLE_DEVICES, "
-                  "or hosts of "
-                  "one kind");
+                  "or hosts of one kind");
     }
   }
   return outcome;
@@ -123,9 +122,8 @@ Outcome check_driver(const Launch& launch) {
     if (launch.config.device.type == DeviceType::kCpu) continue;
     outcome.add(rank, Severity::kSlows, "a GPU cannot be used, and the rank would use the CPU",
                 rank.device_problem,
-                "nvidia-smi shows the driver; install driver 580 or newer, and start "
-                "containers with docker run "
-                "--gpus all; or --device.type cpu");
+                "nvidia-smi shows the driver; install driver 580 or newer, and start containers "
+                "with docker run --gpus all; or --device.type cpu");
   }
   std::set<std::string> versions;
   for (const RankFacts& rank : launch.ranks) {
@@ -188,8 +186,8 @@ Outcome check_peer_copies(const Launch& launch) {
     }
     if (off && correct) {
       outcome.add(rank, Severity::kSlows,
-                  "direct copies between GPUs work, and are switched off: gradients travel "
-                  "through the host",
+                  "direct copies between GPUs work, and are switched off: gradients travel through "
+                  "the host",
                   "NCCL_P2P_DISABLE=1", "unset NCCL_P2P_DISABLE");
     }
   }
@@ -223,8 +221,8 @@ void check_persistence(Outcome& outcome, const Launch&, const RankFacts& rank,
   if (!outcome.can_judge(gpu.persistence.has_value(), kNotReported)) return;
   if (!*gpu.persistence) {
     outcome.add(rank, Severity::kNote,
-                "persistence mode is off: the driver is loaded for each start, which takes "
-                "seconds and resets power caps",
+                "persistence mode is off: the driver is loaded for each start, which takes seconds "
+                "and resets power caps",
                 str("GPU ", gpu.bus_id), nvidia_smi(gpu, "-pm 1"));
   }
 }
@@ -265,12 +263,11 @@ Outcome check_iommu(const Launch& launch) {
     const bool translates = *facts.iommu_groups > 0 && !facts.iommu_passthrough.value_or(false);
     if (!translates || host.ranks.front()->visible_gpus < 2) continue;
     outcome.add(host, Severity::kNote,
-                "the IOMMU translates addresses of PCIe devices: direct copies between GPUs "
-                "may be slow, or damaged",
+                "the IOMMU translates addresses of PCIe devices: direct copies between GPUs may be "
+                "slow, or damaged",
                 str(*facts.iommu_groups, " IOMMU groups"),
-                "cat /proc/cmdline shows how the kernel was started; add iommu=pt to that, "
-                "or switch the IOMMU off in the "
-                "BIOS");
+                "cat /proc/cmdline shows how the kernel was started; add iommu=pt to that, or "
+                "switch the IOMMU off in the BIOS");
   }
   return outcome;
 }
@@ -310,12 +307,12 @@ void check_near_cores(Outcome& outcome, const Launch& launch, const RankFacts& r
     return std::find(near->begin(), near->end(), core) != near->end();
   });
   if (any) return;
-  outcome.add(rank, Severity::kNote,
-              "the rank's cores are on another socket than its GPU: copies cross the link "
-              "between sockets",
-              str("GPU ", gpu.bus_id, " is near core ", near->front(), ", the rank has core ",
-                  own->front()),
-              "mpirun --map-by numa --bind-to numa, or order CUDA_VISIBLE_DEVICES by socket");
+  outcome.add(
+      rank, Severity::kNote,
+      "the rank's cores are on another socket than its GPU: copies cross the link between sockets",
+      str("GPU ", gpu.bus_id, " is near core ", near->front(), ", the rank has core ",
+          own->front()),
+      "mpirun --map-by numa --bind-to numa, or order CUDA_VISIBLE_DEVICES by socket");
 }
 
 Outcome check_debug_variables(const Launch& launch) {
@@ -325,9 +322,8 @@ Outcome check_debug_variables(const Launch& launch) {
     for (const char* name : {"CUDA_LAUNCH_BLOCKING", "NCCL_SHM_DISABLE"}) {
       if (rank.variable(name) != "1") continue;
       outcome.add(rank, Severity::kSlows,
-                  "a variable for finding bugs is set: the host waits for every kernel, or "
-                  "GPUs exchange "
-                  "gradients over sockets",
+                  "a variable for finding bugs is set: the host waits for every kernel, or GPUs "
+                  "exchange gradients over sockets",
                   str(name, "=1"), str("unset ", name));
     }
   }

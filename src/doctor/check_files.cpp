@@ -22,14 +22,14 @@ Outcome check_run_folder(const Launch& launch) {
         "--run.folder on another disk, or chmod u+w");
   }
   if (writer.run_lock == "fails") {
-    outcome.add(writer, Severity::kNote,
-                "the run folder cannot be locked: nothing keeps a second job from writing to "
-                "the same run",
-                str(folder, " is on ", system.type.empty() ? "a file system" : system.type,
-                    " without locks"),
-                str("findmnt ", system.mount_point,
-                    " shows how it is mounted; mount it with -o flock (Lustre) or "
-                    "without nolock (NFS), or --run.folder on another disk"));
+    outcome.add(
+        writer, Severity::kNote,
+        "the run folder cannot be locked: nothing keeps a second job from writing to the same run",
+        str(folder, " is on ", system.type.empty() ? "a file system" : system.type,
+            " without locks"),
+        str("findmnt ", system.mount_point,
+            " shows how it is mounted; mount it with -o flock (Lustre) or without nolock (NFS), or "
+            "--run.folder on another disk"));
   }
   return outcome;
 }
@@ -59,8 +59,8 @@ Outcome check_disk_space(const Launch& launch) {
   if (saving.keep_last > 1 && *system.free_bytes >= fewest * size)
     fix = "--checkpoint.keep_last 1, " + fix;
   outcome.add(writer, Severity::kBlocks,
-              "the disk of the run folder is too small for its checkpoints: the run would "
-              "end with exit code 73",
+              "the disk of the run folder is too small for its checkpoints: the run would end with "
+              "exit code 73",
               str(system.folder, " has ", bytes(*system.free_bytes), " free; ", kept,
                   " checkpoints of ", bytes(size), " need ", bytes(kept * size)),
               fix);
@@ -87,11 +87,10 @@ Outcome check_locks(const Launch& launch) {
                       rank.data_system.network ? ", which comes over the network" : ""),
                   "export HDF5_USE_FILE_LOCKING=FALSE");
     } else if (rank.data_lock == "held") {
-      outcome.add(rank, asked ? Severity::kBlocks : Severity::kNote,
-                  "another program has the data open for writing: what is read may change "
-                  "during the run",
-                  rank.data_file,
-                  str("lsof ", rank.data_file, " shows it; close it, or train on a copy"));
+      outcome.add(
+          rank, asked ? Severity::kBlocks : Severity::kNote,
+          "another program has the data open for writing: what is read may change during the run",
+          rank.data_file, str("lsof ", rank.data_file, " shows it; close it, or train on a copy"));
     }
   }
   return outcome;

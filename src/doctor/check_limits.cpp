@@ -41,15 +41,14 @@ Outcome check_memory(const Launch& launch) {
         host, needed > *usable ? Severity::kBlocks : Severity::kSlows,
         needed > *usable
             ? "the ranks need more memory than the host has left: one of them would be killed"
-            : "the ranks need most of the memory that the host has left, and activations "
-              "come on top",
+            : "the ranks need most of the memory that the host has left, and activations come on "
+              "top",
         str(host.ranks.size(), host.ranks.size() == 1 ? " rank needs " : " ranks need ",
             bytes(needed), " for weights, gradients, moments and batches; ", bytes(*usable),
             " can be used",
             limited ? str(" within the control group's ", bytes(*facts.memory_limit)) : ""),
-        limited ? "docker run --memory, resources.limits.memory in Kubernetes, or sbatch "
-                  "--mem; or a "
-                  "smaller --batch-size"
+        limited ? "docker run --memory, resources.limits.memory in Kubernetes, or sbatch --mem; or "
+                  "a smaller --batch-size"
                 : "--data.prefetch 1, a smaller --batch-size, or fewer ranks on this host");
   }
   return outcome;
@@ -72,12 +71,12 @@ Outcome check_shared_memory(const Launch& launch) {
                   "/dev/shm is too small for NCCL, which fails at its start",
                   str(bytes(*left), " free for ", ranks, " ranks"), more);
     } else if (*left < ranks * kSharedBytesPerRank) {
-      outcome.add(host, Severity::kSlows,
-                  "/dev/shm is too small for the messages of MPI, which take TCP instead: "
-                  "that is slower",
-                  str(bytes(*left), " free for ", ranks, " ranks, which need ",
-                      bytes(ranks * kSharedBytesPerRank)),
-                  more);
+      outcome.add(
+          host, Severity::kSlows,
+          "/dev/shm is too small for the messages of MPI, which take TCP instead: that is slower",
+          str(bytes(*left), " free for ", ranks, " ranks, which need ",
+              bytes(ranks * kSharedBytesPerRank)),
+          more);
     }
   }
   return outcome;
@@ -170,8 +169,8 @@ Outcome check_address_space(const Launch& launch) {
     if (limit->soft != kNoLimit) {
       outcome.add(rank, rank.gpu ? Severity::kBlocks : Severity::kNote,
                   rank.gpu ? "CUDA reserves more addresses than the process may have"
-                           : "the addresses of the process are limited: an allocation can "
-                             "fail though memory is free",
+                           : "the addresses of the process are limited: an allocation can fail "
+                             "though memory is free",
                   str("ulimit -v is ", bytes(limit->soft)), "ulimit -v unlimited");
     }
   }

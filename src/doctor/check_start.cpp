@@ -114,8 +114,7 @@ Outcome check_libraries(const Launch& launch) {
                 "the ranks use different versions of libraries: results may differ",
                 str(rank.versions, "; rank 0: ", launch.first().versions),
                 "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else "
-                "install the same "
-                "packages on every host");
+                "install the same packages on every host");
   }
   return outcome;
 }

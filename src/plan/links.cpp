@@ -48,8 +48,7 @@ std::optional<Link> alpha_beta(std::string_view word) {
   if (!sound) {
     throw UsageError(str("--interconnect ", printable(word),
                          ": ALPHA,BETA are the latency of a message in µs, from 0 to 1e9, and the "
-                         "bandwidth in GB/s, "
-                         "from 1e-6 to 1e6, such as 5.2,11.8"));
+                         "bandwidth in GB/s, from 1e-6 to 1e6, such as 5.2,11.8"));
   }
   return Link{.name = std::string(word),
               .kind = LinkKind::kGiven,
@@ -63,8 +62,7 @@ Link parse_link(std::string_view word, const Link* measured) {
     if (measured != nullptr) return *measured;
     throw UsageError(
         "--interconnect measured: one rank alone has no link to measure. Start several (mpirun -np "
-        "2 dtrain plan ...), "
-        "or name a link");
+        "2 dtrain plan ...), or name a link");
   }
   if (const std::optional<Link> given = alpha_beta(word)) return *given;
   if (const Link* link = find(word)) return *link;
