@@ -1,6 +1,5 @@
 // `dtrain bench data|comm|step`: the three parts of a run, each measured alone.
 
-#include <algorithm>
 #include <cstdio>
 #include <set>
 

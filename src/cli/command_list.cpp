@@ -1,6 +1,5 @@
 #include "cli/command_list.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/options.h"

@@ -2,7 +2,6 @@
 
 // The commands with all of their flags, as data: for shell completion and the manual page.
 
-#include <string>
 #include <vector>
 
 #include "cli/commands.h"

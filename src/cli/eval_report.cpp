@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/table.h"
 #include "text/printable.h"
 #include "text/strings.h"
 #include "text/utf8.h"

@@ -32,7 +32,6 @@
 #include "os/file_system.h"
 #include "os/output_guard.h"
 #include "tasks/module/script_network.h"
-#include "tasks/task.h"
 #include "text/strings.h"
 
 namespace dtrain::cli {

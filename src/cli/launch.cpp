@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <utility>
 
 #include "cli/command_list.h"
 #include "cli/commands.h"

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -16,7 +15,6 @@
 #include "job/process_context.h"
 #include "job/signals.h"
 #include "os/file_system.h"
-#include "text/printable.h"
 #include "text/strings.h"
 #include "tune/memory_trial.h"
 #include "tune/patch.h"

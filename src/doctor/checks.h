@@ -4,8 +4,6 @@
 // of the run that would be started to findings. Each check has a name and one function; the files
 // check_*.cpp hold them by subject.
 
-#include <functional>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/error.h"
 #include "device/device.h"
 #include "dist/clock_offsets.h"
 #include "dist/failure.h"

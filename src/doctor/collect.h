@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/load.h"
+#include "config/config.h"
 #include "doctor/rank_facts.h"
 #include "job/process_context.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "data/store.h"
 #include "tasks/metrics.h"
 #include "train/batch_arithmetic.h"
 

@@ -1,7 +1,5 @@
 #include "job/page_history.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/log.h"
 #include "report/read_run.h"

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "config/differences.h"
-#include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/device_sharing.h"
 #include "text/strings.h"

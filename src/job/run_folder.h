@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/store.h"
 #include "config/config.h"
 #include "os/file_lock.h"
 #include "os/file_system.h"

@@ -4,11 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <span>
 
 #include "core/log.h"
 #include "device/device.h"

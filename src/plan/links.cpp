@@ -1,7 +1,5 @@
 #include "plan/links.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "core/check.h"

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "catalog/gpus.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
-#include "job/preset.h"
 #include "text/strings.h"
 #include "tune/memory_search.h"
 #include "tune/memory_trial.h"
