@@ -9,7 +9,7 @@
 namespace dtrain::job {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResources, node, device, pci_bus_id, metrics, memory_bytes,
-                                   local_rank, cores, threads, loader_threads)
+                                   local_rank, cores, threads, loader_threads);
 
 namespace {
 

@@ -28,9 +28,9 @@
 namespace dtrain::job {
 
 // What travels between ranks beside StepMemory.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldMemory, name, module, backward, bytes, tensors)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassPeak, pass, bytes, held, others)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankSummary, events, left_out, clock_error, peaks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldMemory, name, module, backward, bytes, tensors);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassPeak, pass, bytes, held, others);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankSummary, events, left_out, clock_error, peaks);
 
 namespace {
 
