@@ -5,7 +5,6 @@
 #include "catalog/catalog.h"
 #include "cli/commands.h"
 #include "cli/earlier_output.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
 #include "config/data_set_file.h"
 #include "convert/convert.h"
@@ -219,7 +218,7 @@ int run_convert(const Arguments& arguments) {
   protect_inputs(options, classes, prober);
 
   convert::ConvertSummary summary;
-  const bool finished = run_interruptible([&](const ReportProgress& report) {
+  const bool finished = job::run_interruptible([&](const ReportProgress& report) {
     summary = convert::convert(name, options, report, [&](const convert::ConvertPlan& plan) {
       tell(plan, options.out.string());
     });

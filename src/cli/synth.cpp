@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -103,7 +102,7 @@ int run_synth(const Arguments& arguments) {
   }
 
   synth::SynthSummary summary;
-  if (!run_interruptible(
+  if (!job::run_interruptible(
           [&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
     log::plain("interrupted: nothing was written");
     return job::kExitInterrupted;

@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "config/print.h"
 #include "dist/agree.h"
 #include "dist/rank_names.h"
-#include "job/page_history.h"
 #include "job/training_job.h"
 #include "job/version.h"
 #include "monitoring/basic_auth.h"
