@@ -1,7 +1,8 @@
-#include "cli/command_list.h"
+// The commands with all of their flags.
 
 #include <cstdio>
 
+#include "cli/manual.h"
 #include "cli/options.h"
 #include "config/keys.h"
 #include "core/error.h"

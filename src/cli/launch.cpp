@@ -5,8 +5,8 @@
 #include <array>
 #include <csignal>
 
-#include "cli/command_list.h"
 #include "cli/commands.h"
+#include "cli/manual.h"
 #include "cli/options.h"
 #include "config/load.h"
 #include "core/error.h"
