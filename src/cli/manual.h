@@ -12,11 +12,11 @@
 namespace dtrain::cli {
 
 struct ManualFlag {
-  std::vector<std::string> names;   // with their dashes, the short name first
-  std::string kind;                 // type of the value, for people: "number"; "": a switch
-  std::vector<std::string> values;  // if it is one of these
-  std::string text;
-  std::string section;  // section of the key; "" for flags that are not keys
+  std::vector<std::string> names = {};   // with their dashes, the short name first
+  std::string kind = {};                 // type of the value, for people: "number"; "": a switch
+  std::vector<std::string> values = {};  // if it is one of these
+  std::string text = {};
+  std::string section = {};  // section of the key; "" for flags that are not keys
 };
 
 struct ManualCommand {
@@ -28,6 +28,7 @@ std::vector<ManualFlag> train_switches();  // flags of train besides the configu
 
 // `train` has the keys of the configuration; the flags of the others are those that they pass to
 // parse() (options.h).
+std::vector<ManualFlag> flags_of(const Command&);
 std::vector<ManualCommand> command_list();
 
 // `dtrain --manual bash|zsh|man`: prints the completion or the page. UsageError.

@@ -39,7 +39,7 @@ ListedFlags listed(const CLI::App& app) {
   ListedFlags listed;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_lnames().empty()) continue;  // a positional argument
-    ManualFlag flag{{}, "", {}, option->get_description(), ""};
+    ManualFlag flag{.text = option->get_description()};
     for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
     if (option->get_items_expected_max() > 0) {
       flag.values = members(option->get_type_name());
