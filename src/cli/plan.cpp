@@ -59,11 +59,6 @@ const catalog::Gpu& card_named(const std::string& name) {
                        join(names, ", ")));
 }
 
-plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {
-  if (options.scaling.empty()) return plan::scaling_of(train);
-  return options.scaling == "keep" ? plan::Scaling::kKeep : plan::Scaling::kGrow;
-}
-
 // The fabric that the ranks would have; `measured` is the link between those that run now, if there
 // are several.
 plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus,
@@ -133,7 +128,7 @@ PlanReport from_file(const config::Loaded& loaded, const Options& options) {
   check_network(report.run, loaded.config);
   const config::Train train =
       job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
-  report.scaling = chosen_scaling(options, train);
+  report.scaling = value_named<plan::Scaling>(options.scaling).value_or(plan::scaling_of(train));
   report.request.train = plan::scaled(train, report.scaling);
   complete(report, loaded.config, options, std::nullopt);
   return report;
@@ -146,7 +141,7 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   job::PreparedRun prepared = std::move(planned).open_data().make_task();
   output.open(process.host, inputs_of(loaded));
   PlanReport report{.run = {}, .interconnect = {}, .request = {}};
-  report.scaling = chosen_scaling(options, train);
+  report.scaling = value_named<plan::Scaling>(options.scaling).value_or(plan::scaling_of(train));
   report.request.train = plan::scaled(train, report.scaling);
   const std::vector<int64_t> sizes = job::thinned(
       plan::sizes_needed(report.request.train, options.ranks, prepared.batches.samples),

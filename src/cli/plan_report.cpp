@@ -302,7 +302,7 @@ std::string plan_json(const PlanReport& report) {
               {"samples", report.run.samples},
               {"measured", report.run.source},
               {"measured_ranks", report.run.ranks},
-              {"scaling", report.scaling == plan::Scaling::kKeep ? "keep" : "grow"},
+              {"scaling", name_of(report.scaling)},
               {"library", name_of(a.fabric.library)},
               {"ranks_per_node", a.fabric.ranks_per_node},
               {"inside", json_of(a.fabric.inside)},
