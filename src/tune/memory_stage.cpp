@@ -60,7 +60,7 @@ std::string needed_for_one(const Trials& trials, int threads) {
                                         .kill_bytes = run.budget.host_bytes,
                                         .seconds = kForTheMessage},
                                        [&] { return trials.stop_of_this_rank().load(); });
-  if (trial.stopped || trial.too_long) return "what it needs could not be counted";
+  if (trial.ended) return "what it needs could not be counted";
   if (!trial.out_of_memory.empty()) return trial.out_of_memory;
   const train::StepMemory& m = trial.memory;
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
