@@ -69,31 +69,26 @@ Outcome check_disk_space(const Launch& launch) {
 
 // dtrain opens data without locks, unless this variable says otherwise, which goes before what a
 // program asks for.
-Outcome check_locks(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    if (!outcome.can_judge(!rank.data_file.empty(), "no data file is named")) continue;
-    if (!outcome.can_see(rank.data_lock != "unknown", launch, rank.node)) continue;
-    const std::string locking = rank.variable("HDF5_USE_FILE_LOCKING");
-    const bool asked = locking == "TRUE" || locking == "1";
-    const std::string type =
-        rank.data_system.type.empty() ? "a file system" : rank.data_system.type;
-    if (rank.data_lock == "fails") {
-      outcome.add(rank, asked ? Severity::kBlocks : Severity::kNote,
-                  asked ? "HDF5 shall lock files that cannot be locked, and so cannot open the data"
-                        : "the data cannot be locked: dtrain does not need it, h5py and other "
-                          "programs refuse to open them",
-                  str(rank.data_file, " is on ", type,
-                      rank.data_system.network ? ", which comes over the network" : ""),
-                  "export HDF5_USE_FILE_LOCKING=FALSE");
-    } else if (rank.data_lock == "held") {
-      outcome.add(
-          rank, asked ? Severity::kBlocks : Severity::kNote,
-          "another program has the data open for writing: what is read may change during the run",
-          rank.data_file, str("lsof ", rank.data_file, " shows it; close it, or train on a copy"));
-    }
+void check_locks(Outcome& outcome, const Launch& launch, const RankFacts& rank) {
+  if (!outcome.can_judge(!rank.data_file.empty(), "no data file is named")) return;
+  if (!outcome.can_see(rank.data_lock != "unknown", launch, rank.node)) return;
+  const std::string locking = rank.variable("HDF5_USE_FILE_LOCKING");
+  const bool asked = locking == "TRUE" || locking == "1";
+  const std::string type = rank.data_system.type.empty() ? "a file system" : rank.data_system.type;
+  if (rank.data_lock == "fails") {
+    outcome.add(rank, asked ? Severity::kBlocks : Severity::kNote,
+                asked ? "HDF5 shall lock files that cannot be locked, and so cannot open the data"
+                      : "the data cannot be locked: dtrain does not need it, h5py and other "
+                        "programs refuse to open them",
+                str(rank.data_file, " is on ", type,
+                    rank.data_system.network ? ", which comes over the network" : ""),
+                "export HDF5_USE_FILE_LOCKING=FALSE");
+  } else if (rank.data_lock == "held") {
+    outcome.add(
+        rank, asked ? Severity::kBlocks : Severity::kNote,
+        "another program has the data open for writing: what is read may change during the run",
+        rank.data_file, str("lsof ", rank.data_file, " shows it; close it, or train on a copy"));
   }
-  return outcome;
 }
 
 }  // namespace
@@ -101,7 +96,7 @@ Outcome check_locks(const Launch& launch) {
 Checks file_checks() {
   return {{"run folder", check_run_folder},
           {"disk space", check_disk_space},
-          {"HDF5 locks", check_locks}};
+          {"HDF5 locks", of_each_rank<check_locks>}};
 }
 
 }  // namespace dtrain::doctor

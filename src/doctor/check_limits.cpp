@@ -54,77 +54,64 @@ Outcome check_memory(const Launch& launch) {
   return outcome;
 }
 
-Outcome check_shared_memory(const Launch& launch) {
-  Outcome outcome;
-  for (const HostRanks& host : hosts_of(launch)) {
-    if (host.ranks.size() == 1) continue;
-    const std::optional<int64_t> left = host.machine().free_shared_memory;
-    if (!outcome.can_see(left.has_value(), launch, host.name)) continue;
-    const auto ranks = static_cast<int64_t>(host.ranks.size());
-    const auto& variables = host.ranks.front()->variables;
-    const bool nccl = host.ranks.front()->gpu && !variables.contains("NCCL_SHM_DISABLE");
-    const std::string more =
-        "docker run --shm-size 8g or --ipc host, shm_size in compose; else remove old files in "
-        "/dev/shm";
-    if (nccl && *left <= kSharedBytesOfNccl) {
-      outcome.add(host, Severity::kBlocks,
-                  "/dev/shm is too small for NCCL, which fails at its start",
-                  str(bytes(*left), " free for ", ranks, " ranks"), more);
-    } else if (*left < ranks * kSharedBytesPerRank) {
-      outcome.add(
-          host, Severity::kSlows,
-          "/dev/shm is too small for the messages of MPI, which take TCP instead: that is slower",
-          str(bytes(*left), " free for ", ranks, " ranks, which need ",
-              bytes(ranks * kSharedBytesPerRank)),
-          more);
-    }
+void check_shared_memory(Outcome& outcome, const Launch& launch, const HostRanks& host) {
+  if (host.ranks.size() == 1) return;
+  const std::optional<int64_t> left = host.machine().free_shared_memory;
+  if (!outcome.can_see(left.has_value(), launch, host.name)) return;
+  const auto ranks = static_cast<int64_t>(host.ranks.size());
+  const auto& variables = host.ranks.front()->variables;
+  const bool nccl = host.ranks.front()->gpu && !variables.contains("NCCL_SHM_DISABLE");
+  const std::string more =
+      "docker run --shm-size 8g or --ipc host, shm_size in compose; else remove old files in "
+      "/dev/shm";
+  if (nccl && *left <= kSharedBytesOfNccl) {
+    outcome.add(host, Severity::kBlocks, "/dev/shm is too small for NCCL, which fails at its start",
+                str(bytes(*left), " free for ", ranks, " ranks"), more);
+  } else if (*left < ranks * kSharedBytesPerRank) {
+    outcome.add(
+        host, Severity::kSlows,
+        "/dev/shm is too small for the messages of MPI, which take TCP instead: that is slower",
+        str(bytes(*left), " free for ", ranks, " ranks, which need ",
+            bytes(ranks * kSharedBytesPerRank)),
+        more);
   }
-  return outcome;
 }
 
-Outcome check_open_files(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    const auto& limit = rank.machine.open_files;
-    if (!outcome.can_see(limit.has_value(), launch, rank.node)) continue;
-    // Libraries, logs and the run's files; connections of MPI and NCCL with every rank; readers.
-    const int64_t needed = 128 + 2 * static_cast<int64_t>(launch.ranks.size()) + rank.readers;
-    if (limit->soft >= needed) continue;
-    outcome.add(rank, Severity::kBlocks, "a rank may not open enough files",
-                str("ulimit -n is ", limit->soft, ", and about ", needed, " are needed"),
-                str("ulimit -n ", std::max<int64_t>(4096, needed),
-                    " before mpirun; on other hosts in /etc/security/limits.conf"));
-  }
-  return outcome;
+void check_open_files(Outcome& outcome, const Launch& launch, const RankFacts& rank) {
+  const auto& limit = rank.machine.open_files;
+  if (!outcome.can_see(limit.has_value(), launch, rank.node)) return;
+  // Libraries, logs and the run's files; connections of MPI and NCCL with every rank; readers.
+  const int64_t needed = 128 + 2 * static_cast<int64_t>(launch.ranks.size()) + rank.readers;
+  if (limit->soft >= needed) return;
+  outcome.add(rank, Severity::kBlocks, "a rank may not open enough files",
+              str("ulimit -n is ", limit->soft, ", and about ", needed, " are needed"),
+              str("ulimit -n ", std::max<int64_t>(4096, needed),
+                  " before mpirun; on other hosts in /etc/security/limits.conf"));
 }
 
-Outcome check_processes(const Launch& launch) {
-  Outcome outcome;
-  for (const HostRanks& host : hosts_of(launch)) {
-    const os::Facts& facts = host.machine();
-    if (!outcome.can_see(facts.processes || facts.process_limit, launch, host.name)) continue;
-    // Threads count as processes. Each rank has some for MPI, metrics and the watchdog, and on a
-    // GPU for CUDA and NCCL.
-    const int64_t own = host.ranks.front()->gpu ? 24 : 8;
-    const int64_t needed =
-        host.threads() + host.readers() + own * static_cast<int64_t>(host.ranks.size());
-    const int64_t others = facts.threads_of_user.value_or(0);  // some of them are this command's
-    if (facts.processes && facts.processes->soft != kNoLimit &&
-        facts.processes->soft - others < needed) {
-      outcome.add(host, Severity::kBlocks, "the user may not start enough threads",
-                  str("ulimit -u is ", facts.processes->soft, ", ", others,
-                      " are running, and about ", needed, " are needed"),
-                  str("ulimit -u ", std::max<int64_t>(4096, needed + others)));
-    }
-    const int64_t limit = facts.process_limit.value_or(kNoLimit);
-    const int64_t left = limit == kNoLimit ? kNoLimit : limit - facts.processes_used.value_or(0);
-    if (left < needed) {
-      outcome.add(host, Severity::kBlocks, "the control group may not have enough threads",
-                  str(left, " of ", limit, " are left, and about ", needed, " are needed"),
-                  "docker run --pids-limit -1");
-    }
+void check_processes(Outcome& outcome, const Launch& launch, const HostRanks& host) {
+  const os::Facts& facts = host.machine();
+  if (!outcome.can_see(facts.processes || facts.process_limit, launch, host.name)) return;
+  // Threads count as processes. Each rank has some for MPI, metrics and the watchdog, and on a
+  // GPU for CUDA and NCCL.
+  const int64_t own = host.ranks.front()->gpu ? 24 : 8;
+  const int64_t needed =
+      host.threads() + host.readers() + own * static_cast<int64_t>(host.ranks.size());
+  const int64_t others = facts.threads_of_user.value_or(0);  // some of them are this command's
+  if (facts.processes && facts.processes->soft != kNoLimit &&
+      facts.processes->soft - others < needed) {
+    outcome.add(host, Severity::kBlocks, "the user may not start enough threads",
+                str("ulimit -u is ", facts.processes->soft, ", ", others,
+                    " are running, and about ", needed, " are needed"),
+                str("ulimit -u ", std::max<int64_t>(4096, needed + others)));
   }
-  return outcome;
+  const int64_t limit = facts.process_limit.value_or(kNoLimit);
+  const int64_t left = limit == kNoLimit ? kNoLimit : limit - facts.processes_used.value_or(0);
+  if (left < needed) {
+    outcome.add(host, Severity::kBlocks, "the control group may not have enough threads",
+                str(left, " of ", limit, " are left, and about ", needed, " are needed"),
+                "docker run --pids-limit -1");
+  }
 }
 
 Outcome check_file_size(const Launch& launch) {
@@ -161,29 +148,28 @@ Outcome check_locked_memory(const Launch& launch) {
   return outcome;
 }
 
-Outcome check_address_space(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    const auto& limit = rank.machine.address_space;
-    if (!outcome.can_see(limit.has_value(), launch, rank.node)) continue;
-    if (limit->soft != kNoLimit) {
-      outcome.add(rank, rank.gpu ? Severity::kBlocks : Severity::kNote,
-                  rank.gpu ? "CUDA reserves more addresses than the process may have"
-                           : "the addresses of the process are limited: an allocation can fail "
-                             "though memory is free",
-                  str("ulimit -v is ", bytes(limit->soft)), "ulimit -v unlimited");
-    }
+void check_address_space(Outcome& outcome, const Launch& launch, const RankFacts& rank) {
+  const auto& limit = rank.machine.address_space;
+  if (!outcome.can_see(limit.has_value(), launch, rank.node)) return;
+  if (limit->soft != kNoLimit) {
+    outcome.add(rank, rank.gpu ? Severity::kBlocks : Severity::kNote,
+                rank.gpu ? "CUDA reserves more addresses than the process may have"
+                         : "the addresses of the process are limited: an allocation can fail "
+                           "though memory is free",
+                str("ulimit -v is ", bytes(limit->soft)), "ulimit -v unlimited");
   }
-  return outcome;
 }
 
 }  // namespace
 
 Checks limit_checks() {
-  return {{"memory per rank", check_memory},     {"/dev/shm", check_shared_memory},
-          {"open files", check_open_files},      {"threads allowed", check_processes},
-          {"file size", check_file_size},        {"locked memory", check_locked_memory},
-          {"address space", check_address_space}};
+  return {{"memory per rank", check_memory},
+          {"/dev/shm", of_each_host<check_shared_memory>},
+          {"open files", of_each_rank<check_open_files>},
+          {"threads allowed", of_each_host<check_processes>},
+          {"file size", check_file_size},
+          {"locked memory", check_locked_memory},
+          {"address space", of_each_rank<check_address_space>}};
 }
 
 }  // namespace dtrain::doctor

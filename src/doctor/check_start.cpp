@@ -106,17 +106,13 @@ Outcome check_task(const Launch& launch) {
   return outcome;
 }
 
-Outcome check_libraries(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    if (rank.versions == launch.first().versions) continue;
-    outcome.add(rank, Severity::kSlows,
-                "the ranks use different versions of libraries: results may differ",
-                str(rank.versions, "; rank 0: ", launch.first().versions),
-                "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else "
-                "install the same packages on every host");
-  }
-  return outcome;
+void check_libraries(Outcome& outcome, const Launch& launch, const RankFacts& rank) {
+  if (rank.versions == launch.first().versions) return;
+  outcome.add(rank, Severity::kSlows,
+              "the ranks use different versions of libraries: results may differ",
+              str(rank.versions, "; rank 0: ", launch.first().versions),
+              "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else "
+              "install the same packages on every host");
 }
 
 // What the measurement itself could not tell apart is no skew.
@@ -153,23 +149,19 @@ Outcome check_clocks(const Launch& launch) {
   return outcome;
 }
 
-Outcome check_port(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    if (rank.port.empty()) {
-      outcome.unchecked.emplace_back("metrics.enabled is false");
-    } else if (!rank.port_problem.empty()) {
-      const bool taken = rank.port_problem.find("in use") != std::string::npos;
-      outcome.add(rank, Severity::kNote,
-                  taken ? "the port for metrics is taken: the rank would use a free one, which "
-                          "runs/targets/ names"
-                        : "the rank cannot serve its metrics",
-                  str(rank.port, ": ", rank.port_problem),
-                  taken ? "--metrics.port 9600, or another range"
-                        : "--metrics.bind 127.0.0.1, or another address of the host");
-    }
+void check_port(Outcome& outcome, const Launch&, const RankFacts& rank) {
+  if (rank.port.empty()) {
+    outcome.unchecked.emplace_back("metrics.enabled is false");
+  } else if (!rank.port_problem.empty()) {
+    const bool taken = rank.port_problem.find("in use") != std::string::npos;
+    outcome.add(rank, Severity::kNote,
+                taken ? "the port for metrics is taken: the rank would use a free one, which "
+                        "runs/targets/ names"
+                      : "the rank cannot serve its metrics",
+                str(rank.port, ": ", rank.port_problem),
+                taken ? "--metrics.port 9600, or another range"
+                      : "--metrics.bind 127.0.0.1, or another address of the host");
   }
-  return outcome;
 }
 
 bool is_local_bridge(const std::string& name) {
@@ -228,9 +220,9 @@ Checks start_checks() {
           {"same configuration", check_configuration},
           {"same data", check_data},
           {"task and data", check_task},
-          {"same libraries", check_libraries},
+          {"same libraries", of_each_rank<check_libraries>},
           {"clock skew", check_clocks},
-          {"metrics port", check_port},
+          {"metrics port", of_each_rank<check_port>},
           {"network interfaces", check_networks},
           {"gradients between ranks", check_wire}};
 }

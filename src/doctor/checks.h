@@ -72,6 +72,20 @@ struct Check {
 };
 using Checks = std::vector<Check>;
 
+// Check::judge of a function that looks at each rank, or at each host, by itself.
+template <void (*judge)(Outcome&, const Launch&, const RankFacts&)>
+Outcome of_each_rank(const Launch& launch) {
+  Outcome outcome;
+  for (const RankFacts& rank : launch.ranks) judge(outcome, launch, rank);
+  return outcome;
+}
+template <void (*judge)(Outcome&, const Launch&, const HostRanks&)>
+Outcome of_each_host(const Launch& launch) {
+  Outcome outcome;
+  for (const HostRanks& host : hosts_of(launch)) judge(outcome, launch, host);
+  return outcome;
+}
+
 Checks start_checks();   // programs, configurations, data, libraries, clocks, ports, networks
 Checks device_checks();  // GPUs and what connects them
 Checks core_checks();    // cores, their speed, and who else uses them
