@@ -1,8 +1,7 @@
 #pragma once
 
 // The commands with all of their flags, as data, and what is made of it: shell completion and the
-// manual page. So they know the same names as the program; cmake --install writes them into the
-// prefix.
+// manual page, which know the same names as the program. cmake --install writes both.
 
 #include <string>
 #include <vector>
