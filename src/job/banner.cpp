@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "config/print.h"
 #include "job/version.h"
 #include "text/strings.h"
 
@@ -41,18 +42,19 @@ std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks
   }
   if (!ranks.front().metrics.empty()) line("live page", "http://" + ranks.front().metrics + "/");
   line("config", f.config_source);
-  line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters),
-                   " parameters, ", f.precision));
+  line("task", str(f.config.task, ", network ", f.config.model.name, ", ",
+                   human_count(f.parameters), " parameters, ", f.precision));
   if (!f.precision_advice.empty()) line("precision", f.precision_advice);
   if (ranks.size() > 1) line("gradients", f.communicator);
-  line("data", str(f.data_file, ": ", human_count(f.train), " training",
-                   f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ",
-                   human_count(f.val), " validation, ", human_count(f.test), " test samples"));
+  line("data",
+       str(f.data_file, ": ", human_count(f.train), " training",
+           f.config.data.share < 1 ? str(" (data.share ", f.config.data.share, "), ") : ", ",
+           human_count(f.val), " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   line("decided by", f.batch_decided_by);
   if (!f.preset.empty()) line("preset", f.preset);
   if (!f.rate_advice.empty()) line("rate", f.rate_advice);
-  if (f.overfit_batches > 0) {
+  if (f.config.train.overfit_batches > 0) {
     line("overfit", str("the same ", f.batches.steps_per_epoch,
                         f.batches.steps_per_epoch == 1 ? " global batch" : " global batches",
                         " again and again, without augmentation; validation is on them"));
@@ -70,9 +72,9 @@ std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks
 std::string environment_json(const BannerFacts& f, const std::vector<RankResources>& ranks) {
   nlohmann::ordered_json json;
   json["versions"] = version_text();
-  json["config_hash"] = f.config_hash;
-  json["task"] = f.task;
-  json["network"] = f.network;
+  json["config_hash"] = config::hash(f.config);
+  json["task"] = str(f.config.task);
+  json["network"] = str(f.config.model.name);
   json["precision"] = f.precision;
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();
@@ -81,7 +83,7 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankResourc
     json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
   json["data"] = f.data_file;
   json["absolute_paths"] = {{"data", absolute(f.data_file)},
-                            {"module_file", absolute(f.module_file)}};
+                            {"module_file", absolute(f.config.model.file)}};
   json["parameters"] = f.parameters;
   json["global_batch"] = f.batches.global_batch;
   json["steps_per_epoch"] = f.batches.steps_per_epoch;
