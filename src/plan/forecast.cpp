@@ -122,8 +122,12 @@ StepForecast forecast_step(const MeasuredRun& run, const Assumptions& assumption
     step.optimizer = micro.optimizer / assumptions.speed;
     step.other = micro.other / assumptions.speed;
   }
+  std::vector<TimedBucket> buckets = run.buckets;
+  if (!assumptions.overlaps) {
+    for (TimedBucket& bucket : buckets) bucket.ready = 1;
+  }
   // Gradients leave during the last micro-step alone.
-  const Overlap last = overlap(run.buckets, last_backward, assumptions.contention, travel);
+  const Overlap last = overlap(buckets, last_backward, assumptions.contention, travel);
   step.backward += last.backward - last_backward;
   step.exposed = last.exposed;
   step.wire = last.wire;

@@ -17,6 +17,7 @@ struct Assumptions {
   Fabric fabric;
   double speed = 1;       // speed of a planned device divided by that of the measured one
   double contention = 0;  // see overlap()
+  bool overlaps = true;   // false: gradients leave after backward
 };
 
 // Seconds of one optimizer step.

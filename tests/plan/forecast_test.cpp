@@ -111,6 +111,14 @@ TEST(Forecast, MicroStepsAddUpAndGradientsTravelOnce) {
   EXPECT_NEAR(one.hidden, 0.5, 1e-9);
 }
 
+TEST(Forecast, WithoutOverlapAllIsExposed) {
+  Assumptions after = assumptions("5,1");
+  after.overlaps = false;
+  const StepForecast step = forecast_step(run_of({batch(10, 0.01, 0.02)}), after, 2, kTen);
+  EXPECT_DOUBLE_EQ(step.exposed, step.wire);
+  EXPECT_NEAR(step.hidden, 0, 1e-12);
+}
+
 TEST(Forecast, BatchNormSumsAreWaitedForInEveryMicroStep) {
   MeasuredRun run = run_of({batch(10, 0.01, 0.02)});
   run.statistics = {520, 512};
