@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "before_main.h"
-#include "cli/command_list.h"
 #include "cli/commands.h"
+#include "cli/manual.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "device/device.h"

@@ -8,59 +8,14 @@
 namespace dtrain::catalog {
 
 const std::vector<Gpu>& gpus() {
-  // H100 and H200 are the SXM cards; the PCIe H100 has 114 multiprocessors.
+  // Name, product, memory, capability, and what was measured. H100 and H200 are the SXM cards.
   static const std::vector<Gpu> all = {
-      {.name = "rtx3060",
-       .product = "RTX 3060",
-       .memory_gib = 11.8,
-       .multiprocessors = 28,
-       .capability = 86},
-      {.name = "rtx3080",
-       .product = "RTX 3080",
-       .memory_gib = 9.8,
-       .multiprocessors = 68,
-       .capability = 86},
-      {.name = "rtx3090",
-       .product = "RTX 3090",
-       .memory_gib = 23.6,
-       .multiprocessors = 82,
-       .capability = 86},
-      {.name = "rtx4060",
-       .product = "RTX 4060",
-       .memory_gib = 7.8,
-       .multiprocessors = 24,
-       .capability = 89},
-      {.name = "rtx4090",
-       .product = "RTX 4090",
-       .memory_gib = 23.6,
-       .multiprocessors = 128,
-       .capability = 89},
-      {.name = "t4", .product = "T4", .memory_gib = 14.6, .multiprocessors = 40, .capability = 75},
-      {.name = "v100",
-       .product = "V100",
-       .memory_gib = 15.8,
-       .multiprocessors = 80,
-       .capability = 70},
-      {.name = "a100-40",
-       .product = "A100",
-       .memory_gib = 39.4,
-       .multiprocessors = 108,
-       .capability = 80},
-      {.name = "a100-80",
-       .product = "A100",
-       .memory_gib = 79.2,
-       .multiprocessors = 108,
-       .capability = 80},
-      {.name = "h100",
-       .product = "H100",
-       .memory_gib = 79.1,
-       .multiprocessors = 132,
-       .capability = 90},
-      {.name = "h200",
-       .product = "H200",
-       .memory_gib = 139.8,
-       .multiprocessors = 132,
-       .capability = 90},
+      {"rtx3060", "RTX 3060", 11.8, 86}, {"rtx3080", "RTX 3080", 9.8, 86},
+      {"rtx3090", "RTX 3090", 23.6, 86}, {"rtx4060", "RTX 4060", 7.8, 89},
+      {"rtx4090", "RTX 4090", 23.6, 89}, {"t4", "T4", 14.6, 75},
+      {"v100", "V100", 15.8, 70},        {"a100-40", "A100", 39.4, 80},
+      {"a100-80", "A100", 79.2, 80},     {"h100", "H100", 79.1, 90},
+      {"h200", "H200", 139.8, 90},
   };
   return all;
 }
@@ -103,8 +58,7 @@ std::string unsupported_gpu(const Gpu& gpu) {
   return str("the ", gpu.product, " has compute capability ", gpu.capability / 10, ".",
              gpu.capability % 10,
              ", for which CUDA 13 has no compiler, and dtrain has no build for CUDA 12: use a GPU "
-             "of compute capability "
-             "7.5 or newer");
+             "of compute capability 7.5 or newer");
 }
 
 }  // namespace dtrain::catalog

@@ -1,8 +1,7 @@
 #pragma once
 
 // The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts
-// of the cards.
-// What is computed from them is called estimated until a run on the card replaces it
+// of the cards. What is computed from them is called estimated until a run on the card replaces it
 // (Gpu::measured; none has yet). Constant; knows nothing of torch and CUDA.
 
 #include <cstdint>
@@ -28,8 +27,7 @@ struct Gpu {
   // What the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
   std::string_view product;
   double memory_gib = 0;  // that CUDA gives to programs
-  int multiprocessors = 0;
-  int capability = 0;  // 10 × major + minor
+  int capability = 0;     // 10 × major + minor
   std::vector<FittingBatch> measured = {};
 
   bool has_bf16() const { return catalog::has_bf16(capability); }

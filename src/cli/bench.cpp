@@ -1,6 +1,5 @@
 // `dtrain bench data|comm|step`: the three parts of a run, each measured alone.
 
-#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -41,12 +40,8 @@ ListedFlags all_flags() {
   ListedFlags all;
   std::set<std::string> known;
   for (const Command& part : parts()) {
-    try {
-      part.run({kListFlags});
-    } catch (const ListedFlags& listed) {
-      for (const ManualFlag& flag : listed.flags) {
-        if (known.insert(flag.names[0]).second) all.flags.push_back(flag);
-      }
+    for (const ManualFlag& flag : flags_of(part)) {
+      if (known.insert(flag.names[0]).second) all.flags.push_back(flag);
     }
   }
   return all;

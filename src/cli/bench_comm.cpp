@@ -130,30 +130,19 @@ std::string json_of(const std::vector<CommunicatorCost>& communicators, int rank
 int run_bench_comm(const Arguments& arguments) {
   CLI::App app(
       "the communicators of a run: time and bandwidth of each operation by size, in the columns of "
-      "nccl-tests "
-      "(size of all ranks together for all_gather; algbw = size / time; busbw = algbw × 2(n-1)/n "
-      "for all_reduce, "
-      "(n-1)/n for all_gather, 1 for broadcast), and the latency and bandwidth that explain them. "
-      "Exit code 1: a "
-      "result had wrong values",
+      "nccl-tests (size of all ranks together for all_gather; algbw = size / time; busbw = algbw × "
+      "2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast), and the latency and "
+      "bandwidth that explain them. Exit code 1: a result had wrong values",
       "dtrain bench comm");
   int64_t smallest = 4, largest = int64_t{128} << 20, factor = 4;
   job::CommBenchOptions options;
   TableOutput output;
   constexpr int64_t kMost = int64_t{1} << 34;
-  app.add_option("--min-bytes", smallest, "the smallest size")
-      ->check(whole_number(4, kMost))
-      ->capture_default_str();
-  app.add_option("--max-bytes", largest, "the largest size")
-      ->check(whole_number(4, kMost))
-      ->capture_default_str();
-  app.add_option("--factor", factor, "each size is so many times the one before")
-      ->check(whole_number(2, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds,
-                 "about how long each operation of each communicator is measured")
-      ->check(number_within(0.001, 3600))
-      ->capture_default_str();
+  add_number(app, "--min-bytes", smallest, 4, kMost, "the smallest size");
+  add_number(app, "--max-bytes", largest, 4, kMost, "the largest size");
+  add_number(app, "--factor", factor, 2, 1 << 20, "each size is so many times the one before");
+  add_number(app, "--seconds", options.seconds, 0.001, 3600,
+             "about how long each operation of each communicator is measured");
   output.add_to(app);
   const std::optional<config::Loaded> loaded =
       parse_with_config(app, arguments, /*check_dataset=*/false);

@@ -198,8 +198,7 @@ Arguments with_worker_counts(Arguments arguments) {
 int run_bench_data(const Arguments& arguments) {
   CLI::App app(
       "the loader of a run alone: samples and bytes per second by reader threads, from the disk "
-      "(cold: the page cache "
-      "drops the file first) and from memory (warm: the same samples again)",
+      "(cold: the page cache drops the file first) and from memory (warm: the same samples again)",
       "dtrain bench data");
   Options options;
   std::vector<std::string> names;
@@ -210,12 +209,8 @@ int run_bench_data(const Arguments& arguments) {
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(whole_number(1, 1024));
-  app.add_option("--rounds", options.bench.rounds, "how often each is measured")
-      ->check(whole_number(1, 1000))
-      ->capture_default_str();
-  app.add_option("--seconds", options.bench.seconds, "of each measurement")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--rounds", options.bench.rounds, 1, 1000, "how often each is measured");
+  add_number(app, "--seconds", options.bench.seconds, 0.01, 3600, "of each measurement");
   app.add_option("--emulate", options.accelerator,
                  "how many accelerators of MLPerf Storage this machine feeds (one process): " +
                      join(names, ", "));

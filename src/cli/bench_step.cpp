@@ -24,8 +24,6 @@ namespace {
 using job::StepProbe;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostRanks = 8;  // rows of the table
-
 struct Options {
   std::vector<int64_t> batch_sizes;  // empty: around that of the run
   int rounds = 3;
@@ -54,10 +52,15 @@ struct Results {
   std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
 };
 
-std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
-  std::vector<train::MeasuredSteps> measured;
-  for (const StepProbe& round : row.rounds) measured.push_back(round.ranks[rank]);
-  return measured;
+// One per rank.
+std::vector<MeanStep> by_rank(const Row& row, int ranks) {
+  std::vector<MeanStep> steps;
+  for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank) {
+    std::vector<train::MeasuredSteps> measured;
+    for (const StepProbe& round : row.rounds) measured.push_back(round.ranks[rank]);
+    steps.push_back(mean_of(measured));
+  }
+  return steps;
 }
 
 MeanStep of_all_ranks(const Row& row) {
@@ -112,18 +115,6 @@ plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
   return mean;
 }
 
-// The ranks that take longest for their own work, at most kMostRanks of them, in their order.
-std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
-  std::vector<size_t> shown(ranks);
-  for (size_t rank = 0; rank < ranks; ++rank) shown[rank] = rank;
-  if (ranks <= kMostRanks) return shown;
-  const auto own = [&](size_t rank) { return mean_of(of_rank(row, rank)).own(); };
-  std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) { return own(a) > own(b); });
-  shown.resize(kMostRanks);
-  std::sort(shown.begin(), shown.end());
-  return shown;
-}
-
 std::string phase_table(const Results& results) {
   const bool gpu = has_gpu(results);
   TextRow header = {"batch", "rank", "samples/s", "min", "max"};
@@ -148,9 +139,10 @@ std::string phase_table(const Results& results) {
     }
     rows.push_back(std::move(all));
     if (results.ranks == 1) continue;
-    for (const size_t rank : ranks_to_show(row, static_cast<size_t>(results.ranks))) {
+    const std::vector<MeanStep> steps = by_rank(row, results.ranks);
+    for (const size_t rank : ranks_to_show(steps)) {
       TextRow one = {"", str(rank), "", "", ""};
-      add_times(one, mean_of(of_rank(row, rank)));
+      add_times(one, steps[rank]);
       rows.push_back(std::move(one));
     }
   }
@@ -246,9 +238,9 @@ Json json_of(const Row& row, const Results& results) {
   json["load_seconds"] = one_micro.load * micro_steps;
   json["deviation_seconds"] = one_micro.deviation * std::sqrt(micro_steps);
   json["ranks"] = Json::array();
-  for (size_t rank = 0; rank < static_cast<size_t>(results.ranks); ++rank) {
-    Json one = {{"rank", rank}};
-    one.update(Json::parse(to_json(mean_of(of_rank(row, rank)))));
+  for (const MeanStep& step : by_rank(row, results.ranks)) {
+    Json one = {{"rank", json["ranks"].size()}};
+    one.update(Json::parse(to_json(step)));
     json["ranks"].push_back(std::move(one));
   }
   return json;
@@ -365,10 +357,8 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
 int run_bench_step(const Arguments& arguments) {
   CLI::App app(
       "the training step of a run by batch size: phases of every rank, samples per second, memory "
-      "by kind, and on a "
-      "GPU the time of its kernels and the gap in which it waits for the host. Nothing is written "
-      "but quick-start "
-      "data. Exit code 1: no batch size fits into memory",
+      "by kind, and on a GPU the time of its kernels and the gap in which it waits for the host. "
+      "Nothing is written but quick-start data. Exit code 1: no batch size fits into memory",
       "dtrain bench step");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
@@ -378,24 +368,15 @@ int run_bench_step(const Arguments& arguments) {
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(whole_number(1, kMost));
-  app.add_option("--rounds", options.rounds, "how often each is measured")
-      ->check(whole_number(1, 1000))
-      ->capture_default_str();
-  app.add_option("--steps", options.probe.steps,
-                 "optimizer steps of each measurement, after the warm-up")
-      ->check(whole_number(2, kMost))
-      ->capture_default_str();
-  app.add_option("--warm-steps", options.probe.warm_steps, "steps before them")
-      ->check(whole_number(1, kMost))
-      ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds,
-                 "of each measurement; fewer steps where they would take longer")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--rounds", options.rounds, 1, 1000, "how often each is measured");
+  add_number(app, "--steps", options.probe.steps, 2, kMost,
+             "optimizer steps of each measurement, after the warm-up");
+  add_number(app, "--warm-steps", options.probe.warm_steps, 1, kMost, "steps before them");
+  add_number(app, "--seconds", options.probe.seconds, 0.01, 3600,
+             "of each measurement; fewer steps where they would take longer");
   app.add_flag("--cached", options.probe.cached,
                "measure also, for as long again, steps whose batches are in memory: what the run "
-               "would do if loading "
-               "were free");
+               "would do if loading were free");
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;

@@ -1,8 +1,8 @@
-#include "cli/command_list.h"
+// The commands with all of their flags.
 
-#include <algorithm>
 #include <cstdio>
 
+#include "cli/manual.h"
 #include "cli/options.h"
 #include "config/keys.h"
 #include "core/error.h"
@@ -16,8 +16,10 @@ std::vector<ManualFlag> train_list() {
   std::vector<ManualFlag> flags = train_switches();
   config::Config defaults;
   for (const config::Option& option : config::describe(defaults)) {
-    ManualFlag flag{
-        {"--" + option.path}, config::value_kind(option), {}, option.text, option.section()};
+    ManualFlag flag{.names = {"--" + option.path},
+                    .kind = config::value_kind(option),
+                    .text = option.text,
+                    .section = option.section()};
     if (!option.alias.empty()) flag.names.insert(flag.names.begin(), "--" + option.alias);
     if (flag.kind.find(" | ") != std::string::npos) {
       for (const std::string& value : split(flag.kind, '|'))
@@ -31,6 +33,17 @@ std::vector<ManualFlag> train_list() {
   return flags;
 }
 
+}  // namespace
+
+std::vector<ManualFlag> train_switches() {
+  return {{.names = {"--print-config"},
+           .text = "print the resolved configuration (reusable as input) and stop"},
+          {.names = {"--dry-run"},
+           .text = "go up to step 1 and stop; nothing is written but quick-start data"},
+          {.names = {"--help"},
+           .text = "print this and stop; --help all: every key of the configuration"}};
+}
+
 std::vector<ManualFlag> flags_of(const Command& command) {
   if (command.run == run_train) return train_list();
   try {
@@ -39,23 +52,6 @@ std::vector<ManualFlag> flags_of(const Command& command) {
     return listed.flags;
   }
   return {};
-}
-
-}  // namespace
-
-std::vector<ManualFlag> train_switches() {
-  return {
-      {{"--print-config"},
-       "",
-       {},
-       "print the resolved configuration (reusable as input) and stop",
-       ""},
-      {{"--dry-run"},
-       "",
-       {},
-       "go up to step 1 and stop; nothing is written but quick-start data",
-       ""},
-      {{"--help"}, "", {}, "print this and stop; --help all: every key of the configuration", ""}};
 }
 
 std::vector<ManualCommand> command_list() {

@@ -5,7 +5,6 @@
 #include "catalog/catalog.h"
 #include "cli/commands.h"
 #include "cli/earlier_output.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
 #include "config/data_set_file.h"
 #include "convert/convert.h"
@@ -174,14 +173,13 @@ int run_convert(const Arguments& arguments) {
       ->check(whole_number(1, 4096));
   app.add_option("--classes", classes,
                  "images, sequence, arrays: the classes and their order are those of this run, "
-                 "checkpoint, data file or "
-                 "text file with a name on each line; for data that evaluate a network, which may "
-                 "lack some of them")
+                 "checkpoint, data file or text file with a name on each line; for data that "
+                 "evaluate a network, which may lack some of them")
       ->check(not_empty());
-  app.add_option("--splits-from-folders", splits_from_folders,
-                 "images, sequence: yes: folders named like splits (train, valid, test) are "
-                 "splits; no: all folders "
-                 "are classes (default: yes, but an error if other folders are beside them)")
+  app.add_option(
+         "--splits-from-folders", splits_from_folders,
+         "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: "
+         "all folders are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--train-list", options.split.train_list,
                  "file of sample names, one a line (see above)");
@@ -193,21 +191,14 @@ int run_convert(const Arguments& arguments) {
          str("biwi: sequences of the test split, with all others of the same people (default: ",
              join(convert::kBiwiTestSequences, ","), ")"))
       ->delimiter(',');
-  app.add_option(
-         "--test-share", options.split.test_share,
-         "share that becomes the test split, of each class or group (1, with --classes: all)")
-      ->check(number_within(0, 1))
-      ->capture_default_str();
+  add_number(app, "--test-share", options.split.test_share, 0, 1,
+             "share that becomes the test split, of each class or group (1, with --classes: all)");
   app.add_option("--val-share", options.split.val_share,
                  "likewise, validation (default: 0.1; head pose 0: training takes it out of the "
                  "training split)")
       ->check(number_within(0, 1));
-  app.add_option("--seed", options.split.seed, "of these choices")
-      ->check(whole_number(0, kAnySeed))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores this process may use")
-      ->check(whole_number(0, 4096))
-      ->capture_default_str();
+  add_number(app, "--seed", options.split.seed, 0, kAnySeed, "of these choices");
+  add_number(app, "--threads", options.threads, 0, 4096, "0: all cores this process may use");
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
@@ -227,7 +218,7 @@ int run_convert(const Arguments& arguments) {
   protect_inputs(options, classes, prober);
 
   convert::ConvertSummary summary;
-  const bool finished = run_interruptible([&](const ReportProgress& report) {
+  const bool finished = job::run_interruptible([&](const ReportProgress& report) {
     summary = convert::convert(name, options, report, [&](const convert::ConvertPlan& plan) {
       tell(plan, options.out.string());
     });

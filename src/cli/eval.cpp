@@ -112,8 +112,7 @@ int run_eval(const Arguments& arguments) {
   add_checkpoint_options(app, &options.checkpoint);
   add_dataset_option(app, &options.data,
                      "a dtrain HDF5 file, or NAME of `dtrain convert NAME`: data/NAME.h5; default: "
-                     "the one it was trained "
-                     "on, by its checksum");
+                     "the one it was trained on, by its checksum");
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
@@ -123,12 +122,10 @@ int run_eval(const Arguments& arguments) {
                  "in training")
       ->check(CLI::IsMember({"stop", "skip"}));
   options.inference.add_to(app);
-  app.add_option("--worst", options.worst, "name so many samples with the largest errors")
-      ->check(whole_number(0, 1 << 20))
-      ->capture_default_str();
-  options.output.add_to(app,
-                        "write all of it, tables too, as JSON to this file; -: to the "
-                        "standard output, alone");
+  add_number(app, "--worst", options.worst, 0, 1 << 20,
+             "name so many samples with the largest errors");
+  options.output.add_to(
+      app, "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
   if (!parse(app, arguments)) return 0;
   return run_on_device(options.inference,
                        [&](job::ProcessContext& process) { return eval(process, options); });

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/table.h"
 #include "text/printable.h"
 #include "text/strings.h"
+#include "text/text_table.h"
 #include "text/utf8.h"
 
 namespace dtrain::cli {
@@ -36,41 +36,24 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 }  // namespace
 
-std::string to_text(const Table& given, size_t most_columns) {
-  Table table = given;  // with the names as they are shown, which decide the widths
-  for (std::string& name : table.columns) name = printable(name);
-  for (std::string& name : table.rows) name = printable(name);
-  std::string text = printable(table.name) + "\n";
+std::string to_text(const Table& table, size_t most_columns) {
+  const std::string title = printable(table.name) + "\n";
   const bool square = table.columns == table.rows;
   if (square && table.columns.size() > most_columns) {
-    return text + str("  ", table.rows.size(), " x ", table.columns.size(), ": see --json FILE\n");
+    return title + str("  ", table.rows.size(), " x ", table.columns.size(), ": see --json FILE\n");
   }
-  size_t names = 0;
-  for (const std::string& row : table.rows) names = std::max(names, count_characters(row));
-  std::vector<std::vector<std::string>> cells(table.rows.size());
-  std::vector<size_t> widths;
+  TextRow header = {""};
+  header.insert(header.end(), table.columns.begin(), table.columns.end());
+  std::vector<TextRow> rows;
+  for (const std::string& name : table.rows) rows.push_back({name});
   for (size_t column = 0; column < table.columns.size(); ++column) {
-    bool whole = true;
-    for (const auto& row : table.cells)
-      whole = whole && (std::isnan(row[column]) || is_whole(row[column]));
-    size_t width = count_characters(table.columns[column]);
-    for (size_t row = 0; row < cells.size(); ++row) {
-      cells[row].push_back(cell_text(table.cells[row][column], whole));
-      width = std::max(width, cells[row].back().size());
-    }
-    widths.push_back(width);
+    const bool whole = std::ranges::all_of(table.cells, [&](const std::vector<double>& row) {
+      return std::isnan(row[column]) || is_whole(row[column]);
+    });
+    for (size_t row = 0; row < rows.size(); ++row)
+      rows[row].push_back(cell_text(table.cells[row][column], whole));
   }
-  text += "  " + std::string(names, ' ');
-  for (size_t column = 0; column < widths.size(); ++column)
-    text += "  " + right(table.columns[column], widths[column]);
-  text += "\n";
-  for (size_t row = 0; row < cells.size(); ++row) {
-    text += "  " + left(table.rows[row], names);
-    for (size_t column = 0; column < widths.size(); ++column)
-      text += "  " + right(cells[row][column], widths[column]);
-    text += "\n";
-  }
-  return text;
+  return title + text_table(header, rows, {Align::kLeft});
 }
 
 std::string to_text(const EvalReport& r) {

@@ -32,7 +32,6 @@
 #include "os/file_system.h"
 #include "os/output_guard.h"
 #include "tasks/module/script_network.h"
-#include "tasks/task.h"
 #include "text/strings.h"
 
 namespace dtrain::cli {
@@ -90,11 +89,10 @@ std::string check(Options* options, const fs::path& checkpoint) {
       checkpoint::read_header(checkpoint / "model.safetensors").metadata;
   const std::string& network = exporting::required(metadata, "network");
   if (options->format == "torchscript" && !catalog::is_from_file(network)) {
-    throw UsageError(str(
-        network,
-        " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and "
-        "--format "
-        "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
+    throw UsageError(str(network,
+                         " is dtrain's own network and has no TorchScript code: --format onnx runs "
+                         "everywhere, and --format safetensors loads into the PyTorch network of "
+                         "the same name (docs/export.md shows how)"));
   }
   job::check_module_option(options->inference.module_file, metadata);
   if (const std::string reason = exporting::why_not_int8(network);
@@ -201,17 +199,13 @@ int run_export(const Arguments& arguments) {
   add_checkpoint_options(app, &options.checkpoint);
   add_dataset_option(app, &options.data,
                      "onnx-int8: a dtrain HDF5 file, or NAME of `dtrain convert NAME`: "
-                     "data/NAME.h5; default: the one it "
-                     "was trained on");
+                     "data/NAME.h5; default: the one it was trained on");
   app.add_option("--split", options.split,
                  "onnx-int8: calibrate on train, val or test (default: val, or train without one); "
-                 "measured on test "
-                 "if there is one")
+                 "measured on test if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}));
-  app.add_option("--samples", options.samples,
-                 "onnx-int8: calibrate on so many samples of the split")
-      ->check(whole_number(1, 1 << 30))
-      ->capture_default_str();
+  add_number(app, "--samples", options.samples, 1, 1 << 30,
+             "onnx-int8: calibrate on so many samples of the split");
   InferenceOptions& how = options.inference;
   how.add_batch_size(app, "onnx-int8: samples per forward pass");
   how.add_workers(app);

@@ -1,5 +1,5 @@
-#include "cli/command_list.h"
 #include "cli/commands.h"
+#include "cli/manual.h"
 #include "config/print.h"
 #include "text/strings.h"
 #include "text/wrap.h"

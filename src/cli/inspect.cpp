@@ -71,10 +71,8 @@ int run_inspect(const Arguments& arguments) {
   app.add_option("--inputs", trial.inputs,
                  "TorchScript: what forward() is given; default: by its first weight")
       ->check(CLI::IsMember({"image", "rows", "rows+lengths"}));
-  app.add_option("--image-size", trial.image_size,
-                 "TorchScript: side of the pictures it is tried on")
-      ->check(whole_number(1, 4096))
-      ->capture_default_str();
+  add_number(app, "--image-size", trial.image_size, 1, 4096,
+             "TorchScript: side of the pictures it is tried on");
   app.add_option("--features", trial.features,
                  "TorchScript: numbers in a row; 0: by its first weight")
       ->check(whole_number(0, 1 << 20));

@@ -110,8 +110,7 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before,
   if (samples.measured_split() == samples.split()) {
     log::warning(str("int8 was calibrated and measured on the same split, ", samples.split(),
                      ": on new samples it may be worse. Measure it on samples of its own: "
-                     "calibrate on another --split, "
-                     "or give a file with a test split (--dataset)"));
+                     "calibrate on another --split, or give a file with a test split (--dataset)"));
   }
 }
 

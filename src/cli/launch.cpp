@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <utility>
 
-#include "cli/command_list.h"
 #include "cli/commands.h"
+#include "cli/manual.h"
 #include "cli/options.h"
 #include "config/load.h"
 #include "core/error.h"
@@ -71,27 +70,17 @@ void add_options(CLI::App& app, Options& options) {
       ->required();
   app.add_option("--hosts", options.hosts_file,
                  "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that "
-                 "do not answer are "
-                 "left out, and come back at the next restart once they answer")
+                 "do not answer are left out, and come back at the next restart once they answer")
       ->check(not_empty());
-  app.add_option("--min-ranks", launch.min_ranks,
-                 "the fewest ranks to go on with, where hosts are lost")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--host-timeout", launch.host_timeout,
-                 "seconds without an answer after which a host is left out")
-      ->check(number_within(3, 86400))
-      ->capture_default_str();
-  app.add_option("--max-restarts", launch.restarts.most,
-                 "the most restarts; never more than 3 without a new checkpoint between them")
-      ->check(whole_number(0, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--grace", launch.grace,
-                 "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or "
-                 "SIGUSR1, until they are "
-                 "ended")
-      ->check(number_within(0, 86400))
-      ->capture_default_str();
+  add_number(app, "--min-ranks", launch.min_ranks, 1, 1 << 20,
+             "the fewest ranks to go on with, where hosts are lost");
+  add_number(app, "--host-timeout", launch.host_timeout, 3, 86400,
+             "seconds without an answer after which a host is left out");
+  add_number(app, "--max-restarts", launch.restarts.most, 0, 1 << 20,
+             "the most restarts; never more than 3 without a new checkpoint between them");
+  add_number(app, "--grace", launch.grace, 0, 86400,
+             "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1, "
+             "until they are ended");
   app.add_option("--metrics-port", options.metrics_port,
                  "of the metrics of the launch; 0: any free port. Default: metrics.port + the "
                  "number of ranks")
@@ -195,11 +184,11 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  CLI::App app(wrap("trains under mpirun, and starts the run again after failures, from its newest "
-                    "checkpoint that "
-                    "verifies. What comes before -- and is not listed here goes to mpirun",
-                    kHelpWidth),
-               "dtrain launch");
+  CLI::App app(
+      wrap("trains under mpirun, and starts the run again after failures, from its newest "
+           "checkpoint that verifies. What comes before -- and is not listed here goes to mpirun",
+           kHelpWidth),
+      "dtrain launch");
   app.footer(
       "dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key "
       "VALUE]...\n");

@@ -161,13 +161,11 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
          ".nh\n.ad l\n"  // no hyphens in names, no wide spaces
          ".SH NAME\ndtrain \\- distributed training on GPUs and CPUs\n"
          ".SH SYNOPSIS\n[\\fBmpirun \\-np\\fR \\fIN\\fR] \\fBdtrain\\fR [\\fICOMMAND\\fR] "
-         "[\\fICONFIG.yaml\\fR] "
-         "[\\fB\\-\\-\\fIFLAG VALUE\\fR]...\n"
+         "[\\fICONFIG.yaml\\fR] [\\fB\\-\\-\\fIFLAG VALUE\\fR]...\n"
          ".SH DESCRIPTION\nTrains networks on one GPU, several, or a CPU, converts their data, "
-         "evaluates and exports "
-         "them. Without a command it trains. Without a config it reads \\fI./dtrain.yaml\\fR, and "
-         "without that it "
-         "trains the quick start, on data that it generates.\n"
+         "evaluates and exports them. Without a command it trains. Without a config it reads "
+         "\\fI./dtrain.yaml\\fR, and without that it trains the quick start, on data that it "
+         "generates.\n"
          ".SH COMMANDS\n";
   for (const ManualCommand& command : commands) {
     out << ".TP\n"
@@ -185,20 +183,17 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {0, "success"},
            {1,
             "`doctor` found something that blocks, `bench comm` received wrong values, no batch of "
-            "`bench step` fits "
-            "into memory, a run of `plan` does not fit or makes no sense, or a gate of `report` "
-            "failed"},
+            "`bench step` fits into memory, a run of `plan` does not fit or makes no sense, or a "
+            "gate of `report` failed"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,
             "the requested device does not exist, has failed or is out of memory, or its driver is "
-            "too old; or the "
-            "host is out of memory, or `tune` finds no batch that fits"},
+            "too old; or the host is out of memory, or `tune` finds no batch that fits"},
            {70, "an internal error"},
            {73,
             "the run folder or an output file cannot be written, is gone, or would replace an "
-            "input or a file of "
-            "another run; or another process trains this run"},
+            "input or a file of another run; or another process trains this run"},
            {74,
             "no valid checkpoint, none of that step, or no best one; or a checkpoint of another "
             "network"},
@@ -208,8 +203,8 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {79, "the loss is not finite"},
            {130,
             "`convert`, `synth`, `predict` or `tune` was interrupted (Ctrl-C, SIGTERM); no partial "
-            "file remains, and "
-            "`convert` continues where it stopped. The other commands end by the signal itself"}}) {
+            "file remains, and `convert` continues where it stopped. The other commands end by the "
+            "signal itself"}}) {
     out << ".TP\n" << code << "\n" << text << "\n";
   }
   return out.str();

@@ -39,7 +39,7 @@ ListedFlags listed(const CLI::App& app) {
   ListedFlags listed;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_lnames().empty()) continue;  // a positional argument
-    ManualFlag flag{{}, "", {}, option->get_description(), ""};
+    ManualFlag flag{.text = option->get_description()};
     for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
     if (option->get_items_expected_max() > 0) {
       flag.values = members(option->get_type_name());
@@ -192,6 +192,25 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
   return CLI::Validator(check, most == kAnySeed ? "" : "INT in [" + range + "]");
 }
 
+template <typename Number>
+void add_number(CLI::App& app, const std::string& name, Number& value,
+                std::type_identity_t<Number> least, std::type_identity_t<Number> most,
+                const std::string& text) {
+  CLI::Option* option = app.add_option(name, value, text)->capture_default_str();
+  if constexpr (std::is_integral_v<Number>) {
+    option->check(whole_number(static_cast<uint64_t>(least), static_cast<uint64_t>(most)));
+  } else {
+    option->check(number_within(least, most));
+  }
+}
+template void add_number(CLI::App&, const std::string&, int&, int, int, const std::string&);
+template void add_number(CLI::App&, const std::string&, int64_t&, int64_t, int64_t,
+                         const std::string&);
+template void add_number(CLI::App&, const std::string&, uint64_t&, uint64_t, uint64_t,
+                         const std::string&);
+template void add_number(CLI::App&, const std::string&, double&, double, double,
+                         const std::string&);
+
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
@@ -204,8 +223,7 @@ std::optional<config::Loaded> parse_with_config(CLI::App& app,
   app.description(wrap(app.get_description(), kHelpWidth));
   app.footer(
       wrap("CONFIG.yaml and the keys of the configuration are those of `dtrain train`: "
-           "--section.key VALUE, "
-           "--dataset, --task, --batch-size, ... (`dtrain train --help`).",
+           "--section.key VALUE, --dataset, --task, --batch-size, ... (`dtrain train --help`).",
            kHelpWidth));
   if (!parse(app, arguments)) return std::nullopt;
   std::vector<std::string> own_flags;
@@ -229,8 +247,7 @@ void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
       ->required();
   app.add_option("--checkpoint", name->choice,
                  "which checkpoint of a run: best (by the validation metric), newest, or a step "
-                 "such as 1200 (default: "
-                 "newest)");
+                 "such as 1200 (default: newest)");
 }
 
 void add_dataset_option(CLI::App& app, std::string* file, const std::string& text) {
@@ -256,9 +273,7 @@ void InferenceOptions::add_verify(CLI::App& app) {
 }
 
 void InferenceOptions::add_batch_size(CLI::App& app, const std::string& text) {
-  app.add_option("--batch-size", batch_size, text)
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+  add_number(app, "--batch-size", batch_size, 1, 1 << 20, text);
 }
 
 void InferenceOptions::add_workers(CLI::App& app) {
@@ -269,9 +284,8 @@ void InferenceOptions::add_workers(CLI::App& app) {
 void InferenceOptions::add_threads(CLI::App& app) {
   app.add_option("--threads", threads,
                  "CPU threads per rank for the network; 0: its share of the cores, at most "
-                 "OMP_NUM_THREADS. On CPUs of "
-                 "one kind, the same number gives the same predictions to the last bit, another "
-                 "number within 1e-5")
+                 "OMP_NUM_THREADS. On CPUs of one kind, the same number gives the same predictions "
+                 "to the last bit, another number within 1e-5")
       ->check(whole_number(0, 4096));
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cli/manual.h"
@@ -49,6 +50,12 @@ CLI::Validator number_within(double least, double most);
 CLI::Validator whole_number(uint64_t least, uint64_t most);
 inline constexpr uint64_t kAnySeed = std::numeric_limits<uint64_t>::max();  // the largest
 CLI::Validator not_empty();  // checks a file name: "" is usually a variable that is not set
+
+// A flag for a number from `least` to `most`; --help shows what the value is so far.
+template <typename Number>
+void add_number(CLI::App&, const std::string& name, Number& value,
+                std::type_identity_t<Number> least, std::type_identity_t<Number> most,
+                const std::string& text);
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;

@@ -42,8 +42,7 @@ double speed_of(const std::string& text) {
   if (!factor || !(*factor >= 1e-3 && *factor <= 1e6)) {
     throw UsageError(str("--device-speed ", printable(text),
                          ": 'measured', or how many times as fast as this device the planned one "
-                         "computes, from 0.001 "
-                         "to 1000000"));
+                         "computes, from 0.001 to 1000000"));
   }
   return *factor;
 }
@@ -58,11 +57,6 @@ const catalog::Gpu& card_named(const std::string& name) {
   throw UsageError(str("--card: there is no '", printable(name), "'",
                        near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ",
                        join(names, ", ")));
-}
-
-plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {
-  if (options.scaling.empty()) return plan::scaling_of(train);
-  return options.scaling == "keep" ? plan::Scaling::kKeep : plan::Scaling::kGrow;
 }
 
 // The fabric that the ranks would have; `measured` is the link between those that run now, if there
@@ -134,7 +128,7 @@ PlanReport from_file(const config::Loaded& loaded, const Options& options) {
   check_network(report.run, loaded.config);
   const config::Train train =
       job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
-  report.scaling = chosen_scaling(options, train);
+  report.scaling = value_named<plan::Scaling>(options.scaling).value_or(plan::scaling_of(train));
   report.request.train = plan::scaled(train, report.scaling);
   complete(report, loaded.config, options, std::nullopt);
   return report;
@@ -147,7 +141,7 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   job::PreparedRun prepared = std::move(planned).open_data().make_task();
   output.open(process.host, inputs_of(loaded));
   PlanReport report{.run = {}, .interconnect = {}, .request = {}};
-  report.scaling = chosen_scaling(options, train);
+  report.scaling = value_named<plan::Scaling>(options.scaling).value_or(plan::scaling_of(train));
   report.request.train = plan::scaled(train, report.scaling);
   const std::vector<int64_t> sizes = job::thinned(
       plan::sizes_needed(report.request.train, options.ranks, prepared.batches.samples),
@@ -186,35 +180,27 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option(
       "--interconnect", options.interconnect,
       "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name "
-      "such as "
-      "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs "
-      "of a "
-      "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
-      "(docs/planning.md lists the names)");
+      "such as nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), "
+      "ALPHA,BETA (µs of a message, GB/s), or measured: between the ranks of this mpirun, which is "
+      "the default there (docs/planning.md lists the names)");
   app.add_option(
          "--device-speed", options.speed,
          "how many times as fast as this device the planned ones compute; measured: as fast as it")
       ->capture_default_str();
   app.add_option("--card", options.card,
                  "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use "
-                 "NCCL (default: the GPU "
-                 "that measures)");
+                 "NCCL (default: the GPU that measures)");
   app.add_option("--scaling", options.scaling,
                  "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank "
-                 "keeps its batch "
-                 "(default: keep where the configuration sets train.global_batch)")
+                 "keeps its batch (default: keep where the configuration sets train.global_batch)")
       ->check(CLI::IsMember({"keep", "grow"}));
   app.add_option("--measured", options.measured,
                  "plan from this file of `dtrain bench step --json FILE`, of another machine, and "
                  "measure nothing");
-  app.add_option("--steps", options.probe.steps,
-                 "optimizer steps to measure for each size of micro-batch")
-      ->check(whole_number(2, 1 << 30))
-      ->capture_default_str();
-  app.add_option("--seconds", options.probe.seconds,
-                 "at most, for each size; fewer steps where they would take longer")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--steps", options.probe.steps, 2, 1 << 30,
+             "optimizer steps to measure for each size of micro-batch");
+  add_number(app, "--seconds", options.probe.seconds, 0.01, 3600,
+             "at most, for each size; fewer steps where they would take longer");
   options.output.add_to(app);
 }
 
@@ -223,11 +209,9 @@ void add_flags(CLI::App& app, Options& options) {
 int run_plan(const Arguments& arguments) {
   CLI::App app(
       "what a run would be on other numbers of ranks: its batches, memory, bytes on the wire, time "
-      "and efficiency, "
-      "predicted from steps that are measured here and from a named interconnect. Nothing is "
-      "trained, and nothing "
-      "written but quick-start data. Exit code 1: one of these runs would not fit or makes no "
-      "sense",
+      "and efficiency, predicted from steps that are measured here and from a named interconnect. "
+      "Nothing is trained, and nothing written but quick-start data. Exit code 1: one of these "
+      "runs would not fit or makes no sense",
       "dtrain plan");
   Options options;
   add_flags(app, options);

@@ -263,21 +263,19 @@ std::vector<PlanCheck> check_plan(const PlanReport& report) {
 
 std::string plan_text(const PlanReport& report) {
   const config::Train& train = report.request.train;
-  return str(measured_text(report),
-             report.scaling == plan::Scaling::kKeep
-                 ? str("the global batch of ", train.global_batch,
-                       " is kept (--scaling grow: ", train.batch_size, " samples on each rank)")
-                 : str("the global batch grows with the ranks (--scaling keep: it stays that of "
-                       "one rank)"),
-             "\n\n", time_table(report),
-             "\nOne optimizer step in ms: comm, norm and late are waiting, for gradients after "
-             "backward, for sums of "
-             "shared batch norm,\nand for the rank that is late by chance; wire: gradients on the "
-             "way, of which backward "
-             "hides a share.\nThen what a rank sends in a step\n",
-             phase_table(report),
-             "\nMemory of a rank; batches: the one at work and those read ahead\n",
-             memory_table(report), remarks(report));
+  return str(
+      measured_text(report),
+      report.scaling == plan::Scaling::kKeep
+          ? str("the global batch of ", train.global_batch,
+                " is kept (--scaling grow: ", train.batch_size, " samples on each rank)")
+          : str("the global batch grows with the ranks (--scaling keep: it stays that of one "
+                "rank)"),
+      "\n\n", time_table(report),
+      "\nOne optimizer step in ms: comm, norm and late are waiting, for gradients after backward, "
+      "for sums of shared batch norm,\nand for the rank that is late by chance; wire: gradients on "
+      "the way, of which backward hides a share.\nThen what a rank sends in a step\n",
+      phase_table(report), "\nMemory of a rank; batches: the one at work and those read ahead\n",
+      memory_table(report), remarks(report));
 }
 
 std::string plan_json(const PlanReport& report) {
@@ -304,7 +302,7 @@ std::string plan_json(const PlanReport& report) {
               {"samples", report.run.samples},
               {"measured", report.run.source},
               {"measured_ranks", report.run.ranks},
-              {"scaling", report.scaling == plan::Scaling::kKeep ? "keep" : "grow"},
+              {"scaling", name_of(report.scaling)},
               {"library", name_of(a.fabric.library)},
               {"ranks_per_node", a.fabric.ranks_per_node},
               {"inside", json_of(a.fabric.inside)},

@@ -112,10 +112,8 @@ void tell_how_heads_are_found(const Options& options, const job::TrainedModel& m
   if (!options.layout.empty() || !takes_crops(model)) return;
   log::info(
       "each picture is taken as the crop of one head, and its middle square is used. The pictures "
-      "of a published set "
-      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop "
-      "other photos to a "
-      "square around the head first");
+      "of a published set need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain "
+      "convert` does. Crop other photos to a square around the head first");
 }
 
 PredictInputs open_samples(data::ProbeProcess& prober, const Options& options,
@@ -273,9 +271,8 @@ int run_predict(const Arguments& arguments) {
   app.add_option(
          "--layout", options.layout,
          str("head-pose photos: the published set (", join(catalog::cropped_data_sets(), ", "),
-             ") they are from; its annotations beside the pictures give the crop. Default: "
-             "each picture is the "
-             "crop of one head"))
+             ") they are from; its annotations beside the pictures give the crop. Default: each "
+             "picture is the crop of one head"))
       ->check(CLI::IsMember(catalog::cropped_data_sets()));
   options.inference.add_verify(app);
   options.inference.add_to(app);

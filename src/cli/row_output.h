@@ -1,7 +1,6 @@
 #pragma once
 
-// Where rows go: the standard output, or a file that is written atomically
-// (see os/file_system.h).
+// Where rows go: the standard output, or a file that is written atomically (see os/file_system.h).
 // Errors: OutputError with path and errno's text, also when the reader of a pipe is gone (SIGPIPE
 // must be ignored). Thread-safety: none.
 

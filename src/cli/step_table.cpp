@@ -1,7 +1,10 @@
 #include "cli/step_table.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "text/strings.h"
@@ -34,6 +37,17 @@ MeanStep mean_of(const std::vector<train::MeasuredSteps>& measured) {
       mean.phases[phase] += one.phase_seconds[phase] / steps;
   }
   return mean;
+}
+
+std::vector<size_t> ranks_to_show(const std::vector<MeanStep>& ranks) {
+  constexpr size_t kMost = 8;
+  std::vector<size_t> shown(ranks.size());
+  std::iota(shown.begin(), shown.end(), size_t{0});
+  if (ranks.size() <= kMost) return shown;
+  std::ranges::stable_sort(shown, std::greater(), [&](size_t rank) { return ranks[rank].own(); });
+  shown.resize(kMost);
+  std::ranges::sort(shown);
+  return shown;
 }
 
 std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 2); }

@@ -3,6 +3,7 @@
 // The phases of a measured step as columns of a table and as JSON, the same in every command that
 // shows them.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct MeanStep {
 };
 
 MeanStep mean_of(const std::vector<train::MeasuredSteps>&);
+
+// Of one MeanStep per rank, the ranks for a table: those that take longest for their own work, in
+// rank order.
+std::vector<size_t> ranks_to_show(const std::vector<MeanStep>& ranks);
 
 std::string milliseconds(double seconds);
 void add_headings(TextRow& header);             // step, data, h2d, fwd, bwd, comm, opt, other

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -76,20 +75,13 @@ int run_synth(const Arguments& arguments) {
   app.add_option("--samples", options.samples,
                  str("how many (default: ", join(defaults, ", "), ")"))
       ->check(whole_number(1, int64_t{1} << 40));
-  app.add_option("--size", options.size,
-                 str(join(with_pictures, ", "),
-                     ": height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)"))
-      ->check(whole_number(0, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of everything drawn")
-      ->check(whole_number(0, kAnySeed))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores this process may use")
-      ->check(whole_number(0, 4096))
-      ->capture_default_str();
+  add_number(app, "--size", options.size, 0, 1 << 20,
+             str(join(with_pictures, ", "),
+                 ": height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)"));
+  add_number(app, "--max-length", options.max_length, 1, 1 << 20,
+             "pointer: elements of the longest sets");
+  add_number(app, "--seed", options.seed, 0, kAnySeed, "of everything drawn");
+  add_number(app, "--threads", options.threads, 0, 4096, "0: all cores this process may use");
   app.add_option("--out", out,
                  "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
@@ -110,7 +102,7 @@ int run_synth(const Arguments& arguments) {
   }
 
   synth::SynthSummary summary;
-  if (!run_interruptible(
+  if (!job::run_interruptible(
           [&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
     log::plain("interrupted: nothing was written");
     return job::kExitInterrupted;

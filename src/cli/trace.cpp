@@ -32,7 +32,6 @@ using job::RankSummary;
 using job::TraceSummary;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostRanks = 8;  // rows of the table
 constexpr size_t kMostRows = 12;  // operators of a pass in the table; JSON has more
 
 struct Options {
@@ -98,27 +97,18 @@ struct Results {
   }
 };
 
-// The ranks that take longest for their own work, in their order.
-std::vector<size_t> ranks_to_show(const Results& results) {
-  std::vector<size_t> shown(results.summary.ranks.size());
-  for (size_t rank = 0; rank < shown.size(); ++rank) shown[rank] = rank;
-  if (shown.size() <= kMostRanks) return shown;
-  const auto own = [&](size_t rank) { return mean_of({results.summary.measured[rank]}).own(); };
-  std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) { return own(a) > own(b); });
-  shown.resize(kMostRanks);
-  std::sort(shown.begin(), shown.end());
-  return shown;
-}
-
 std::string step_table(const Results& results) {
   TextRow header = {"rank"};
   add_headings(header);
   header.insert(header.end(), {"events", "left out", "clock error us"});
   std::vector<TextRow> rows;
-  for (const size_t rank : ranks_to_show(results)) {
+  std::vector<MeanStep> steps;
+  for (const train::MeasuredSteps& measured : results.summary.measured)
+    steps.push_back(mean_of({measured}));
+  for (const size_t rank : ranks_to_show(steps)) {
     const RankSummary& one = results.summary.ranks[rank];
     TextRow row = {str(rank)};
-    add_times(row, mean_of({results.summary.measured[rank]}));
+    add_times(row, steps[rank]);
     row.insert(row.end(), {str(one.events), str(one.left_out), fixed(one.clock_error * 1e6, 1)});
     rows.push_back(std::move(row));
   }
@@ -269,30 +259,23 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
 int run_trace(const Arguments& arguments) {
   CLI::App app(
       "optimizer steps of all ranks on one clock, as a Chrome trace: phases, micro-steps, buckets "
-      "of gradients, loader "
-      "threads, and, on request, operators and which of them hold memory. Trains a few steps from "
-      "the initial weights "
-      "and keeps nothing of them; nothing is written but the trace, and quick-start data",
+      "of gradients, loader threads, and, on request, operators and which of them hold memory. "
+      "Trains a few steps from the initial weights and keeps nothing of them; nothing is written "
+      "but the trace, and quick-start data",
       "dtrain trace");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
-  app.add_option("--steps", options.how.steps, "optimizer steps to record")
-      ->check(whole_number(1, kMost))
-      ->capture_default_str();
-  app.add_option("--warm-steps", options.how.warm_steps,
-                 "steps to run before those that are recorded")
-      ->check(whole_number(3, kMost))
-      ->capture_default_str();
+  add_number(app, "--steps", options.how.steps, 1, kMost, "optimizer steps to record");
+  add_number(app, "--warm-steps", options.how.warm_steps, 3, kMost,
+             "steps to run before those that are recorded");
   app.add_flag("--operators", options.how.operators,
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");
   app.add_flag("--memory", options.how.memory,
                "show which operators hold the memory at the peaks of forward and backward, and "
                "record what is held");
-  app.add_option("--max-mib", options.most_mib,
-                 "largest size of the trace in MiB, uncompressed; a larger one is refused before "
-                 "it is recorded")
-      ->check(number_within(1, 1e6))
-      ->capture_default_str();
+  add_number(app, "--max-mib", options.most_mib, 1, 1e6,
+             "largest size of the trace in MiB, uncompressed; a larger one is refused before it is "
+             "recorded");
   app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
       ->capture_default_str();
   options.output.add_to(app);

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -16,7 +15,6 @@
 #include "job/process_context.h"
 #include "job/signals.h"
 #include "os/file_system.h"
-#include "text/printable.h"
 #include "text/strings.h"
 #include "tune/memory_trial.h"
 #include "tune/patch.h"
@@ -93,24 +91,18 @@ int run_tune(const Arguments& arguments) {
     return tune::run_memory_trial(arguments);
   CLI::App app(
       "finds the settings with which a run trains most samples per second, by trying them: the "
-      "largest batch that fits "
-      "into memory, precision, memory format, checkpointing, the batch, reader threads and "
-      "read-ahead. The global "
-      "batch stays as it is. Writes a config with them. A key that a flag sets is not tuned; "
-      "--accumulate says "
-      "how large the global batch is. Nothing else is written but quick-start data",
+      "largest batch that fits into memory, precision, memory format, checkpointing, the batch, "
+      "reader threads and read-ahead. The global batch stays as it is. Writes a config with them. "
+      "A key that a flag sets is not tuned; --accumulate says how large the global batch is. "
+      "Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
-  app.add_option("--minutes", options.search.minutes, "about how long it may take")
-      ->check(number_within(0.01, 10000))
-      ->capture_default_str();
-  app.add_option("--seconds", options.search.seconds, "of the longest measurement of one candidate")
-      ->check(number_within(0.01, 3600))
-      ->capture_default_str();
+  add_number(app, "--minutes", options.search.minutes, 0.01, 10000, "about how long it may take");
+  add_number(app, "--seconds", options.search.seconds, 0.01, 3600,
+             "of the longest measurement of one candidate");
   app.add_option("--memory-budget", options.search.memory_budget,
                  "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the "
-                 "GPU has, or, on the "
-                 "CPU, of what the host and its control group have left)")
+                 "GPU has, or, on the CPU, of what the host and its control group have left)")
       ->check(number_within(1, 1e15).description(""))
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_flag(
@@ -118,8 +110,7 @@ int run_tune(const Arguments& arguments) {
       "let the global batch change with the batch; the learning rate may have to change with it");
   app.add_flag("--find-lr", options.search.range_test,
                "test learning rates too: the rate rises exponentially until the loss does. --lr "
-               "without a value is the "
-               "same");
+               "without a value is the same");
   app.add_option("--out", options.out,
                  "the config to write (default: CONFIG.tuned.yaml in the current folder)");
   options.output.add_to(app);
@@ -128,8 +119,7 @@ int run_tune(const Arguments& arguments) {
   if (!loaded->config.run.resume.empty()) {
     throw UsageError(
         "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed "
-        "takes "
-        "--batch-size, --workers and --amp from the command line");
+        "takes --batch-size, --workers and --amp from the command line");
   }
   if (options.out.empty()) {
     options.out =

@@ -40,15 +40,14 @@ Outcome check_program(const Launch& launch) {
       outcome.unchecked.push_back(str("rank ", rank, " cannot read its own binary"));
     const std::string difference = job::other_program(starts, rank);
     if (difference.empty()) continue;
-    DoctorFinding& finding = outcome.add(
-        Severity::kBlocks,
+    outcome.add(
+        launch.ranks[rank], Severity::kBlocks,
         "the ranks run different programs: their results and their messages may not fit together",
         str(difference, " (", launch.ranks[rank].program, ")"),
         launch.ranks[rank].host == launch.first().host
             ? str("mpirun -np ", launch.ranks.size(), " ", launch.first().program,
                   " ...; one program for all ranks")
             : copy_to_hosts(launch, launch.first().program));
-    blame(finding, launch.ranks[rank]);
   }
   return outcome;
 }
@@ -59,10 +58,10 @@ Outcome check_configuration(const Launch& launch) {
   for (size_t rank = 1; rank < starts.size(); ++rank) {
     const std::string difference = job::other_config(starts, rank);
     if (difference.empty()) continue;
-    blame(outcome.add(Severity::kBlocks, "the ranks have different configurations", difference,
-                      str("mpirun -np ", launch.ranks.size(),
-                          " dtrain ...; the same flags and the same config file for all ranks")),
-          launch.ranks[rank]);
+    outcome.add(launch.ranks[rank], Severity::kBlocks, "the ranks have different configurations",
+                difference,
+                str("mpirun -np ", launch.ranks.size(),
+                    " dtrain ...; the same flags and the same config file for all ranks"));
   }
   return outcome;
 }
@@ -73,9 +72,8 @@ Outcome check_data(const Launch& launch) {
   for (size_t rank = 0; rank < starts.size(); ++rank) {
     const RankFacts& facts = launch.ranks[rank];
     if (!facts.data_problem.empty()) {
-      blame(outcome.add(Severity::kBlocks, "the data cannot be used", facts.data_problem,
-                        "--data.file FILE, with a copy of it on every host"),
-            facts);
+      outcome.add(facts, Severity::kBlocks, "the data cannot be used", facts.data_problem,
+                  "--data.file FILE, with a copy of it on every host");
     } else if (facts.data_file.empty()) {
       outcome.unchecked.emplace_back(
           launch.config.run.resume.empty()
@@ -84,12 +82,10 @@ Outcome check_data(const Launch& launch) {
     } else if (!launch.first().data_checksum.empty()) {
       const std::string difference = job::other_data(starts, rank);
       if (difference.empty()) continue;
-      blame(outcome.add(
-                Severity::kBlocks, "the ranks would train on different data", difference,
-                facts.host == launch.first().host
-                    ? str("--data.file ", launch.first().data_file, ", the same for all ranks")
-                    : copy_to_hosts(launch, launch.first().data_file)),
-            facts);
+      outcome.add(facts, Severity::kBlocks, "the ranks would train on different data", difference,
+                  facts.host == launch.first().host
+                      ? str("--data.file ", launch.first().data_file, ", the same for all ranks")
+                      : copy_to_hosts(launch, launch.first().data_file));
     }
   }
   return outcome;
@@ -99,31 +95,24 @@ Outcome check_task(const Launch& launch) {
   Outcome outcome;
   const RankFacts& first = launch.first();
   if (!first.network_refused.empty()) {
-    blame(outcome.add(
-              Severity::kBlocks, "the task cannot be trained on these data with this configuration",
-              first.network_refused,
-              str("dtrain inspect ", first.data_file,
-                  " shows what is in the file; --task, --model.name and --data.file choose")),
-          first);
+    outcome.add(first, Severity::kBlocks,
+                "the task cannot be trained on these data with this configuration",
+                first.network_refused,
+                str("dtrain inspect ", first.data_file,
+                    " shows what is in the file; --task, --model.name and --data.file choose"));
   } else if (!first.network) {
     outcome.unchecked.push_back(first.network_problem);
   }
   return outcome;
 }
 
-Outcome check_libraries(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    if (rank.versions == launch.first().versions) continue;
-    blame(outcome.add(Severity::kSlows,
-                      "the ranks use different versions of libraries: results may differ",
-                      str(rank.versions, "; rank 0: ", launch.first().versions),
-                      "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else "
-                      "install the same "
-                      "packages on every host"),
-          rank);
-  }
-  return outcome;
+void check_libraries(Outcome& outcome, const Launch& launch, const RankFacts& rank) {
+  if (rank.versions == launch.first().versions) return;
+  outcome.add(rank, Severity::kSlows,
+              "the ranks use different versions of libraries: results may differ",
+              str(rank.versions, "; rank 0: ", launch.first().versions),
+              "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else "
+              "install the same packages on every host");
 }
 
 // What the measurement itself could not tell apart is no skew.
@@ -149,37 +138,30 @@ Outcome check_clocks(const Launch& launch) {
   for (const RankFacts& rank : launch.ranks) {
     const double off = rank.clock_offset - right;
     if (!is_skew(off, rank)) continue;
-    DoctorFinding& finding = outcome.add(
-        Severity::kNote,
+    outcome.add(
+        rank, Severity::kNote,
         "the hosts' clocks differ: lines of their logs, metrics and file times do not fit together",
         str("its clock is ", fixed(std::abs(off), 2), " s ", off > 0 ? "ahead of" : "behind",
             " that of ", right == 0 ? "rank 0" : "most hosts"),
         "sudo chronyc makestep");
-    blame(finding, rank);
   }
   if (launch.ranks.size() == 1) outcome.unchecked.emplace_back("one rank");
   return outcome;
 }
 
-Outcome check_port(const Launch& launch) {
-  Outcome outcome;
-  for (const RankFacts& rank : launch.ranks) {
-    if (rank.port.empty()) {
-      outcome.unchecked.emplace_back("metrics.enabled is false");
-    } else if (!rank.port_problem.empty()) {
-      const bool taken = rank.port_problem.find("in use") != std::string::npos;
-      DoctorFinding& finding =
-          outcome.add(Severity::kNote,
-                      taken ? "the port for metrics is taken: the rank would use a free one, which "
-                              "runs/targets/ names"
-                            : "the rank cannot serve its metrics",
-                      str(rank.port, ": ", rank.port_problem),
-                      taken ? "--metrics.port 9600, or another range"
-                            : "--metrics.bind 127.0.0.1, or another address of the host");
-      blame(finding, rank);
-    }
+void check_port(Outcome& outcome, const Launch&, const RankFacts& rank) {
+  if (rank.port.empty()) {
+    outcome.unchecked.emplace_back("metrics.enabled is false");
+  } else if (!rank.port_problem.empty()) {
+    const bool taken = rank.port_problem.find("in use") != std::string::npos;
+    outcome.add(rank, Severity::kNote,
+                taken ? "the port for metrics is taken: the rank would use a free one, which "
+                        "runs/targets/ names"
+                      : "the rank cannot serve its metrics",
+                str(rank.port, ": ", rank.port_problem),
+                taken ? "--metrics.port 9600, or another range"
+                      : "--metrics.bind 127.0.0.1, or another address of the host");
   }
-  return outcome;
 }
 
 bool is_local_bridge(const std::string& name) {
@@ -192,28 +174,20 @@ bool is_local_bridge(const std::string& name) {
 Outcome check_networks(const Launch& launch) {
   Outcome outcome;
   const std::vector<HostRanks> hosts = hosts_of(launch);
-  if (hosts.size() == 1) {
-    outcome.unchecked.emplace_back("one host");
-    return outcome;
-  }
+  if (!outcome.can_judge(hosts.size() > 1, "one host")) return outcome;
   for (const HostRanks& host : hosts) {
     const auto& names = host.machine().network_interfaces;
-    if (!names) {
-      outcome.unchecked.push_back(unseen(launch, host.name));
-      continue;
-    }
+    if (!outcome.can_see(names.has_value(), launch, host.name)) continue;
     const auto bridge = std::find_if(names->begin(), names->end(), is_local_bridge);
     const auto& variables = host.ranks.front()->variables;
     const bool chosen = variables.contains("OMPI_MCA_btl_tcp_if_include") ||
                         variables.contains("OMPI_MCA_btl_tcp_if_exclude");
     if (bridge == names->end() || chosen) continue;
-    blame(outcome.add(
-              Severity::kNote,
-              "MPI and NCCL may try to reach other hosts over a bridge for containers, and hang",
-              str("the host has ", *bridge),
-              str("export OMPI_MCA_btl_tcp_if_exclude=lo,", *bridge, " NCCL_SOCKET_IFNAME=^lo,",
-                  *bridge)),
-          host);
+    outcome.add(host, Severity::kNote,
+                "MPI and NCCL may try to reach other hosts over a bridge for containers, and hang",
+                str("the host has ", *bridge),
+                str("export OMPI_MCA_btl_tcp_if_exclude=lo,", *bridge, " NCCL_SOCKET_IFNAME=^lo,",
+                    *bridge));
   }
   return outcome;
 }
@@ -231,12 +205,11 @@ Outcome check_wire(const Launch& launch) {
       hosts.size() > 1) {
     return outcome;
   }
-  blame(outcome.add(Severity::kNote,
-                    "gradients are rounded for a network that they do not travel over",
-                    str("dist.wire is ", dist.wire,
-                        ", and all ranks are on one host, whose memory they share"),
-                    "--dist.wire fp32, the default"),
-        hosts.front());
+  outcome.add(
+      hosts.front(), Severity::kNote,
+      "gradients are rounded for a network that they do not travel over",
+      str("dist.wire is ", dist.wire, ", and all ranks are on one host, whose memory they share"),
+      "--dist.wire fp32, the default");
   return outcome;
 }
 
@@ -247,9 +220,9 @@ Checks start_checks() {
           {"same configuration", check_configuration},
           {"same data", check_data},
           {"task and data", check_task},
-          {"same libraries", check_libraries},
+          {"same libraries", of_each_rank<check_libraries>},
           {"clock skew", check_clocks},
-          {"metrics port", check_port},
+          {"metrics port", of_each_rank<check_port>},
           {"network interfaces", check_networks},
           {"gradients between ranks", check_wire}};
 }

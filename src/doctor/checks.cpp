@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "text/strings.h"
 
@@ -66,6 +67,35 @@ int HostRanks::cores() const {
   return static_cast<int>(cores.size());
 }
 
+void Outcome::add(const RankFacts& rank, Severity severity, std::string cause, std::string evidence,
+                  std::string fix) {
+  findings.push_back({"",
+                      severity,
+                      std::move(cause),
+                      std::move(evidence),
+                      std::move(fix),
+                      {rank.rank},
+                      {rank.node}});
+}
+
+void Outcome::add(const HostRanks& host, Severity severity, std::string cause, std::string evidence,
+                  std::string fix) {
+  findings.push_back(
+      {"", severity, std::move(cause), std::move(evidence), std::move(fix), {}, {host.name}});
+}
+
+bool Outcome::can_judge(bool known, const std::string& why_not) {
+  if (!known) unchecked.push_back(why_not);
+  return known;
+}
+
+bool Outcome::can_see(bool known, const Launch& launch, const std::string& host) {
+  constexpr size_t kMostNamed = 4;
+  return known ||
+         can_judge(false, hosts_of(launch).size() > kMostNamed ? "not visible on some hosts"
+                                                               : "not visible on " + host);
+}
+
 std::vector<HostRanks> hosts_of(const Launch& launch) {
   std::vector<HostRanks> hosts;
   std::map<int, size_t> places;
@@ -106,19 +136,6 @@ Diagnosis examine(const Launch& launch) {
   return diagnosis;
 }
 
-void blame(DoctorFinding& finding, const RankFacts& rank) {
-  add_new(finding.ranks, {rank.rank});
-  add_new(finding.hosts, {rank.node});
-}
-
-void blame(DoctorFinding& finding, const HostRanks& host) { add_new(finding.hosts, {host.name}); }
-
 std::string bytes(int64_t count) { return human_bytes(static_cast<double>(count)); }
-
-std::string unseen(const Launch& launch, const std::string& host) {
-  constexpr size_t kMostNamed = 4;
-  return hosts_of(launch).size() > kMostNamed ? "not visible on some hosts"
-                                              : "not visible on " + host;
-}
 
 }  // namespace dtrain::doctor

@@ -4,14 +4,12 @@
 // of the run that would be started to findings. Each check has a name and one function; the files
 // check_*.cpp hold them by subject.
 
-#include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "doctor/finding.h"
 #include "doctor/rank_facts.h"
+#include "text/named_enum.h"
 
 namespace dtrain::doctor {
 
@@ -37,11 +35,56 @@ struct HostRanks {
 };
 std::vector<HostRanks> hosts_of(const Launch&);
 
+// kBlocks: the run would not start, not reach its end, or not train what was asked for. kSlows: it
+// would take longer than it has to. kNote: worth knowing.
+enum class Severity { kBlocks, kSlows, kNote };
+constexpr auto names_of(Severity) { return names("blocks", "slows", "note"); }
+
+struct DoctorFinding {
+  std::string check;  // the name of the check that made it
+  Severity severity = Severity::kNote;
+  std::string cause;     // what is wrong, and what follows from it
+  std::string evidence;  // the values that say so
+  // First a command, a flag or a variable: what fixes it, or where nothing typed can, what shows
+  // it; then words.
+  std::string fix;
+  std::vector<int> ranks;
+  std::vector<std::string> hosts;
+};
+
+// What one check found. No findings and nothing unchecked: it looked at all ranks, and all
+// is right.
+struct Outcome {
+  std::vector<DoctorFinding> findings;
+  std::vector<std::string> unchecked;  // why something could not be looked at: "no GPU"
+
+  // Of a rank and its host, or of a host alone, whatever rank runs there.
+  void add(const RankFacts&, Severity, std::string cause, std::string evidence, std::string fix);
+  void add(const HostRanks&, Severity, std::string cause, std::string evidence, std::string fix);
+  // Return `known`, after they have noted why something could not be looked at if it is false.
+  bool can_judge(bool known, const std::string& why_not);
+  bool can_see(bool known, const Launch&, const std::string& host);
+};
+
 struct Check {
   const char* name;
   Outcome (*judge)(const Launch&);
 };
 using Checks = std::vector<Check>;
+
+// Check::judge of a function that looks at each rank, or at each host, by itself.
+template <void (*judge)(Outcome&, const Launch&, const RankFacts&)>
+Outcome of_each_rank(const Launch& launch) {
+  Outcome outcome;
+  for (const RankFacts& rank : launch.ranks) judge(outcome, launch, rank);
+  return outcome;
+}
+template <void (*judge)(Outcome&, const Launch&, const HostRanks&)>
+Outcome of_each_host(const Launch& launch) {
+  Outcome outcome;
+  for (const HostRanks& host : hosts_of(launch)) judge(outcome, launch, host);
+  return outcome;
+}
 
 Checks start_checks();   // programs, configurations, data, libraries, clocks, ports, networks
 Checks device_checks();  // GPUs and what connects them
@@ -62,12 +105,6 @@ struct Diagnosis {
 };
 Diagnosis examine(const Launch&);
 
-// ---- for the checks -----------------------------------------------------------------------------
-void blame(DoctorFinding&, const RankFacts&);  // adds the rank and its host
-void blame(DoctorFinding&, const HostRanks&);  // the host alone: whatever rank runs there
-std::string bytes(int64_t count);              // "1.5 GiB"
-std::string unseen(
-    const Launch&,
-    const std::string& host);  // "not visible on node7": why something was not checked
+std::string bytes(int64_t count);  // "1.5 GiB"
 
 }  // namespace dtrain::doctor

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/error.h"
 #include "device/device.h"
 #include "dist/clock_offsets.h"
 #include "dist/failure.h"
@@ -76,16 +75,16 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
                    : monitoring::why_not_served(config.metrics.bind, static_cast<int>(port));
 }
 
-void describe_device(const config::Config& config, const dist::World& world, GpuProbe& gpus,
-                     RankFacts& facts) {
+void describe_device(const config::Config& config, const dist::World& world, RankFacts& facts) {
   facts.device_problem = problem_of([&] {
-    facts.visible_gpus = gpus.count();
-    const int index = gpus.choose(config.device, world.local_rank);
-    facts.device = index < 0 ? "cpu" : str("cuda:", index);
-    if (index >= 0) facts.gpu = gpus.examine(index);
+    facts.visible_gpus = device::gpu_count();
+    const at::Device device = device::choose(config.device, world.local_rank);
+    facts.device = device.is_cuda() ? str("cuda:", int{device.index()}) : "cpu";
+    if (device.is_cuda()) facts.gpu = examine_gpu(device.index());
   });
   facts.driver = device::find_driver().version;
-  if (facts.device_problem.empty() && facts.device == "cpu") facts.device_problem = gpus.problem();
+  if (facts.device_problem.empty() && facts.device == "cpu" && facts.visible_gpus == 0)
+    facts.device_problem = device::unusable_gpu();
 }
 
 // The bytes of one micro-batch as the network reads it. Samples of different lengths: as long as
@@ -175,10 +174,8 @@ void observe_load(dist::Communicator& host, RankFacts& facts) {
 
 }  // namespace
 
-EarlyFacts early_facts() { return {os::read_facts().free_shared_memory}; }
-
 std::vector<RankFacts> collect(job::ProcessContext& process, const config::Config& config,
-                               const EarlyFacts& early, GpuProbe& gpus) {
+                               std::optional<int64_t> free_shared_memory) {
   const dist::World& world = process.world;
   RankFacts facts;
   facts.rank = world.rank;
@@ -192,13 +189,13 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.clock_offset = offset.seconds;
   facts.clock_spread = offset.error;
   facts.machine = os::read_facts();
-  facts.machine.free_shared_memory = early.free_shared_memory;
+  facts.machine.free_shared_memory = free_shared_memory;
   facts.threads = process.threads;
   facts.readers = job::reader_threads(config.data.workers, process.cores);
   describe_start(config, world, facts);
   describe_files(process, config, facts);
   // last: a copy that hangs leaves the device unusable
-  describe_device(config, world, gpus, facts);
+  describe_device(config, world, facts);
   facts.resident_bytes = device::memory_use(at::kCPU).reserved;
   std::vector<RankFacts> all;
   for (const std::string& theirs : dist::all_gather_object(process.host, to_json(facts))) {

@@ -1,7 +1,8 @@
-#include "doctor/gpu_probe.h"
+// What CUDA and NVML say of a GPU.
 
 #include "device/copy_probe.h"
 #include "device/device.h"
+#include "doctor/collect.h"
 #include "monitoring/gpu_reader.h"
 #include "os/facts.h"
 #include "text/strings.h"
@@ -30,40 +31,26 @@ void ask_nvml(GpuFacts& gpu) {
   }
 }
 
-class RealGpus : public GpuProbe {
- public:
-  int count() override { return device::gpu_count(); }
-  std::string problem() override { return count() == 0 ? device::unusable_gpu() : ""; }
-
-  int choose(const config::Device& options, int local_rank) override {
-    const at::Device device = device::choose(options, local_rank);
-    return device.is_cuda() ? device.index() : -1;
-  }
-
-  GpuFacts examine(int index) override {
-    const device::Properties known = device::gpu_properties(index);
-    GpuFacts gpu;
-    gpu.name = known.name;
-    gpu.uuid = known.uuid;
-    gpu.bus_id = known.pci_bus_id;
-    gpu.memory = known.memory_bytes;
-    ask_nvml(gpu);  // before the copies take memory
-    for (int other = 0; other < count(); ++other) {
-      if (other == index) continue;
-      const device::CopyTrial trial = device::try_peer_copy(index, other);
-      gpu.peers.push_back(
-          {device::gpu_properties(other).pci_bus_id, str(trial.result), trial.error});
-      if (trial.result == device::CopyResult::kHangs)
-        return gpu;  // the GPU cannot be used by this process again
-    }
-    gpu.host_copy_rate = device::host_copy_rate(index);
-    gpu.link = os::read_pcie_link(gpu.bus_id);
-    return gpu;
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<GpuProbe> make_gpu_probe() { return std::make_unique<RealGpus>(); }
+GpuFacts examine_gpu(int index) {
+  const device::Properties known = device::gpu_properties(index);
+  GpuFacts gpu;
+  gpu.name = known.name;
+  gpu.uuid = known.uuid;
+  gpu.bus_id = known.pci_bus_id;
+  gpu.memory = known.memory_bytes;
+  ask_nvml(gpu);  // before the copies take memory
+  for (int other = 0; other < device::gpu_count(); ++other) {
+    if (other == index) continue;
+    const device::CopyTrial trial = device::try_peer_copy(index, other);
+    gpu.peers.push_back({device::gpu_properties(other).pci_bus_id, str(trial.result), trial.error});
+    if (trial.result == device::CopyResult::kHangs)
+      return gpu;  // the GPU cannot be used by this process again
+  }
+  gpu.host_copy_rate = device::host_copy_rate(index);
+  gpu.link = os::read_pcie_link(gpu.bus_id);
+  return gpu;
+}
 
 }  // namespace dtrain::doctor

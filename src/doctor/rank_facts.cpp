@@ -15,140 +15,35 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each struct lists its fields once, for the writer and the reader.
-template <typename Visitor>
-void fields(Visitor& v, os::ProcessLimit& f) {
-  v("soft", f.soft);
-  v("hard", f.hard);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, os::Facts& f) {
-  v("online_cores", f.online_cores);
-  v("allowed_cores", f.allowed_cores);
-  v("cpuset", f.cpuset);
-  v("cpu_quota", f.cpu_quota);
-  v("cpu_model", f.cpu_model);
-  v("governor", f.governor);
-  v("scaling_driver", f.scaling_driver);
-  v("numa_nodes", f.numa_nodes);
-  v("memory", f.memory);
-  v("available_memory", f.available_memory);
-  v("memory_limit", f.memory_limit);
-  v("memory_used", f.memory_used);
-  v("swap", f.swap);
-  v("free_swap", f.free_swap);
-  v("shared_memory", f.shared_memory);
-  v("free_shared_memory", f.free_shared_memory);
-  v("open_files", f.open_files);
-  v("processes", f.processes);
-  v("locked_memory", f.locked_memory);
-  v("file_size", f.file_size);
-  v("address_space", f.address_space);
-  v("process_limit", f.process_limit);
-  v("processes_used", f.processes_used);
-  v("threads_of_user", f.threads_of_user);
-  v("iommu_groups", f.iommu_groups);
-  v("iommu_passthrough", f.iommu_passthrough);
-  v("infiniband_devices", f.infiniband_devices);
-  v("network_interfaces", f.network_interfaces);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, os::PcieLink& f) {
-  v("width", f.width);
-  v("card_width", f.card_width);
-  v("slot_width", f.slot_width);
-  v("generation", f.generation);
-  v("card_generation", f.card_generation);
-  v("numa_node", f.numa_node);
-  v("near_cores", f.near_cores);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, os::FileSystemFacts& f) {
-  v("type", f.type);
-  v("mount_point", f.mount_point);
-  v("folder", f.folder);
-  v("network", f.network);
-  v("read_only", f.read_only);
-  v("writable", f.writable);
-  v("bytes", f.bytes);
-  v("free_bytes", f.free_bytes);
-  v("free_files", f.free_files);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, PeerFacts& f) {
-  v("bus_id", f.bus_id);
-  v("result", f.result);
-  v("error", f.error);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, GpuFacts& f) {
-  v("name", f.name);
-  v("uuid", f.uuid);
-  v("bus_id", f.bus_id);
-  v("memory", f.memory);
-  v("used_memory", f.used_memory);
-  v("persistence", f.persistence);
-  v("power_limit", f.power_limit);
-  v("default_power_limit", f.default_power_limit);
-  v("temperature", f.temperature);
-  v("throttled_by", f.throttled_by);
-  v("host_copy_rate", f.host_copy_rate);
-  v("link", f.link);
-  v("peers", f.peers);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, NetworkFacts& f) {
-  v("parameters", f.parameters);
-  v("model_bytes", f.model_bytes);
-  v("optimizer_bytes", f.optimizer_bytes);
-  v("batch_bytes", f.batch_bytes);
-}
-
-template <typename Visitor>
-void fields(Visitor& v, RankFacts& f) {
-  v("rank", f.rank);
-  v("local_rank", f.local_rank);
-  v("local_size", f.local_size);
-  v("host", f.host);
-  v("node", f.node);
-  v("resident_bytes", f.resident_bytes);
-  v("program", f.program);
-  v("program_hash", f.program_hash);
-  v("versions", f.versions);
-  v("nccl", f.nccl);
-  v("driver", f.driver);
-  v("keys", f.keys);
-  v("variables", f.variables);
-  v("clock_offset", f.clock_offset);
-  v("clock_spread", f.clock_spread);
-  v("port", f.port);
-  v("port_problem", f.port_problem);
-  v("device", f.device);
-  v("device_problem", f.device_problem);
-  v("visible_gpus", f.visible_gpus);
-  v("gpu", f.gpu);
-  v("machine", f.machine);
-  v("threads", f.threads);
-  v("readers", f.readers);
-  v("other_cpu", f.other_cpu);
-  v("stolen_cpu", f.stolen_cpu);
-  v("data_file", f.data_file);
-  v("data_problem", f.data_problem);
-  v("data_checksum", f.data_checksum);
-  v("data_lock", f.data_lock);
-  v("data_system", f.data_system);
-  v("run_system", f.run_system);
-  v("run_lock", f.run_lock);
-  v("network", f.network);
-  v("network_problem", f.network_problem);
-  v("network_refused", f.network_refused);
-}
+// Each struct lists its members once, for the writer and the reader: fields() calls `visit` with
+// the name and the value of each.
+#define DTRAIN_FIELD(member) visit(#member, facts.member);
+#define DTRAIN_FIELDS(Struct, ...)                                       \
+  template <typename Visitor>                                            \
+  void fields(Visitor& visit, Struct& facts) {                           \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(DTRAIN_FIELD, __VA_ARGS__)) \
+  }
+DTRAIN_FIELDS(os::ProcessLimit, soft, hard)
+DTRAIN_FIELDS(os::Facts, online_cores, allowed_cores, cpuset, cpu_quota, cpu_model, governor,
+              scaling_driver, numa_nodes, memory, available_memory, memory_limit, memory_used, swap,
+              free_swap, shared_memory, free_shared_memory, open_files, processes, locked_memory,
+              file_size, address_space, process_limit, processes_used, threads_of_user,
+              iommu_groups, iommu_passthrough, infiniband_devices, network_interfaces)
+DTRAIN_FIELDS(os::PcieLink, width, card_width, slot_width, generation, card_generation, numa_node,
+              near_cores)
+DTRAIN_FIELDS(os::FileSystemFacts, type, mount_point, folder, network, read_only, writable, bytes,
+              free_bytes, free_files)
+DTRAIN_FIELDS(PeerFacts, bus_id, result, error)
+DTRAIN_FIELDS(GpuFacts, name, uuid, bus_id, memory, used_memory, persistence, power_limit,
+              default_power_limit, temperature, throttled_by, host_copy_rate, link, peers)
+DTRAIN_FIELDS(NetworkFacts, parameters, model_bytes, optimizer_bytes, batch_bytes)
+DTRAIN_FIELDS(RankFacts, rank, local_rank, local_size, host, node, resident_bytes, program,
+              program_hash, versions, nccl, driver, keys, variables, clock_offset, clock_spread,
+              port, port_problem, device, device_problem, visible_gpus, gpu, machine, threads,
+              readers, other_cpu, stolen_cpu, data_file, data_problem, data_checksum, data_lock,
+              data_system, run_system, run_lock, network, network_problem, network_refused)
+#undef DTRAIN_FIELDS
+#undef DTRAIN_FIELD
 
 // Of a limit that is an infinite number, which JSON cannot write
 constexpr const char* kInfinite = "none";

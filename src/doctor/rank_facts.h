@@ -82,6 +82,11 @@ struct RankFacts {
   std::optional<NetworkFacts> network;  // rank 0 only
   std::string network_problem;          // why it is not known
   std::string network_refused;          // why the task refuses the data, or the configuration
+
+  std::string variable(const std::string& name) const {  // "": it is not set
+    const auto found = variables.find(name);
+    return found == variables.end() ? "" : found->second;
+  }
 };
 
 std::string to_json(const RankFacts&);

@@ -1,7 +1,6 @@
 #include "doctor/report.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "text/number_text.h"

@@ -3,10 +3,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "config/print.h"
 #include "job/version.h"
 #include "text/strings.h"
 
 namespace dtrain::job {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResources, node, device, pci_bus_id, metrics, memory_bytes,
+                                   local_rank, cores, threads, loader_threads);
+
 namespace {
 
 std::string absolute(const std::string& path) {
@@ -15,24 +20,10 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-std::string to_json(const RankResources& p) {
-  return nlohmann::json{{"node", p.node},
-                        {"device", p.device},
-                        {"pci_bus_id", p.pci_bus_id},
-                        {"metrics", p.metrics_address},
-                        {"memory_bytes", p.memory_bytes},
-                        {"local_rank", p.local_rank},
-                        {"cores", p.cores},
-                        {"threads", p.threads},
-                        {"loader_threads", p.loader_threads}}
-      .dump();
-}
+std::string to_json(const RankResources& resources) { return nlohmann::json(resources).dump(); }
 
 RankResources resources_from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {json.at("node"),    json.at("device"),       json.at("pci_bus_id"),
-          json.at("metrics"), json.at("memory_bytes"), json.at("local_rank"),
-          json.at("cores"),   json.at("threads"),      json.at("loader_threads")};
+  return nlohmann::json::parse(text).get<RankResources>();
 }
 
 std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks) {
@@ -42,29 +33,28 @@ std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankResources& p = ranks[rank];
-    line(
-        str("rank ", rank),
-        str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
-            p.cores, p.cores == 1 ? " core, " : " cores, ", p.threads,
-            p.threads == 1 ? " thread, " : " threads, ", p.loader_threads,
-            p.loader_threads == 1 ? " reader" : " readers",
-            p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
+    line(str("rank ", rank),
+         str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ",
+             p.cores, p.cores == 1 ? " core, " : " cores, ", p.threads,
+             p.threads == 1 ? " thread, " : " threads, ", p.loader_threads,
+             p.loader_threads == 1 ? " reader" : " readers",
+             p.metrics.empty() ? "" : ", metrics http://" + p.metrics + "/metrics"));
   }
-  if (!ranks.front().metrics_address.empty())
-    line("live page", "http://" + ranks.front().metrics_address + "/");
+  if (!ranks.front().metrics.empty()) line("live page", "http://" + ranks.front().metrics + "/");
   line("config", f.config_source);
-  line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters),
-                   " parameters, ", f.precision));
+  line("task", str(f.config.task, ", network ", f.config.model.name, ", ",
+                   human_count(f.parameters), " parameters, ", f.precision));
   if (!f.precision_advice.empty()) line("precision", f.precision_advice);
   if (ranks.size() > 1) line("gradients", f.communicator);
-  line("data", str(f.data_file, ": ", human_count(f.train), " training",
-                   f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ",
-                   human_count(f.val), " validation, ", human_count(f.test), " test samples"));
+  line("data",
+       str(f.data_file, ": ", human_count(f.train), " training",
+           f.config.data.share < 1 ? str(" (data.share ", f.config.data.share, "), ") : ", ",
+           human_count(f.val), " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   line("decided by", f.batch_decided_by);
   if (!f.preset.empty()) line("preset", f.preset);
   if (!f.rate_advice.empty()) line("rate", f.rate_advice);
-  if (f.overfit_batches > 0) {
+  if (f.config.train.overfit_batches > 0) {
     line("overfit", str("the same ", f.batches.steps_per_epoch,
                         f.batches.steps_per_epoch == 1 ? " global batch" : " global batches",
                         " again and again, without augmentation; validation is on them"));
@@ -82,9 +72,9 @@ std::string banner(const BannerFacts& f, const std::vector<RankResources>& ranks
 std::string environment_json(const BannerFacts& f, const std::vector<RankResources>& ranks) {
   nlohmann::ordered_json json;
   json["versions"] = version_text();
-  json["config_hash"] = f.config_hash;
-  json["task"] = f.task;
-  json["network"] = f.network;
+  json["config_hash"] = config::hash(f.config);
+  json["task"] = str(f.config.task);
+  json["network"] = str(f.config.model.name);
   json["precision"] = f.precision;
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();
@@ -93,7 +83,7 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankResourc
     json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
   json["data"] = f.data_file;
   json["absolute_paths"] = {{"data", absolute(f.data_file)},
-                            {"module_file", absolute(f.module_file)}};
+                            {"module_file", absolute(f.config.model.file)}};
   json["parameters"] = f.parameters;
   json["global_batch"] = f.batches.global_batch;
   json["steps_per_epoch"] = f.batches.steps_per_epoch;

@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "data/store.h"
+#include "config/config.h"
 #include "tasks/metrics.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::job {
 
 struct RankResources {  // gathered from every rank
-  std::string node, device, pci_bus_id, metrics_address;
+  std::string node, device, pci_bus_id;
+  std::string metrics;  // "127.0.0.1:9500", where its metrics are served; "": nowhere
   int64_t memory_bytes = 0;
   int local_rank = 0, cores = 0, threads = 0, loader_threads = 0;
 };
@@ -21,19 +22,17 @@ std::string to_json(const RankResources&);
 RankResources resources_from_json(const std::string&);
 
 struct BannerFacts {
-  std::string precision, task, network, data_file, module_file, run_folder, config_source,
-      config_hash, communicator;
+  config::Config config;  // resolved
+  std::string precision, data_file, run_folder, config_source, communicator;
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
   std::vector<tasks::MetricSpec> metrics;  // all that the task has
   std::string metric;                      // the watched one
-  double data_share = 1;                   // data.share
   std::string batch_decided_by;            // which key, and where it was set
   std::string preset;                      // what device.preset did; "": there is none
   std::string precision_advice;            // what train::advise_bf16() says
   std::string rate_advice;                 // "": the learning rate is for this global batch
-  int64_t overfit_batches = 0;             // train.overfit_batches
   std::string resumed;   // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
   int launcher_pid = 0;  // 0: not under mpirun
 };

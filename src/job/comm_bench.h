@@ -1,8 +1,7 @@
 #pragma once
 
 // Measures the communicators that a training run would have, each with the operations that a run
-// asks of it:
-// `dtrain bench comm`. Collective; every rank gets the same result.
+// asks of it: `dtrain bench comm`. Collective; every rank gets the same result.
 
 #include <cstdint>
 #include <string>

@@ -4,7 +4,6 @@
 // was asked to drop the file before, so that samples come from the disk; warm: the same samples
 // again. Reader threads and both kinds are measured alternately, several times.
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 

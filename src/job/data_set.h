@@ -1,8 +1,7 @@
 #pragma once
 
 // A data file opened for a run or a command: its samples and which of them are for training,
-// validation and test.
-// Not collective: each rank opens the file by itself, inside dist::agree().
+// validation and test. Not collective: each rank opens the file by itself, inside dist::agree().
 
 #include <cstdint>
 #include <memory>

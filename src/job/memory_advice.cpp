@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <exception>
 #include <memory>
 #include <numeric>
 #include <optional>

@@ -1,9 +1,8 @@
-#include "job/page_history.h"
-
-#include <algorithm>
+// The curves of a resumed run on its live page.
 
 #include "core/error.h"
 #include "core/log.h"
+#include "job/run_display.h"
 #include "report/read_run.h"
 #include "text/strings.h"
 

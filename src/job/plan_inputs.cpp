@@ -108,8 +108,7 @@ plan::MeasuredRun measure_run(const ConnectedRun& run, std::span<const int64_t> 
     const auto& [size, missing] = measured.too_large.back();
     throw DeviceError(str("nothing could be measured here, a micro-batch of ", size, ": ", missing,
                           ". Measure the step where there is more memory (dtrain bench step --json "
-                          "FILE), and plan from "
-                          "that (--measured FILE)"));
+                          "FILE), and plan from that (--measured FILE)"));
   }
   return measured;
 }

@@ -1,19 +1,14 @@
 #include "job/preset.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "catalog/gpus.h"
 #include "config/differences.h"
-#include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/device_sharing.h"
 #include "text/strings.h"
-#include "train/batch_arithmetic.h"
 
 namespace dtrain::job {
 namespace {
@@ -60,25 +55,6 @@ class Setter {
   const config::Loaded& loaded_;
   Preset& preset_;
 };
-
-struct RankCard {  // travels between ranks
-  std::array<char, 64> name{}, uuid{};
-  int64_t memory_bytes = 0;
-  int capability = 0;
-};
-
-template <size_t size>
-void copy(const std::string& from, std::array<char, size>& to) {
-  std::strncpy(to.data(), from.c_str(), size - 1);
-}
-
-RankCard card_of(at::Device device) {
-  const device::Properties properties = device::properties(device);
-  RankCard card{.memory_bytes = properties.memory_bytes, .capability = properties.capability};
-  copy(properties.name, card.name);
-  copy(properties.uuid, card.uuid);
-  return card;
-}
 
 }  // namespace
 
@@ -194,12 +170,17 @@ Card card_of_ranks(const std::vector<device::Properties>& devices) {
 }
 
 Card card_of_run(dist::Communicator& host, at::Device device) {
+  const device::Properties own = device::properties(device);
+  const std::vector<std::string> names = dist::all_gather_object(host, own.name),
+                                 uuids = dist::all_gather_object(host, own.uuid);
+  const std::vector<int64_t> memory = dist::all_gather_object(host, own.memory_bytes);
+  const std::vector<int> capabilities = dist::all_gather_object(host, own.capability);
   std::vector<device::Properties> devices;
-  for (const RankCard& card : dist::all_gather_object(host, card_of(device))) {
-    devices.push_back({.name = card.name.data(),
-                       .uuid = card.uuid.data(),
-                       .memory_bytes = card.memory_bytes,
-                       .capability = card.capability});
+  for (size_t rank = 0; rank < names.size(); ++rank) {
+    devices.push_back({.name = names[rank],
+                       .uuid = uuids[rank],
+                       .memory_bytes = memory[rank],
+                       .capability = capabilities[rank]});
   }
   return card_of_ranks(devices);
 }

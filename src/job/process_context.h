@@ -7,7 +7,6 @@
 #include <torch/types.h>
 
 #include <functional>
-#include <memory>
 
 #include "config/config.h"
 #include "data/hdf5/probe_process.h"

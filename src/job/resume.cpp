@@ -108,8 +108,7 @@ void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& st
   if (saved.splits_checksum != data::checksum(splits)) {
     throw ConfigError(str("a resumed run keeps its data: ", file,
                           " has the samples of the checkpoint's data, divided otherwise into "
-                          "training, validation and "
-                          "test: start a new run"));
+                          "training, validation and test: start a new run"));
   }
   check_same_meaning(saved, store);
   if (is_other_file(snapshot, store)) {

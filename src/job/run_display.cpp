@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "config/print.h"
 #include "dist/agree.h"
 #include "dist/rank_names.h"
-#include "job/page_history.h"
 #include "job/training_job.h"
 #include "job/version.h"
 #include "monitoring/basic_auth.h"
@@ -108,7 +106,7 @@ std::vector<monitoring::Page> RunDisplay::make_pages(const NamedRun& run) {
 }
 
 void RunDisplay::show_places(const std::vector<RankResources>& places) {
-  if (signpost_) signpost_->point_to(places.front().metrics_address);
+  if (signpost_) signpost_->point_to(places.front().metrics);
   if (live_page_ == nullptr) return;
   std::vector<monitoring::LivePage::Place> facts;
   for (const RankResources& p : places)
@@ -128,12 +126,12 @@ void RunDisplay::write_targets(const NamedRun& run, const std::vector<RankResour
   std::vector<monitoring::TargetsFile::Target> addresses;
   std::vector<int> unreachable;
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    if (places[rank].metrics_address.empty()) continue;
-    if (is_loopback(places[rank].metrics_address) && places[rank].node != places[0].node) {
+    if (places[rank].metrics.empty()) continue;
+    if (is_loopback(places[rank].metrics) && places[rank].node != places[0].node) {
       unreachable.push_back(static_cast<int>(rank));
       continue;
     }
-    addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
+    addresses.push_back({places[rank].metrics, places[rank].node, static_cast<int>(rank)});
   }
   if (!unreachable.empty()) {
     log::info(str("the metrics of ", dist::rank_numbers(unreachable), " are served on ",

@@ -5,6 +5,7 @@
 //
 // Thread-safety: the training thread. Ownership: owns all of it; borrows nothing.
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -65,6 +66,12 @@ class RunDisplay {
   std::optional<monitoring::SignpostPage> signpost_;   // the other ranks
   std::unique_ptr<monitoring::TargetsFile> targets_;   // rank 0
 };
+
+// Gives the page of a resumed run the curves that its earlier processes recorded in metrics.jsonl.
+// To be called when the records after the step that is resumed have been removed, and before the
+// page's first record. Damaged records are left out, and what cannot be read at all leaves the
+// curves empty: a page is never an error. Not collective. (page_history.cpp)
+void show_earlier(monitoring::LivePage&, const std::filesystem::path& run);
 
 // ConfigError on all ranks if any of them refuses its metrics.auth_file. Collective.
 void check_password_file(dist::Communicator& host, const config::Metrics&);

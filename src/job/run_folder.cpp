@@ -125,10 +125,9 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
     bool damaged = false;
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
     if (!plan.checkpoint && damaged) {
-      throw CheckpointError(
-          str("run ", (runs / plan.name).string(),
-              " has checkpoints, but none that verifies: repair or remove them, or "
-              "start a new run under another --name"));
+      throw CheckpointError(str("run ", (runs / plan.name).string(),
+                                " has checkpoints, but none that verifies: repair or remove them, "
+                                "or start a new run under another --name"));
     }
     if (!plan.checkpoint && !may_start) throw nothing_to_resume(runs / plan.name);
   } else if (!config.run.resume.empty()) {
@@ -163,10 +162,9 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
   protect_other_runs(plan.folder);
   plan.existed = !plan.generated && run_is_there(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
-    throw OutputError(
-        str("run ", plan.folder.string(),
-            " exists and is never overwritten: --resume auto continues it, another --name "
-            "starts a new one"));
+    throw OutputError(str("run ", plan.folder.string(),
+                          " exists and is never overwritten: --resume auto continues it, another "
+                          "--name starts a new one"));
   }
   return plan;
 }

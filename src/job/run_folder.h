@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/store.h"
 #include "config/config.h"
 #include "os/file_lock.h"
 #include "os/file_system.h"
@@ -37,9 +36,8 @@ std::string run_name(const config::Config&);
 // train, so that --resume auto without a checkpoint starts a run. OutputError: the name is taken
 // and --resume is not given, another process trains the run, its log.txt, metrics.jsonl, .lock or
 // checkpoints is a link, or its folder is among the files of another run. ConfigError: --resume
-// auto without a name, or with nothing to resume or to start.
-// CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped
-// are logged.
+// auto without a name, or with nothing to resume or to start. CheckpointError: --resume PATH
+// without a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
 // Gives all ranks the name and the folder that rank 0 has planned or claimed. Collective.

@@ -1,8 +1,7 @@
 #pragma once
 
 // The report of a run, with samples that its network predicts: what a run writes at its end, and
-// `dtrain report`.
-// One process reads the folder; nothing here is collective.
+// `dtrain report`. One process reads the folder; nothing here is collective.
 
 #include <filesystem>
 #include <string>

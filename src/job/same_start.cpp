@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -130,9 +131,7 @@ void check_same_start(dist::Communicator& host, const dist::World& world,
       keys_of_start(config, reads_init) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
   const Hashes mine{program_hash(), hash_of(keys)};
   const std::vector<Hashes> hashes = dist::all_gather_object(host, mine);
-  bool same = true;
-  for (const Hashes& theirs : hashes) same = same && theirs == hashes[0];
-  if (same) return;
+  if (std::ranges::count(hashes, hashes[0]) == host.size()) return;
   // All ranks know that, and exchange what a message needs.
   const std::vector<std::string> nodes = dist::all_gather_object(host, world.node);
   const std::vector<std::string> all_keys = dist::all_gather_object(host, keys);
@@ -146,16 +145,12 @@ void check_same_start(dist::Communicator& host, const dist::World& world,
 void check_same_data(dist::Communicator& host, const dist::World& world, const std::string& file,
                      uint64_t checksum) {
   if (host.size() == 1) return;
-  std::vector<RankStart> ranks(static_cast<size_t>(host.size()));
   const std::vector<uint64_t> checksums = dist::all_gather_object(host, checksum);
-  bool same = true;
-  for (const uint64_t theirs : checksums) same = same && theirs == checksums[0];
-  if (same) return;
+  if (std::ranges::count(checksums, checksum) == host.size()) return;
   const std::vector<std::string> nodes = dist::all_gather_object(host, world.node);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].node = nodes[rank];
-    ranks[rank].data = checksums[rank];
-  }
+  std::vector<RankStart> ranks;
+  for (size_t rank = 0; rank < nodes.size(); ++rank)
+    ranks.push_back({.node = nodes[rank], .keys = "", .data = checksums[rank]});
   dist::agree_on_rank0(host, [&] {
     throw DataError(str("the ranks have different data: rank 0 opened ", file, ". ",
                         differing_ranks(ranks, other_data),

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/progress_line.h"
 #include "dist/launcher.h"
 
 namespace dtrain::job {
@@ -51,6 +52,21 @@ void remember_early_signals() {
 std::atomic<bool>& install_verdict_signal() {
   handle(SIGUSR2, request_verdict);
   return verdict_requested;
+}
+
+bool run_interruptible(const std::function<void(const ReportProgress&)>& work) {
+  struct Interrupted {};
+  const std::atomic<bool>& stop = install_stop_signals();
+  ProgressLine line(ProgressLine::Last::kAlways);
+  try {
+    work([&](const Progress& progress) {
+      line.show(progress);
+      if (stop) throw Interrupted();
+    });
+  } catch (const Interrupted&) {
+    return false;
+  }
+  return true;
 }
 
 const std::atomic<bool>& install_stop_signals() {

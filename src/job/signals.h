@@ -1,6 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+
+#include "core/parallel.h"
 
 namespace dtrain::job {
 
@@ -23,5 +26,11 @@ std::atomic<bool>& install_verdict_signal();
 // ends by it, as by Ctrl-C: their launcher sends it when another one has failed, whose exit
 // code counts.
 void remember_early_signals();
+
+// Runs long `work` without checkpoints, such as a conversion, and shows the progress that it
+// reports (core/progress_line.h). After Ctrl-C or SIGTERM the next report throws, so that `work`
+// ends early and removes what it began; then the result is false. A second Ctrl-C ends the process
+// at once.
+bool run_interruptible(const std::function<void(const ReportProgress&)>& work);
 
 }  // namespace dtrain::job

@@ -4,7 +4,6 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/finite_values.h"

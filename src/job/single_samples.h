@@ -34,8 +34,7 @@ std::string check_single_samples(tasks::Task&, const SingleSampleTraining&);
 
 // What fails in forward, loss and gradient of one training sample but not of two: LibTorch's
 // message, or what is not finite. "": nothing, or it is not a matter of one sample. The network is
-// as before.
-// c10::Error if the device has failed.
+// as before. c10::Error if the device has failed.
 std::string single_sample_defect(tasks::Task&, const SingleSampleTraining&);
 
 }  // namespace dtrain::job

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <exception>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <span>
 
 #include "core/log.h"
 #include "device/device.h"
@@ -88,16 +85,13 @@ double time_of_kernels(dist::Communicator& host, train::StepRunner& runner, at::
 
 std::vector<dist::BucketTime> of_first_rank_with_any(dist::Communicator& host,
                                                      const std::vector<dist::BucketTime>& mine) {
-  const auto bytes = std::as_bytes(std::span(mine));
-  std::vector<dist::BucketTime> found;
-  for (const dist::Bytes& theirs :
-       dist::all_gather_object(host, dist::Bytes(bytes.begin(), bytes.end()))) {
-    if (theirs.empty()) continue;
-    found.resize(theirs.size() / sizeof(dist::BucketTime));
-    std::memcpy(found.data(), theirs.data(), theirs.size());
+  std::vector<dist::BucketTime> all = dist::all_gather_values(host, mine);
+  for (const size_t count : dist::all_gather_object(host, mine.size())) {
+    if (count == 0) continue;
+    all.resize(count);  // the ranks before it have none
     break;
   }
-  return found;
+  return all;
 }
 
 // What one phase of the task takes on this rank; what has no number of its own is of all ranks.

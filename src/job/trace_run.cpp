@@ -26,6 +26,12 @@
 #include "trace/memory_peak.h"
 
 namespace dtrain::job {
+
+// What travels between ranks beside StepMemory.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldMemory, name, module, backward, bytes, tensors);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassPeak, pass, bytes, held, others);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankSummary, events, left_out, clock_error, peaks);
+
 namespace {
 
 using device::OperatorObserver;
@@ -151,43 +157,6 @@ void check_size(const TraceOptions& options, double events, int ranks) {
                        "raise --max-mib"));
 }
 
-std::string to_json(const RankSummary& rank) {
-  Json peaks = Json::array();
-  for (const PassPeak& pass : rank.peaks) {
-    Json held = Json::array();
-    for (const HeldMemory& one : pass.held)
-      held.push_back({one.name, one.module, one.backward, one.bytes, one.tensors});
-    peaks.push_back({{"pass", pass.pass},
-                     {"bytes", pass.bytes},
-                     {"held", std::move(held)},
-                     {"others", pass.others}});
-  }
-  return Json{{"events", rank.events},
-              {"left_out", rank.left_out},
-              {"clock_error", rank.clock_error},
-              {"peaks", std::move(peaks)}}
-      .dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
-
-RankSummary rank_from_json(const std::string& text) {
-  const Json json = Json::parse(text);
-  RankSummary rank{
-      .events = json["events"], .left_out = json["left_out"], .clock_error = json["clock_error"]};
-  for (const Json& pass : json["peaks"]) {
-    PassPeak& peak =
-        rank.peaks.emplace_back(PassPeak{.pass = pass["pass"], .bytes = pass["bytes"]});
-    peak.others = pass["others"];
-    for (const Json& one : pass["held"]) {
-      peak.held.push_back({.name = one[0],
-                           .module = one[1],
-                           .backward = one[2],
-                           .bytes = one[3],
-                           .tensors = one[4]});
-    }
-  }
-  return rank;
-}
-
 bool traces_kernels(const ProcessContext& process, const TraceOptions& options) {
   return options.operators && !options.memory && device::can_trace_kernels(process.device);
 }
@@ -272,9 +241,10 @@ class TraceRun {
     TraceSummary all{.measured = dist::all_gather_object(host, measured_),
                      .ranks = {},
                      .not_measured = not_measured(run_.process, options_, !kernels_.empty())};
-    for (const std::string& theirs : dist::all_gather_object(host, to_json(summary_))) {
-      all.ranks.push_back(rank_from_json(theirs));
-    }
+    const std::string mine =
+        Json(summary_).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+    for (const std::string& theirs : dist::all_gather_object(host, mine))
+      all.ranks.push_back(Json::parse(theirs).get<RankSummary>());
     const std::vector<train::StepMemory> memory = dist::all_gather_object(host, summary_.memory);
     for (size_t rank = 0; rank < memory.size(); ++rank) all.ranks[rank].memory = memory[rank];
     return all;

@@ -1,7 +1,6 @@
 #include "job/trained_model.h"
 
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "checkpoint/store.h"

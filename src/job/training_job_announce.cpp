@@ -4,12 +4,11 @@
 
 #include <utility>
 
-#include "config/print.h"
 #include "core/log.h"
 #include "dist/agree.h"
-#include "dist/failure.h"
 #include "dist/launcher.h"
 #include "dist/object_collectives.h"
+#include "dist/supervisor_lines.h"
 #include "job/batch_choice.h"
 #include "job/signals.h"
 #include "job/training_job.h"
@@ -63,15 +62,12 @@ BannerFacts facts_of(const NamedRun& run) {
   int64_t parameters = 0;
   for (const auto& parameter : run.task->model().parameters()) parameters += parameter.numel();
   const std::string precision = train::to_string(run.precision);
-  return {.precision =
+  return {.config = config,
+          .precision =
               config.train.amp == config::AmpMode::kAuto ? str(precision, " (auto)") : precision,
-          .task = str(config.task),
-          .network = str(config.model.name),
           .data_file = run.data.store->origin().path().string(),
-          .module_file = config.model.file,
           .run_folder = run.dry_run ? "" : run.plan.folder.string(),
           .config_source = run.snapshot ? "that of the checkpoint" : run.loaded.source,
-          .config_hash = config::hash(config),
           .communicator = std::string(run.connections->gradients().name()),
           .parameters = parameters,
           .train = static_cast<int64_t>(splits.train.size()),
@@ -80,14 +76,12 @@ BannerFacts facts_of(const NamedRun& run) {
           .batches = run.batches,
           .metrics = run.task->metrics(),
           .metric = train::watched_metric(*run.task, config.train.metric).name,
-          .data_share = config.data.share,
           .batch_decided_by = run.batch_decided_by,
           .preset = run.preset,
           .precision_advice = precision_advice(run),
           .rate_advice =
               run.snapshot ? ""
                            : rate_advice(run.loaded, config.optimizer.lr, run.batches.global_batch),
-          .overfit_batches = config.train.overfit_batches,
           .resumed = run.snapshot && run.plan.checkpoint
                          ? str("step ", run.snapshot->step, " of ", run.plan.checkpoint->string())
                          : "",

@@ -1,7 +1,5 @@
 #include "plan/links.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "core/check.h"
@@ -48,14 +46,12 @@ std::optional<Link> alpha_beta(std::string_view word) {
   if (!sound) {
     throw UsageError(str("--interconnect ", printable(word),
                          ": ALPHA,BETA are the latency of a message in µs, from 0 to 1e9, and the "
-                         "bandwidth in GB/s, "
-                         "from 1e-6 to 1e6, such as 5.2,11.8"));
+                         "bandwidth in GB/s, from 1e-6 to 1e6, such as 5.2,11.8"));
   }
   return Link{.name = std::string(word),
               .kind = LinkKind::kGiven,
               .bytes_per_second = *beta * kGiga,
-              .hop_seconds = *alpha * 1e-6,
-              .text = "given"};
+              .hop_seconds = *alpha * 1e-6};
 }
 
 Link parse_link(std::string_view word, const Link* measured) {
@@ -63,8 +59,7 @@ Link parse_link(std::string_view word, const Link* measured) {
     if (measured != nullptr) return *measured;
     throw UsageError(
         "--interconnect measured: one rank alone has no link to measure. Start several (mpirun -np "
-        "2 dtrain plan ...), "
-        "or name a link");
+        "2 dtrain plan ...), or name a link");
   }
   if (const std::optional<Link> given = alpha_beta(word)) return *given;
   if (const Link* link = find(word)) return *link;
@@ -83,32 +78,30 @@ Link parse_link(std::string_view word, const Link* measured) {
 const std::vector<Link>& known_links() {
   using enum LinkKind;
   static const std::vector<Link> all = {
-      {"nvlink1", kNvlink, 4 * 18.0 * kGiga, 0, false, "P100 SXM: 4 NVLinks"},
-      {"nvlink2", kNvlink, 6 * 20.0 * kGiga, 0, false, "V100 SXM: 6 NVLinks"},
-      {"nvlink3", kNvlink, 12 * 20.0 * kGiga, 0, false, "A100 SXM: 12 NVLinks"},
-      {"nvlink4", kNvlink, 18 * 20.6 * kGiga, 0, false, "H100 and H200 SXM: 18 NVLinks, as a ring"},
-      {"nvlink5", kNvlink, 18 * 40.1 * kGiga, 0, false, "B200: 18 NVLinks, as a ring"},
-      {"nvlink-3090", kNvlink, 4 * 12.0 * kGiga, 0, false, "two RTX 3090 with a bridge: 4 NVLinks"},
-      {"pcie3", kPcie, 12 * kGiga, 0, false, "PCIe 3.0 x16 with peer-to-peer copies"},
-      {"pcie4", kPcie, 24 * kGiga, 0, false, "PCIe 4.0 x16 with peer-to-peer copies"},
-      {"pcie5", kPcie, 48 * kGiga, 0, false, "PCIe 5.0 x16 with peer-to-peer copies"},
-      {"pcie3-host", kPcie, 12 * kGiga, 0, true,
-       "PCIe 3.0 without them (GeForce): through the host's memory"},
-      {"pcie4-host", kPcie, 24 * kGiga, 0, true,
-       "PCIe 4.0 without them (GeForce): through the host's memory"},
-      {"pcie5-host", kPcie, 48 * kGiga, 0, true,
-       "PCIe 5.0 without them (GeForce): through the host's memory"},
-      {"shm", kHost, 25 * kGiga, 1.5e-6, true, "ranks on the CPUs of one host"},
-      {"1gbe", kNetwork, 0.12 * kGiga, 25e-6, false, "Ethernet, 1 Gbit/s"},
-      {"10gbe", kNetwork, 1.2 * kGiga, 25e-6, false, "Ethernet, 10 Gbit/s"},
-      {"25gbe", kNetwork, 3 * kGiga, 14e-6, false, "Ethernet, 25 Gbit/s"},
-      {"40gbe", kNetwork, 4.8 * kGiga, 14e-6, false, "Ethernet, 40 Gbit/s"},
-      {"100gbe", kNetwork, 12 * kGiga, 14e-6, false, "Ethernet, 100 Gbit/s"},
-      {"200gbe", kNetwork, 24 * kGiga, 14e-6, false, "Ethernet, 200 Gbit/s"},
-      {"400gbe", kNetwork, 48 * kGiga, 14e-6, false, "Ethernet, 400 Gbit/s"},
-      {"ib100", kNetwork, 12 * kGiga, 5e-6, false, "InfiniBand EDR"},
-      {"ib200", kNetwork, 24 * kGiga, 5e-6, false, "InfiniBand HDR"},
-      {"ib400", kNetwork, 48 * kGiga, 5e-6, false, "InfiniBand NDR"},
+      {"nvlink1", kNvlink, 4 * 18.0 * kGiga},      // P100 SXM: 4 NVLinks
+      {"nvlink2", kNvlink, 6 * 20.0 * kGiga},      // V100 SXM: 6 NVLinks
+      {"nvlink3", kNvlink, 12 * 20.0 * kGiga},     // A100 SXM: 12 NVLinks
+      {"nvlink4", kNvlink, 18 * 20.6 * kGiga},     // H100 and H200 SXM: 18 NVLinks, as a ring
+      {"nvlink5", kNvlink, 18 * 40.1 * kGiga},     // B200: 18 NVLinks, as a ring
+      {"nvlink-3090", kNvlink, 4 * 12.0 * kGiga},  // two RTX 3090 with a bridge: 4 NVLinks
+      {"pcie3", kPcie, 12 * kGiga},                // PCIe 3.0 x16 with peer-to-peer copies
+      {"pcie4", kPcie, 24 * kGiga},                // PCIe 4.0 x16 with peer-to-peer copies
+      {"pcie5", kPcie, 48 * kGiga},                // PCIe 5.0 x16 with peer-to-peer copies
+      // Without such copies (GeForce), through the host's memory
+      {"pcie3-host", kPcie, 12 * kGiga, 0, true},
+      {"pcie4-host", kPcie, 24 * kGiga, 0, true},
+      {"pcie5-host", kPcie, 48 * kGiga, 0, true},
+      {"shm", kHost, 25 * kGiga, 1.5e-6, true},  // ranks on the CPUs of one host
+      {"1gbe", kNetwork, 0.12 * kGiga, 25e-6},   // Ethernet, 1 Gbit/s
+      {"10gbe", kNetwork, 1.2 * kGiga, 25e-6},   // Ethernet, 10 Gbit/s
+      {"25gbe", kNetwork, 3 * kGiga, 14e-6},     // Ethernet, 25 Gbit/s
+      {"40gbe", kNetwork, 4.8 * kGiga, 14e-6},   // Ethernet, 40 Gbit/s
+      {"100gbe", kNetwork, 12 * kGiga, 14e-6},   // Ethernet, 100 Gbit/s
+      {"200gbe", kNetwork, 24 * kGiga, 14e-6},   // Ethernet, 200 Gbit/s
+      {"400gbe", kNetwork, 48 * kGiga, 14e-6},   // Ethernet, 400 Gbit/s
+      {"ib100", kNetwork, 12 * kGiga, 5e-6},     // InfiniBand EDR
+      {"ib200", kNetwork, 24 * kGiga, 5e-6},     // InfiniBand HDR
+      {"ib400", kNetwork, 48 * kGiga, 5e-6},     // InfiniBand NDR
   };
   return all;
 }
@@ -122,8 +115,7 @@ Link link_of_fit(const dist::CostFit& fit, int64_t ranks) {
       .name = kMeasured,
       .kind = LinkKind::kGiven,
       .bytes_per_second = fit.seconds_per_byte > 0 ? steps / n / fit.seconds_per_byte : kFastest,
-      .hop_seconds = fit.latency / steps,
-      .text = "measured here"};
+      .hop_seconds = fit.latency / steps};
 }
 
 Interconnect parse_interconnect(std::string_view text, const Link* measured, bool gpus) {

@@ -25,7 +25,6 @@ struct Link {
   // Of one message; NVLink and PCIe and networks of GPUs have those of NCCL's protocols instead.
   double hop_seconds = 0;
   bool shared = false;
-  const char* text = "";  // what it is, for people
 
   bool in_node() const {
     return kind == LinkKind::kNvlink || kind == LinkKind::kPcie || kind == LinkKind::kHost;

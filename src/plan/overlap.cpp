@@ -1,7 +1,5 @@
 #include "plan/overlap.h"
 
-#include <algorithm>
-
 #include "core/check.h"
 
 namespace dtrain::plan {

@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "plan/forecast.h"
+#include "text/named_enum.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::plan {
@@ -17,6 +18,7 @@ namespace dtrain::plan {
 // What more ranks do to the global batch: it stays, in fewer or smaller micro-steps, or it grows
 // with them.
 enum class Scaling { kKeep, kGrow };
+constexpr auto names_of(Scaling) { return names("keep", "grow"); }
 
 // A run whose configuration fixes the global batch keeps it.
 Scaling scaling_of(const config::Train&);

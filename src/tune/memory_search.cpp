@@ -46,7 +46,7 @@ SharedTrial try_here(Trials& trials, const TunedSettings& settings, double secon
   const bool known = trial.out_of_memory.empty();
   return {.tried = true,
           .fits = known && trial.process_bytes <= budget.bytes,
-          .ended = trial.stopped || trial.too_long,
+          .ended = trial.ended,
           .bytes = known ? static_cast<double>(trial.process_bytes) : std::nan(""),
           .batch_bytes = static_cast<double>(trial.memory.batch),
           .sample_bytes = static_cast<double>(trial.memory.activations + trial.memory.batch) /

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "catalog/gpus.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
-#include "job/preset.h"
 #include "text/strings.h"
 #include "tune/memory_search.h"
 #include "tune/memory_trial.h"
@@ -63,7 +60,7 @@ std::string needed_for_one(const Trials& trials, int threads) {
                                         .kill_bytes = run.budget.host_bytes,
                                         .seconds = kForTheMessage},
                                        [&] { return trials.stop_of_this_rank().load(); });
-  if (trial.stopped || trial.too_long) return "what it needs could not be counted";
+  if (trial.ended) return "what it needs could not be counted";
   if (!trial.out_of_memory.empty()) return trial.out_of_memory;
   const train::StepMemory& m = trial.memory;
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };

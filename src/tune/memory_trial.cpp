@@ -74,10 +74,8 @@ MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions& o
   MemoryTrial trial;
   switch (end.why) {
     case ChildEnd::Why::kStopped:
-      trial.stopped = true;
-      return trial;
     case ChildEnd::Why::kTooLong:
-      trial.too_long = true;
+      trial.ended = true;
       return trial;
     case ChildEnd::Why::kTooLarge:
       trial.out_of_memory =

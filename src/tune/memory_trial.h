@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -28,10 +27,10 @@ struct MemoryTrialOptions {
 };
 
 struct MemoryTrial {
-  bool stopped = false, too_long = false;  // then nothing is known
-  std::string out_of_memory;               // why it did not fit; "": it did
-  int64_t process_bytes = 0;               // the most that the process used of its device
-  train::StepMemory memory = {};           // what a step needs, by kind
+  bool ended = false;             // it was stopped, or took too long: nothing is known
+  std::string out_of_memory;      // why it did not fit; "": it did
+  int64_t process_bytes = 0;      // the most that the process used of its device
+  train::StepMemory memory = {};  // what a step needs, by kind
 };
 
 // Of the first training phase of `config`, whose data.file is given. `stop` as of run_child().

@@ -1,7 +1,6 @@
 #include "tune/settings.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "config/keys.h"
 #include "core/check.h"

@@ -12,11 +12,6 @@
 namespace dtrain::tune {
 namespace {
 
-int least_capability(job::ProcessContext& process) {
-  const int own = device::properties(process.device).capability;
-  return std::ranges::min(dist::all_gather_object(process.host, own));
-}
-
 // Where ranks differ, all try what rank 0 has: they wait for each other in every trial.
 TunedSettings given_settings(const job::PreparedRun& run, int64_t most) {
   TunedSettings given = settings_of(run.config);
@@ -39,7 +34,8 @@ TunedRun look_at(job::ProcessContext& process, config::Loaded loaded, const Tune
     const log::Quiet quiet;
     return job::plan_training(process, loaded, /*dry_run=*/true).open_data().make_task();
   }();
-  tuned.capability = least_capability(process);
+  tuned.capability = std::ranges::min(
+      dist::all_gather_object(host, device::properties(process.device).capability));
   loaded.config = run.config;
   loaded.config.train.accumulate = 0;  // follows from the global batch
   loaded.overruled = {};               // whatever a trial makes of it: the same run

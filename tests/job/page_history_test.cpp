@@ -1,11 +1,10 @@
-#include "job/page_history.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "job/run_display.h"
 #include "monitoring/jsonl_sink.h"
 #include "monitoring/sample_stats.h"
 #include "support/temp_dir.h"

@@ -60,7 +60,6 @@ TEST(Gpus, SayWhichNoBuildSupports) {
   EXPECT_THAT(catalog::gpu_names(), Not(::testing::Contains("v100")));
   for (const catalog::Gpu& gpu : catalog::gpus()) {
     EXPECT_GT(gpu.memory_gib, 4) << gpu.name;
-    EXPECT_GT(gpu.multiprocessors, 10) << gpu.name;
     EXPECT_EQ(catalog::gpu_named(gpu.name), &gpu);
   }
 }
