@@ -1,4 +1,12 @@
-#include "device/spin.h"
+// A kernel that does nothing for a while, so that what is queued behind it runs without gaps
+// (device::hold()).
+//
+// at::cuda::sleep() does the same, but is in libtorch_cuda.so, which dtrain is not linked with
+// (device/device.h).
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
 
 namespace dtrain::device {
 namespace {
