@@ -108,6 +108,14 @@ std::string bad_sample(const Store& store, int64_t id, const std::string& what, 
                         "data.on_bad_sample: skip.");
 }
 
+void check_images(const Store& store) {
+  const Field& input = store.schema().input;
+  if (input.element == Element::kUint8 && storable_input(input)) return;
+  throw DataError(
+      str(store.origin().path().string(), ": samples of ", text_of(input),
+          " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
+}
+
 void check_samples(const Store& store, const SampleSpec& spec) {
   const Schema& schema = store.schema();
   std::vector<std::byte> target;
