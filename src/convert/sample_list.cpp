@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"

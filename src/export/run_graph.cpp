@@ -1,7 +1,5 @@
 #include "export/run_graph.h"
 
-#include <array>
-
 #include "core/check.h"
 
 namespace dtrain::exporting {

@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "convert/raw_set.h"
-#include "convert/stored_sample.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/error.h"

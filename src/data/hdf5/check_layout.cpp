@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "core/error.h"
 #include "data/hdf5/layout.h"

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
-#include <system_error>
-#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"

@@ -1,7 +1,6 @@
 #include "tasks/module/module_loss.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/error.h"
 #include "text/strings.h"
