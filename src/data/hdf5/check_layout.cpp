@@ -39,8 +39,7 @@ class LayoutCheck {
     if (train != layout_.splits.end() && train->second.bytes == 0) {
       refuse(
           ": /splits/train is empty. Without this dataset, training uses the samples that are in "
-          "no other split: "
-          "remove it, or put sample ids into it");
+          "no other split: remove it, or put sample ids into it");
     }
     check_attributes();
   }

@@ -37,15 +37,13 @@ std::string format_advice(const std::string& reason) {
   if (reason.find("exceeds high bound") !=
       std::string::npos) {  // "superblock version exceeds high bound"
     return ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it "
-           "again with "
-           "libver=\"earliest\"";
+           "again with libver=\"earliest\"";
   }
   if (reason.find("File space info") !=
       std::string::npos) {  // "File space info message's version out of bounds"
     return ". It was written with a strategy for file space, such as paged (h5py: "
-           "fs_strategy=\"page\"), which only "
-           "the "
-           "format of a newer HDF5 has; write it again without fs_strategy";
+           "fs_strategy=\"page\"), which only the format of a newer HDF5 has; write it again "
+           "without fs_strategy";
   }
   return "";
 }

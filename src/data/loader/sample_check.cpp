@@ -104,8 +104,7 @@ std::string bad_sample(const Store& store, int64_t id, const std::string& what, 
   return str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
              skip_bad ? ""
                       : ". Convert the raw data again, corrected or without such samples, or leave "
-                        "them out here: "
-                        "data.on_bad_sample: skip.");
+                        "them out here: data.on_bad_sample: skip.");
 }
 
 void check_images(const Store& store) {
