@@ -79,9 +79,8 @@ struct SavedConfig {
 };
 SavedConfig saved_config(std::string_view text, std::string_view name);
 
-// The file of a data set that is named instead, "data/NAME.h5": `dtrain convert NAME` writes it,
-// and
-// `--dataset NAME` of every command reads it.
+// The file of a named data set, "data/NAME.h5": `dtrain convert NAME` writes it, and every command
+// reads it for `--dataset NAME`.
 std::string file_of_data_set(std::string_view name);
 // DataError that says which command makes `file`, if it is not there.
 void require_data_set(const catalog::DataSetEntry&, const std::filesystem::path& file);
