@@ -266,9 +266,7 @@ class Prober {
       refuse(layout_.file, str(" has root attributes that cannot be listed: ", h5::last_error()));
     }
     for (const std::string& name : names) {
-      const bool known = std::find(std::begin(kKnownAttributes), std::end(kKnownAttributes),
-                                   name) != std::end(kKnownAttributes);
-      if (!known) read_attribute(root, name);
+      if (std::ranges::count(kKnownAttributes, name) == 0) read_attribute(root, name);
     }
   }
 
