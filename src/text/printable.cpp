@@ -1,5 +1,7 @@
 #include "text/printable.h"
 
+#include <utility>
+
 #include "text/number_text.h"
 #include "text/utf8.h"
 
@@ -23,33 +25,19 @@ std::string escape_of_direction(std::string_view character) {
 }
 
 std::string escape(char c) {
-  switch (c) {
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      return "\\x" + hex(std::as_bytes(std::span(&c, 1)));
-  }
+  if (c == '\n') return "\\n";
+  if (c == '\r') return "\\r";
+  if (c == '\t') return "\\t";
+  return "\\x" + hex(std::as_bytes(std::span(&c, 1)));
 }
 
 std::string_view entity(char c) {
-  switch (c) {
-    case '&':
-      return "&amp;";
-    case '<':
-      return "&lt;";
-    case '>':
-      return "&gt;";
-    case '"':
-      return "&quot;";
-    case '\'':
-      return "&#39;";
-    default:
-      return "";
+  constexpr std::pair<char, std::string_view> kEntities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  for (const auto& [character, text] : kEntities) {
+    if (character == c) return text;
   }
+  return "";
 }
 
 }  // namespace
