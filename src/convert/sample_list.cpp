@@ -89,8 +89,7 @@ void SampleList::sort_by_name() {
   known_groups_ = {};  // nothing is added after this
   order_.resize(size_);
   std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(),
-            [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
+  std::ranges::sort(order_, [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
   const auto sort = [&]<typename Value>(std::vector<Value>& values) {
     if (values.empty()) return;
     const std::vector<Value> old = values;

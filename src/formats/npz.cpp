@@ -75,9 +75,7 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
 
 NpzFile::~NpzFile() = default;
 
-bool NpzFile::has(const std::string& name) const {
-  return std::count(names_.begin(), names_.end(), name) > 0;
-}
+bool NpzFile::has(const std::string& name) const { return std::ranges::count(names_, name) > 0; }
 
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   if (!has(name)) return std::nullopt;

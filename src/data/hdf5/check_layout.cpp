@@ -29,8 +29,7 @@ class LayoutCheck {
     expect_inside("/source/bytes", layout_.source_bytes);
     expect_words("/source/offsets", layout_.source_offsets, schema_.samples + 1);
     for (const auto& [name, extent] : layout_.splits) {
-      if (std::find(std::begin(kSplitNames), std::end(kSplitNames), name) ==
-          std::end(kSplitNames)) {
+      if (std::ranges::find(kSplitNames, name) == std::end(kSplitNames)) {
         refuse(not_a_split(name));
       }
       expect_words("/splits/" + name, extent, extent.bytes / kWord);
@@ -128,7 +127,7 @@ class LayoutCheck {
   void check_attributes() const {
     for (const char* name : {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
       const auto& others = layout_.other_attributes;
-      if (std::find(others.begin(), others.end(), name) == others.end()) continue;
+      if (std::ranges::find(others, name) == others.end()) continue;
       refuse(str(": the root attribute `", name,
                  "` is neither text nor a single number: an array, or not readable"));
     }

@@ -352,9 +352,8 @@ class Prober {
     const std::pair<hid_t, Element> known[] = {{H5T_STD_U8LE, Element::kUint8},
                                                {H5T_IEEE_F32LE, Element::kFloat32},
                                                {H5T_STD_I64LE, Element::kInt64}};
-    const auto* found = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
-      return H5Tequal(type.get(), entry.first) > 0;
-    });
+    const auto* found = std::ranges::find_if(
+        known, [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
     if (found == std::end(known)) {
       const bool inputs = path.starts_with("/inputs");
       refuse(layout_.file, str(": ", path, " is ", type_name(type.get()), ", must be ",

@@ -266,8 +266,7 @@ class FileWriter : public Writer {
       DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
     std::vector<bool> in_split(samples);
     for (const auto& [name, ids] : index.splits) {
-      const bool known =
-          std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
+      const bool known = std::ranges::find(kSplitNames, name) != std::end(kSplitNames);
       DTRAIN_CHECK(known, "split ", name);
       for (int64_t i = 0; i < ids.size; ++i) {
         const int64_t id = ids.at(i);
