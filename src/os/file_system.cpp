@@ -34,7 +34,7 @@ std::string this_host() {
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   std::error_code unknown;
   text = host_name() + boot + std::filesystem::read_symlink("/proc/self/ns/pid", unknown).string();
-  return "-" + hex(xxh64(std::as_bytes(std::span(text)))).substr(8);
+  return "-" + hex(xxh64(text)).substr(8);
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {

@@ -210,7 +210,7 @@ class FileStore final : public Store, public Origin {
     hash = hash_of(layout_.source_offsets, "/source/offsets", hash);
     hash = hash_of(layout_.group, "/group", hash);
     for (const auto& [name, extent] : layout_.splits) {
-      hash = hash_of(extent, "/splits/" + name, xxh64(std::as_bytes(std::span(name)), hash));
+      hash = hash_of(extent, "/splits/" + name, xxh64(name, hash));
     }
     for (const auto* offsets : {&input_offsets_, &target_offsets_}) {
       if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);

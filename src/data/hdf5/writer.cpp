@@ -293,8 +293,7 @@ class FileWriter : public Writer {
     hash = write_words(group_, index.group, hash);
     create_group(file, "/splits");
     for (const auto& [name, ids] : index.splits) {
-      hash =
-          write_column(file, "/splits/" + name, ids, xxh64(std::as_bytes(std::span(name)), hash));
+      hash = write_column(file, "/splits/" + name, ids, xxh64(name, hash));
     }
     for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
       if (stored.field.variable()) hash = hash_of(stored.offsets_at, schema_.samples + 1, hash);
