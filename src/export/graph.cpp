@@ -8,7 +8,8 @@
 namespace dtrain::exporting {
 
 int64_t element_bytes(TensorType element) {
-  constexpr int64_t kBytes[] = {4, 8, 4, 1, 1, 1};  // in the order of TensorType
+  // In the order of TensorType
+  constexpr int64_t kBytes[] = {4, 8, 4, 1, 1, 1};
   return kBytes[static_cast<size_t>(element)];
 }
 
