@@ -3,12 +3,9 @@
 #include <zip.h>
 
 #include <algorithm>
-#include <new>
 #include <set>
 
-#include "core/error.h"
 #include "formats/read_file.h"
-#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {
@@ -27,18 +24,6 @@ std::string text_of(int code) {
 struct MemberCloser {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
-
-// Adds the array's name to what calls throw.
-template <typename Calls>
-auto naming(const std::string& name, const Calls& calls) {
-  try {
-    return calls();
-  } catch (const DataError& error) {
-    throw DataError(str("its array ", name, ": ", error.what()));
-  } catch (const std::bad_alloc&) {
-    throw DataError(str("its array ", name, " does not fit into memory"));
-  }
-}
 
 }  // namespace
 
@@ -79,12 +64,12 @@ bool NpzFile::has(const std::string& name) const { return std::ranges::count(nam
 
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   if (!has(name)) return std::nullopt;
-  return naming(name, [&] { return parse_npy(bytes_of(name, NpyElements::kNumbers)); });
+  return naming_array(name, [&] { return parse_npy(bytes_of(name, NpyElements::kNumbers)); });
 }
 
 std::optional<std::vector<std::string>> NpzFile::read_text(const std::string& name) const {
   if (!has(name)) return std::nullopt;
-  return naming(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
+  return naming_array(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
 }
 
 struct NpzFile::Member::Open {
