@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "text/html_text.h"
+#include "text/printable.h"
 #include "text/strings.h"
 
 namespace dtrain::monitoring {

@@ -77,8 +77,7 @@ std::string json_string(std::string_view text) {
 }  // namespace
 
 bool can_hold(at::ScalarType type) {
-  return std::any_of(std::begin(kDtypes), std::end(kDtypes),
-                     [&](const auto& known) { return known.second == type; });
+  return std::ranges::any_of(kDtypes, [&](const auto& known) { return known.second == type; });
 }
 
 std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadata& metadata) {
@@ -91,9 +90,8 @@ std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadat
   // file. The header keeps the order of `tensors`.
   std::vector<size_t> order(plain.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return plain[a].element_size() > plain[b].element_size();
-  });
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return plain[a].element_size() > plain[b].element_size(); });
   std::vector<uint64_t> begin(plain.size());
   uint64_t data_bytes = 0;
   for (const size_t i : order) {

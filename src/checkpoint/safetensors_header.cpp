@@ -17,16 +17,9 @@
 namespace dtrain::checkpoint {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, int64_t>, 10> kDtypes = {{{"F64", 8},
-                                                                           {"F32", 4},
-                                                                           {"F16", 2},
-                                                                           {"BF16", 2},
-                                                                           {"I64", 8},
-                                                                           {"I32", 4},
-                                                                           {"I16", 2},
-                                                                           {"I8", 1},
-                                                                           {"U8", 1},
-                                                                           {"BOOL", 1}}};
+constexpr std::pair<std::string_view, int64_t> kDtypes[] = {
+    {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+    {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
 
 [[noreturn]] void fail(const std::string& file, const std::string& what) {
   throw CheckpointError(str(file, ": the safetensors header ", what));

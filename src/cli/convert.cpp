@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/earlier_output.h"
 #include "cli/options.h"
-#include "config/data_set_file.h"
+#include "config/load.h"
 #include "convert/convert.h"
 #include "convert/raw_set.h"
 #include "core/error.h"

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 
-#include "config/data_set_file.h"
 #include "config/keys.h"
 #include "core/error.h"
 #include "job/find_checkpoint.h"

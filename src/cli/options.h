@@ -68,7 +68,7 @@ inline const std::string kListFlags("\0flags", 6);
 // The positional RUN|CHECKPOINT and --checkpoint of the commands that take one.
 void add_checkpoint_options(CLI::App&, job::CheckpointName*);
 
-// --dataset FILE|NAME. NAME: the file of `dtrain convert NAME` (config/data_set_file.h); DataError
+// --dataset FILE|NAME. NAME: the file of `dtrain convert NAME` (config/load.h); DataError
 // if it is not there.
 void add_dataset_option(CLI::App&, std::string* file, const std::string& text);
 

@@ -13,21 +13,15 @@ constexpr auto names_of(LossName) {
   return names("mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll");
 }
 
-enum class ModuleInputs {
-  kImage,
-  kRows,
-  kRowsAndLengths
-};  // the arguments of the forward() of a `module`
+// The arguments of the forward() of a `module`
+enum class ModuleInputs { kImage, kRows, kRowsAndLengths };
 constexpr auto names_of(ModuleInputs) { return names("image", "rows", "rows+lengths"); }
 
 enum class ProgressMode { kAuto, kBar, kLines };
 constexpr auto names_of(ProgressMode) { return names("auto", "bar", "lines"); }
 
-enum class VerifyMode {
-  kFirstEpoch,
-  kTrue,
-  kFalse
-};  // which samples are compared with their checksums
+// Which samples are compared with their checksums
+enum class VerifyMode { kFirstEpoch, kTrue, kFalse };
 constexpr auto names_of(VerifyMode) { return names("first_epoch", "true", "false"); }
 
 enum class OnBadSample { kStop, kSkip };

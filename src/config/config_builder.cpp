@@ -9,20 +9,18 @@
 namespace dtrain::config {
 
 const Option* ConfigBuilder::find(std::string_view path) const {
-  const auto found = std::find_if(options_.begin(), options_.end(),
-                                  [&](const Option& o) { return o.path == path; });
+  const auto found =
+      std::ranges::find_if(options_, [&](const Option& o) { return o.path == path; });
   return found == options_.end() ? nullptr : &*found;
 }
 
 bool ConfigBuilder::is_section(std::string_view name) const {
-  return std::any_of(options_.begin(), options_.end(),
-                     [&](const Option& o) { return o.section() == name; });
+  return std::ranges::any_of(options_, [&](const Option& o) { return o.section() == name; });
 }
 
 const Option* ConfigBuilder::namesake(std::string_view section) const {
-  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {
-    return o.alias == section && o.section() == section;
-  });
+  const auto found = std::ranges::find_if(
+      options_, [&](const Option& o) { return o.alias == section && o.section() == section; });
   return found == options_.end() ? nullptr : &*found;
 }
 
@@ -54,7 +52,7 @@ const Config& ConfigBuilder::finish() const {
 }
 
 const Option* find_flag(const std::vector<Option>& options, std::string_view flag) {
-  const auto found = std::find_if(options.begin(), options.end(), [&](const Option& option) {
+  const auto found = std::ranges::find_if(options, [&](const Option& option) {
     return option.path == flag || (!option.alias.empty() && option.alias == flag) ||
            (!option.also.empty() && option.also == flag);
   });

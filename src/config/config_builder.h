@@ -33,9 +33,8 @@ class ConfigBuilder {
   const Config& config() const { return config_; }
   const Places& places() const { return places_; }
   std::string where(std::string_view path) const;  // "" while it has its default
-  const std::vector<std::string>& former_units() const {
-    return former_units_;
-  }  // "run.log_every 10s is 10steps"
+  // "run.log_every 10s is 10steps"
+  const std::vector<std::string>& former_units() const { return former_units_; }
 
   // Call after the last layer. Throws one ConfigError with all problems, in the order in which they
   // were found.

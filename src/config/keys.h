@@ -17,6 +17,7 @@ std::vector<Option> describe(Config&);
 
 struct Section {
   std::string name, text;
+  std::vector<Option> (*keys)(Config&);  // its entries
 };
 const std::vector<Section>& sections();  // same order as the table
 

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "config/config_builder.h"
-#include "config/data_set_file.h"
 #include "config/flags.h"
 #include "config/plain_text.h"
 #include "core/error.h"
@@ -225,6 +224,15 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder,
   if (options.check_dataset && dataset != nullptr)
     require_data_set(*dataset, loaded.config.data.file);
   return loaded;
+}
+
+std::string file_of_data_set(std::string_view name) { return str("data/", name, ".h5"); }
+
+void require_data_set(const catalog::DataSetEntry& set, const fs::path& file) {
+  if (is_there(file)) return;
+  const bool one_file = set.folder.empty();
+  throw DataError(str(file.string(), " does not exist: make it with `dtrain convert ", set.name,
+                      one_file ? " FILE.npz`" : " DIR`"));
 }
 
 bool names_key(std::string_view flag) {

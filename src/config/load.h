@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "catalog/catalog.h"
 #include "config/config.h"
 #include "config/rules.h"
 
@@ -77,6 +78,12 @@ struct SavedConfig {
   std::string notice;  // for the log; "": none
 };
 SavedConfig saved_config(std::string_view text, std::string_view name);
+
+// The file of a named data set, "data/NAME.h5": `dtrain convert NAME` writes it, and every command
+// reads it for `--dataset NAME`.
+std::string file_of_data_set(std::string_view name);
+// DataError that says which command makes `file`, if it is not there.
+void require_data_set(const catalog::DataSetEntry&, const std::filesystem::path& file);
 
 // Text of configs/NAME.yaml, built into the binary
 std::optional<std::string_view> embedded(std::string_view name);

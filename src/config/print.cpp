@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <span>
 #include <sstream>
 
 #include "config/config_builder.h"
@@ -112,7 +111,7 @@ std::string hash(const Config& config) {
   for (const Option& option : describe(copy)) {
     if (option.section() != "run") text += str(option.path, "=", value_text(option), "\n");
   }
-  return hex(xxh64(std::as_bytes(std::span(text))));
+  return hex(xxh64(text));
 }
 
 std::string alias_help_text() {

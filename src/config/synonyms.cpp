@@ -25,8 +25,7 @@ constexpr Synonyms kKeys[] = {
     {"augment.hflip", " flip horizontal-flip random-flip mirror "},
     {"checkpoint.every",
      " save-every save-freq save-interval save-steps save-period checkpoint-every "
-     "checkpoint-interval "
-     "checkpoint-freq "},
+     "checkpoint-interval checkpoint-freq "},
     {"checkpoint.keep_last", " save-total-limit save-top-k keep-checkpoints max-to-keep "},
     {"device.type", " accelerator cuda use-cuda gpu use-gpu "},
     {"model.checkpointing", " gradient-checkpointing activation-checkpointing grad-checkpointing "},
@@ -36,15 +35,13 @@ constexpr Synonyms kKeys[] = {
      " img-size imgsz image-sz input-size resolution crop-size train-crop-size img "},
     {"model.init",
      " pretrained pretrained-weights weights init-from init-checkpoint load-weights "
-     "from-pretrained finetune "
-     "fine-tune "},
+     "from-pretrained finetune fine-tune "},
     {"model.name", " model arch architecture network net backbone model-name encoder "},
     {"optimizer.beta1", " adam-beta1 betas "},
     {"optimizer.beta2", " adam-beta2 "},
     {"optimizer.clip_norm",
      " grad-clip gradient-clip gradient-clip-val clip-grad clip-grad-norm grad-norm max-grad-norm "
-     "gradient-clipping "
-     "gradient-clip-norm grad-clip-norm clip clipping "},
+     "gradient-clipping gradient-clip-norm grad-clip-norm clip clipping "},
     {"optimizer.eps", " epsilon adam-epsilon opt-eps "},
     {"optimizer.lr",
      " learning-rate learningrate base-lr initial-lr init-lr max-lr lr0 step-size "},
@@ -52,8 +49,7 @@ constexpr Synonyms kKeys[] = {
     {"optimizer.weight_decay", " wd l2 l2-reg l2-regularization "},
     {"run.folder",
      " output-dir out-dir outdir output save-dir save-path log-dir logdir work-dir workdir "
-     "default-root-dir "
-     "checkpoint-dir ckpt-dir results-dir "},
+     "default-root-dir checkpoint-dir ckpt-dir results-dir "},
     {"run.log_every",
      " log-interval log-freq log-every-n-steps logging-steps print-freq print-every print-interval "
      "report-every "},
@@ -61,8 +57,7 @@ constexpr Synonyms kKeys[] = {
     {"run.progress", " progress-bar progressbar enable-progress-bar quiet verbose "},
     {"run.resume",
      " checkpoint checkpoint-path ckpt ckpt-path load load-checkpoint load-from restore "
-     "resume-from resume-path "
-     "resume-from-checkpoint continue "},
+     "resume-from resume-path resume-from-checkpoint continue "},
     {"schedule.final_lr_ratio", " min-lr final-lr eta-min lrf "},
     {"schedule.gamma", " lr-gamma lr-decay decay-rate "},
     {"schedule.name", " scheduler schedule lr-scheduler lr-schedule lr-policy lr-scheduler-type "},
@@ -71,9 +66,8 @@ constexpr Synonyms kKeys[] = {
      " warmup warmup-epochs warmup-iters warmup-ratio num-warmup-steps lr-warmup-epochs "},
     {"train.accumulate",
      " gradient-accumulation gradient-accumulation-steps grad-accum grad-accum-steps "
-     "grad-accumulation accum "
-     "accum-iter "
-     "accum-steps accumulation accumulation-steps accumulate-grad-batches update-freq "},
+     "grad-accumulation accum accum-iter accum-steps accumulation accumulation-steps "
+     "accumulate-grad-batches update-freq "},
     {"train.amp", " precision mixed-precision use-amp fp16 bf16 half dtype float16 bfloat16 "},
     {"train.batch_size",
      " batch bs batchsize train-batch-size train-batch mini-batch minibatch mini-batch-size "
@@ -83,16 +77,13 @@ constexpr Synonyms kKeys[] = {
     {"train.epochs", " num-epochs n-epochs nepochs max-epochs num-train-epochs total-epochs "},
     {"train.eval_every",
      " eval-every eval-interval eval-freq eval-steps val-every val-interval val-freq "
-     "val-check-interval "
-     "check-val-every-n-epoch validate-every validation-interval "},
+     "val-check-interval check-val-every-n-epoch validate-every validation-interval "},
     {"train.freeze_batch_norm", " freeze-bn frozen-bn "},
     {"train.global_batch", " total-batch-size effective-batch-size global-batch-size "},
     {"train.label_smoothing", " smoothing label-smooth label-smoothing-factor "},
     {"train.max_steps",
      " steps num-steps n-steps total-steps train-steps max-train-steps max-iter max-iters "
-     "max-iterations "
-     "num-iterations "
-     "niter iters "},
+     "max-iterations num-iterations niter iters "},
     {"train.metric", " monitor metric-for-best-model "},
     {"train.overfit_batches", " overfit fast-dev-run limit-train-batches "},
     {"train.patience", " early-stopping early-stop earlystopping early-stopping-patience "},
@@ -106,10 +97,8 @@ constexpr std::string_view kRanks =
 constexpr Synonyms kAdvice[] = {
     {kRanks,
      " gpus gpu-ids num-gpus ngpus n-gpu n-gpus devices device-ids nproc nproc-per-node nnodes "
-     "num-nodes node-rank "
-     "rank "
-     "local-rank world-size master-addr master-port dist-url num-processes distributed ddp "
-     "strategy "},
+     "num-nodes node-rank rank local-rank world-size master-addr master-port dist-url "
+     "num-processes distributed ddp strategy "},
     {"every run writes metrics.jsonl and TensorBoard events into its folder",
      " wandb tensorboard report-to logger "},
     {"a config file is given without a flag: `dtrain CONFIG.yaml`",

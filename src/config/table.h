@@ -63,20 +63,30 @@ class Choice {
 using Target =
     std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, WarmUp*, Choice>;
 
-struct Option {
-  std::string path = {};  // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
+// What is said of some keys only.
+struct OptionDetails {
   // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
   std::string alias = {};
   // A flag of the same meaning that is accepted and that no help lists; "": none
   std::string also = {};
-  Target target;     // the field of the Config passed to describe()
-  std::string text;  // one line of help
   std::string unit = {};
   NumberRange range = {};
   // Other names that a choice accepts: name -> the name it stands for
   std::vector<std::pair<std::string, std::string>> synonyms = {};
   bool fixed = false;  // cannot change when a run is resumed
   Scope scope = {};    // the runs that it changes
+};
+
+struct Option : OptionDetails {
+  Option(std::string key_path, Target field, std::string help, OptionDetails details = {})
+      : OptionDetails(std::move(details)),
+        path(std::move(key_path)),
+        target(field),
+        text(std::move(help)) {}
+
+  std::string path;  // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
+  Target target;     // the field of the Config passed to describe()
+  std::string text;  // one line of help
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }

@@ -35,8 +35,7 @@ using formats::NpzArray;
 
 constexpr const char* kExpected =
     "Expected: inputs uint8 [N, H, W, 3] (images), or numbers [N, F] or [N, T, F] (rows); targets "
-    "[N] or [N, K]; if "
-    "wanted lengths [N], split [N], group [N], class_names [C]";
+    "[N] or [N, K]; if wanted lengths [N], split [N], group [N], class_names [C]";
 const std::set<std::string> kKnown{"inputs", "targets", "lengths", "split", "group", "class_names"};
 constexpr int64_t kRgb = 3;
 

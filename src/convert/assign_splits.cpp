@@ -5,7 +5,6 @@
 #include <functional>
 #include <numeric>
 #include <set>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -101,8 +100,7 @@ class GroupsByClass {
 };
 
 uint64_t key_of(const std::string& group, uint64_t seed) {
-  const uint64_t name = xxh64(std::as_bytes(std::span(group)));
-  return keyed(static_cast<uint64_t>(Purpose::kSplit), seed, name);
+  return keyed(static_cast<uint64_t>(Purpose::kSplit), seed, xxh64(group));
 }
 
 using GroupName = std::function<std::string(uint32_t)>;

@@ -263,9 +263,8 @@ std::vector<std::string> check_classes(const fs::path& folder,
         ": classification needs at least two (to evaluate a network: --classes RUN). ",
         expected(kind.what), outer ? str(". Is ", only.string(), " the folder to convert?") : ""));
   }
-  const auto train =
-      std::find_if(roles.splits.begin(), roles.splits.end(),
-                   [](const FolderRoles::Split& one) { return one.split == "train"; });
+  const auto train = std::ranges::find_if(
+      roles.splits, [](const FolderRoles::Split& one) { return one.split == "train"; });
   for (const auto& [above, name, split, class_name] : found) {
     if (train == roles.splits.end() || trained.contains(class_name)) continue;
     const std::vector<std::string> known(trained.begin(), trained.end());
@@ -301,8 +300,7 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind,
   std::map<std::string, std::set<std::string>> inside;  // folders in class folders, by class
   for (const auto& [above, name, split, class_name] : found) {
     const fs::path class_folder = folder / above / name;
-    const auto label = std::find(result.classes.begin(), result.classes.end(), class_name) -
-                       result.classes.begin();
+    const auto label = std::ranges::find(result.classes, class_name) - result.classes.begin();
     const size_t before = result.samples.size();
     add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split},
                 result.samples, left_out, inside[name]);

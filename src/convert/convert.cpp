@@ -12,7 +12,6 @@
 #include "catalog/catalog.h"
 #include "convert/assemble.h"
 #include "convert/head_pose.h"
-#include "convert/quarantine.h"
 #include "convert/raw_set.h"
 #include "convert/sample_runs.h"
 #include "convert/spool.h"

@@ -181,15 +181,9 @@ std::vector<FileSample> sets(const std::vector<fs::path>& files) {
 }  // namespace
 
 std::vector<std::string> raw_extensions(catalog::SampleKind sample) {
-  switch (sample) {
-    case catalog::SampleKind::kSet:
-      return {".npz"};
-    case catalog::SampleKind::kSequence:
-      return formats::kSequenceExtensions;
-    case catalog::SampleKind::kPicture:
-      break;
-  }
-  return formats::kPictureExtensions;
+  if (sample == catalog::SampleKind::kSet) return {".npz"};
+  return sample == catalog::SampleKind::kSequence ? formats::kSequenceExtensions
+                                                  : formats::kPictureExtensions;
 }
 
 std::unique_ptr<data::Store> open_files(const RawSamples& kind, const Metadata& metadata,

@@ -3,11 +3,13 @@
 // The common part of the three published head-pose sets: pictures cropped to the head, with three
 // angles as targets.
 
+#include <cstddef>
 #include <filesystem>
 #include <vector>
 
 #include "convert/head_pose.h"
 #include "convert/raw_set.h"
+#include "convert/stored_sample.h"
 #include "formats/image.h"
 #include "formats/mat_file.h"
 
@@ -18,12 +20,23 @@ struct LabeledImage {
   HeadPose pose;
 };
 
+// The stored form of a target: yaw, pitch, roll as float32
+inline std::vector<std::byte> to_target(const HeadPose& pose) {
+  return bytes_of(std::vector{static_cast<float>(pose.yaw), static_cast<float>(pose.pitch),
+                              static_cast<float>(pose.roll)});
+}
+
 class HeadPoseSet : public RawSet {
  public:
   HeadPoseSet(const catalog::TaskEntry& task, int size) : RawSet(task), size_(size) {}
   const SampleList& samples() const override { return samples_; }
-  data::Schema schema() const override;
-  Record read(size_t sample) const override;
+  data::Schema schema() const override { return schema_of(task_, size_); }
+  Record read(size_t sample) const override {
+    const LabeledImage labeled = read_picture(samples_[sample], size_);
+    return {.input = bytes_of(labeled.image.rgb),
+            .target = to_target(labeled.pose),
+            .beyond_range = !within_range(labeled.pose)};
+  }
   bool has_range() const override { return true; }
 
  protected:
@@ -34,8 +47,6 @@ class HeadPoseSet : public RawSet {
  private:
   int size_;
 };
-
-std::vector<std::byte> to_target(const HeadPose&);  // the stored form: yaw, pitch, roll as float32
 
 // The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as
 // their converters do it: by the annotation beside the picture, of which the angles are not

@@ -1,17 +1,11 @@
 #include "convert/name_index.h"
 
 #include <filesystem>
-#include <span>
 
 #include "core/hash.h"
 #include "text/unicode.h"
 
 namespace dtrain::convert {
-namespace {
-
-uint64_t hash_of(const std::string& text) { return xxh64(std::as_bytes(std::span(text))); }
-
-}  // namespace
 
 std::string without_extension(const std::string& name) {
   return std::filesystem::path(name).replace_extension().generic_string();
@@ -24,11 +18,11 @@ NameIndex::NameIndex(const SampleList& samples) : samples_(samples) {
   for (uint32_t sample = 0; sample < samples.size(); ++sample) {
     const std::string stem = stem_of(sample);
     if (const auto other =
-            by_stem_.find(hash_of(stem), [&](uint32_t known) { return stem_of(known) == stem; }))
+            by_stem_.find(xxh64(stem), [&](uint32_t known) { return stem_of(known) == stem; }))
       ambiguous_[*other] = true;
     else
-      by_stem_.insert(sample, [&](uint32_t known) { return hash_of(stem_of(known)); });
-    by_name_.insert(sample, [&](uint32_t known) { return hash_of(samples.name(known)); });
+      by_stem_.insert(sample, [&](uint32_t known) { return xxh64(stem_of(known)); });
+    by_name_.insert(sample, [&](uint32_t known) { return xxh64(samples.name(known)); });
   }
   for (uint32_t sample = 0; sample < samples.size(); ++sample) add_composed(sample);
 }
@@ -66,12 +60,12 @@ std::optional<NameIndex::Found> NameIndex::find(const std::string& name) const {
 
 std::optional<NameIndex::Found> NameIndex::find_as_it_is(const std::string& name) const {
   const auto has_name = [&](uint32_t sample) { return samples_.name(sample) == name; };
-  const std::optional<uint32_t> exact = by_name_.find(hash_of(name), has_name);
+  const std::optional<uint32_t> exact = by_name_.find(xxh64(name), has_name);
   if (exact) return Found{.sample = *exact};
   const auto has_stem = [&](uint32_t sample) {
     return without_extension(samples_.name(sample)) == name;
   };
-  const std::optional<uint32_t> stem = by_stem_.find(hash_of(name), has_stem);
+  const std::optional<uint32_t> stem = by_stem_.find(xxh64(name), has_stem);
   if (!stem) return std::nullopt;
   return Found{.sample = *stem, .ambiguous = ambiguous_[*stem]};
 }

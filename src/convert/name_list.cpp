@@ -214,8 +214,7 @@ void ListedLabels::check(const ListedSample& listed, int64_t label) {
                       other.place, "): they are of ", same_class ? "one class" : "two classes",
                       " by their folders, and of ", same_class ? "two" : "one",
                       " by the numbers after their names. Classes come from the folders: list the "
-                      "names alone, or put the "
-                      "files into folders by these numbers"));
+                      "names alone, or put the files into folders by these numbers"));
 }
 
 }  // namespace dtrain::convert

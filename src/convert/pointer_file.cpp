@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* kExpected =
     "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and optionally lengths [N]; or "
-    "values "
-    "[R, 7 or 8], offsets [N + 1] and order [R]";
+    "values [R, 7 or 8], offsets [N + 1] and order [R]";
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError(what + ". " + kExpected); }
 

@@ -58,9 +58,8 @@ class RawSet {
                   : static_cast<int64_t>(samples().size()) *
                         (one.input.row_bytes() + one.target.row_bytes());
   }
-  virtual std::string content_key() const {
-    return "";
-  }  // a key of the content, besides names and settings
+  // A key of the content, besides names and settings
+  virtual std::string content_key() const { return ""; }
 
  protected:
   const catalog::TaskEntry& task_;

@@ -4,8 +4,6 @@
 #include <charconv>
 #include <limits>
 #include <numeric>
-#include <span>
-#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -14,8 +12,6 @@
 
 namespace dtrain::convert {
 namespace {
-
-uint64_t hash_of(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
 
 void check_count(size_t count) {
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
@@ -78,10 +74,10 @@ void SampleList::push_back(const RawSample& sample) {
 
 uint32_t SampleList::number_of_group(const std::string& name) {
   const auto is_it = [&](uint32_t group) { return group_names_[group] == name; };
-  if (const auto found = known_groups_.find(hash_of(name), is_it)) return *found;
+  if (const auto found = known_groups_.find(xxh64(name), is_it)) return *found;
   const auto fresh = static_cast<uint32_t>(group_count_++);
   group_names_.push_back(name);
-  known_groups_.insert(fresh, [&](uint32_t group) { return hash_of(group_names_[group]); });
+  known_groups_.insert(fresh, [&](uint32_t group) { return xxh64(group_names_[group]); });
   return fresh;
 }
 
@@ -90,8 +86,7 @@ void SampleList::sort_by_name() {
   known_groups_ = {};  // nothing is added after this
   order_.resize(size_);
   std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(),
-            [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
+  std::ranges::sort(order_, [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
   const auto sort = [&]<typename Value>(std::vector<Value>& values) {
     if (values.empty()) return;
     const std::vector<Value> old = values;

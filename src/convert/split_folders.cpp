@@ -13,16 +13,10 @@
 namespace dtrain::convert {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWords{
-    {{"train", "train"},
-     {"training", "train"},
-     {"val", "val"},
-     {"valid", "val"},
-     {"validation", "val"},
-     {"dev", "val"},
-     {"eval", "val"},
-     {"test", "test"},
-     {"testing", "test"}}};
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {"train", "train"}, {"training", "train"}, {"val", "val"},
+    {"valid", "val"},   {"validation", "val"}, {"dev", "val"},
+    {"eval", "val"},    {"test", "test"},      {"testing", "test"}};
 // What a split holds, beside its word in a name: train_images, testset, data-val.
 constexpr std::array<std::string_view, 16> kContents{
     "image",     "images", "img",     "imgs",    "picture", "pictures", "photos", "sequence",
@@ -30,9 +24,10 @@ constexpr std::array<std::string_view, 16> kContents{
 constexpr size_t kNamesShown = 6;
 
 std::string_view split_of_word(std::string_view word) {
-  const auto* found = std::find_if(kWords.begin(), kWords.end(),
-                                   [&](const auto& row) { return row.first == word; });
-  return found == kWords.end() ? "" : found->second;
+  for (const auto& [known, split] : kWords) {
+    if (known == word) return split;
+  }
+  return "";
 }
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }

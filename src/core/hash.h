@@ -10,10 +10,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace dtrain {
 
 uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed = 0);
+inline uint64_t xxh64(std::string_view text, uint64_t seed = 0) {
+  return xxh64(std::as_bytes(std::span(text)), seed);
+}
 // xxh64() of bytes that come in pieces, without holding them.
 class RunningHash {
  public:

@@ -4,7 +4,6 @@
 // in place, else a plain line every few seconds. Without colors. The texts are pure functions. The
 // work begins with the constructor.
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 

@@ -4,7 +4,6 @@
 // never quiet, so that a mean, or one value alone, says little. Thread-safety: pure functions.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace dtrain {

@@ -12,10 +12,6 @@ namespace {
 // In the order of the variant
 constexpr std::string_view kTypeNames[] = {"text", "int64", "uint64", "float64"};
 
-uint64_t chained(std::string_view text, uint64_t seed) {
-  return xxh64(std::as_bytes(std::span(text)), seed);
-}
-
 }  // namespace
 
 std::string text_of(const Attribute& attribute) {
@@ -29,10 +25,10 @@ uint64_t attributes_checksum(const Attributes& attributes) {
   uint64_t hash = 0;
   for (const auto& [name, attribute] : attributes) {
     if (name == kAttributesChecksum) continue;
-    hash = chained(name, hash);
-    hash = chained(kTypeNames[attribute.index()], hash);
+    hash = xxh64(name, hash);
+    hash = xxh64(kTypeNames[attribute.index()], hash);
     if (const auto* text = std::get_if<std::string>(&attribute)) {
-      hash = chained(*text, hash);
+      hash = xxh64(*text, hash);
     } else if (const auto* number = std::get_if<int64_t>(&attribute)) {
       hash = xxh64(std::as_bytes(std::span(number, 1)), hash);
     } else if (const auto* word = std::get_if<uint64_t>(&attribute)) {

@@ -15,27 +15,8 @@ bool positive(std::span<const int64_t> sizes) {
 }  // namespace
 
 int64_t size_of(Element element) {
-  switch (element) {
-    case Element::kUint8:
-      return 1;
-    case Element::kFloat32:
-      return 4;
-    case Element::kInt64:
-      return 8;
-  }
-  return 0;
-}
-
-std::string name_of(Element element) {
-  switch (element) {
-    case Element::kUint8:
-      return "uint8";
-    case Element::kFloat32:
-      return "float32";
-    case Element::kInt64:
-      return "int64";
-  }
-  return "";
+  constexpr int64_t kBytes[] = {1, 4, 8};
+  return kBytes[static_cast<size_t>(element)];
 }
 
 int64_t Field::row_elements() const {
@@ -45,7 +26,7 @@ int64_t Field::row_elements() const {
 int64_t Field::row_bytes() const { return row_elements() * size_of(element); }
 
 std::string text_of(const Field& field) {
-  std::string text = name_of(field.element) + " [";
+  std::string text = std::string(name_of(field.element)) + " [";
   for (size_t i = 0; i < field.shape.size(); ++i) {
     text +=
         (i ? ", " : "") + (field.shape[i] == kVariable ? "rows" : std::to_string(field.shape[i]));

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "text/named_enum.h"
+
 namespace dtrain::data {
 
 enum class Element { kUint8, kFloat32, kInt64 };
+constexpr auto names_of(Element) { return names("uint8", "float32", "int64"); }
 int64_t size_of(Element);  // bytes
-std::string name_of(Element);
 
 // As the first dimension: the number of rows differs between samples.
 inline constexpr int64_t kVariable = -1;

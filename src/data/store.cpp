@@ -5,7 +5,6 @@
 
 #include "core/check.h"
 #include "core/hash.h"
-#include "text/strings.h"
 
 namespace dtrain::data {
 namespace {

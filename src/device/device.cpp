@@ -38,8 +38,7 @@ std::string unusable_gpu(const Driver& driver, int needed) {
   const auto version = [](int cuda) { return str(cuda / 1000, ".", cuda % 1000 / 10); };
   if (driver.cuda == 0) {
     return "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container "
-           "needs NVIDIA's "
-           "runtime (docker run --gpus all)";
+           "needs NVIDIA's runtime (docker run --gpus all)";
   }
   if (driver.cuda / 1000 < needed / 1000) {  // within a major version any driver will do
     return str("there is a GPU, but its driver", driver.version.empty() ? "" : " " + driver.version,

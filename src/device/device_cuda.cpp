@@ -11,11 +11,14 @@
 
 #include "core/error.h"
 #include "device/device.h"
-#include "device/spin.h"
 #include "text/number_text.h"
 #include "text/strings.h"
 
 namespace dtrain::device {
+
+// Queues a kernel of one thread on a stream of the current device, which ends after `cycles` cycles
+// of the GPU's clock, and returns at once (spin.cu). May be called from any thread.
+[[nodiscard]] cudaError_t spin(int64_t cycles, cudaStream_t stream);
 
 namespace {
 

@@ -1,7 +1,10 @@
 // The build without GPU code (DTRAIN_CUDA=OFF): a machine without GPUs.
 
 #include "core/error.h"
+#include "device/copy_probe.h"
 #include "device/device.h"
+#include "device/kernel_trace.h"
+#include "device/profiler_range.h"
 #include "text/strings.h"
 
 namespace dtrain::device {
@@ -19,5 +22,16 @@ Properties gpu_properties(int index) {
 }
 
 std::string cuda_runtime_version() { return "none"; }
+
+CopyTrial try_peer_copy(int, int) { return {}; }
+double host_copy_rate(int) { return 0; }
+
+bool can_trace_kernels(at::Device) { return false; }
+KernelTrace::KernelTrace(at::Device device) : device_(device) {}
+KernelTrace::~KernelTrace() = default;
+std::vector<trace::TrackEvents> KernelTrace::finish(trace::Recorder&) { return {}; }
+
+void ProfilerRange::begin(const char* /*name*/) {}
+void ProfilerRange::end() { open_ = false; }
 
 }  // namespace dtrain::device

@@ -8,7 +8,6 @@
 
 #include <torch/types.h>
 
-#include <string>
 #include <vector>
 
 #include "trace/recorder.h"

@@ -2,7 +2,7 @@
 
 // A named range on the time line of NVIDIA's profilers (`nsys profile dtrain ...`), by NVTX.
 // Without a profiler begin() and end() only test a pointer. In a build without CUDA they do
-// nothing (profiler_range_none.cpp).
+// nothing (device_none.cpp).
 //
 // Thread-safety: none; a range begins and ends on one thread.
 

@@ -1,4 +1,10 @@
-#include "device/spin.h"
+// A kernel that does nothing for a while, for device::hold(): what is queued behind it runs without
+// gaps. at::cuda::sleep() does the same, but is in libtorch_cuda.so, with which dtrain is not
+// linked (load_gpu_operators() in device/device.h).
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
 
 namespace dtrain::device {
 namespace {

@@ -8,15 +8,9 @@
 namespace dtrain::exporting {
 
 int64_t element_bytes(TensorType element) {
-  switch (element) {
-    case TensorType::kInt64:
-      return 8;
-    case TensorType::kFloat:
-    case TensorType::kInt32:
-      return 4;
-    default:
-      return 1;
-  }
+  // In the order of TensorType
+  constexpr int64_t kBytes[] = {4, 8, 4, 1, 1, 1};
+  return kBytes[static_cast<size_t>(element)];
 }
 
 std::span<const float> floats_of(const Constant& constant) {

@@ -28,10 +28,8 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
   if (catalog::is_from_file(name)) {
     throw UsageError(
         "a network given as TorchScript cannot be exported to ONNX, because its operators are not "
-        "dtrain's. `dtrain "
-        "export --format torchscript` writes the trained module; torch.onnx.export in Python "
-        "converts the code that it "
-        "was made from");
+        "dtrain's. `dtrain export --format torchscript` writes the trained module; "
+        "torch.onnx.export in Python converts the code that it was made from");
   }
   if (const catalog::NetworkEntry* network = catalog::find_network(name)) {
     if (const auto* net = std::get_if<catalog::PictureLayers>(&network->layers))
@@ -50,8 +48,7 @@ std::string why_not_int8(const std::string& network) {
   if (found != nullptr && found->recurrent()) {
     return str(network,
                " is recurrent: rounding errors are fed back at every step, and ONNX has no "
-               "quantized LSTM. "
-               "--format onnx writes it in float32");
+               "quantized LSTM. --format onnx writes it in float32");
   }
   if (catalog::is_from_file(network)) {
     return "a network given as TorchScript cannot be exported to ONNX. --format torchscript writes "

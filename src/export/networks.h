@@ -17,7 +17,6 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "catalog/catalog.h"
 #include "export/graph.h"

@@ -13,21 +13,11 @@ constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 constexpr int64_t kMargin = int64_t{1} << 24;  // for everything but the bytes of constants
 
 onnx::TensorProto::DataType type_of(TensorType element) {
-  switch (element) {
-    case TensorType::kFloat:
-      return onnx::TensorProto::FLOAT;
-    case TensorType::kInt64:
-      return onnx::TensorProto::INT64;
-    case TensorType::kInt32:
-      return onnx::TensorProto::INT32;
-    case TensorType::kInt8:
-      return onnx::TensorProto::INT8;
-    case TensorType::kUint8:
-      return onnx::TensorProto::UINT8;
-    case TensorType::kBool:
-      return onnx::TensorProto::BOOL;
-  }
-  return onnx::TensorProto::UNDEFINED;
+  using Proto = onnx::TensorProto;
+  // In the order of TensorType
+  constexpr Proto::DataType kTypes[] = {Proto::FLOAT, Proto::INT64, Proto::INT32,
+                                        Proto::INT8,  Proto::UINT8, Proto::BOOL};
+  return kTypes[static_cast<size_t>(element)];
 }
 
 void fill(onnx::ValueInfoProto* proto, const Port& port) {

@@ -47,8 +47,7 @@ std::vector<std::string> quantized(const Graph& graph) {
   const auto consider = [&](const std::string& name) {
     const auto found = readers.find(name);
     if (found == readers.end()) return;  // an output of the graph
-    if (std::any_of(found->second.begin(), found->second.end(),
-                    [](const Node* node) { return works_in_int8(*node); }))
+    if (std::ranges::any_of(found->second, [](const Node* node) { return works_in_int8(*node); }))
       names.push_back(name);
   };
   for (const Port& input : graph.inputs) consider(input.name);
@@ -249,7 +248,7 @@ std::vector<std::string> activations_to_quantize(const Graph& graph) {
   std::vector<std::string> names;
   for (const std::string& name : quantized(graph)) {
     const std::string& owner = owners.at(name);
-    if (std::find(names.begin(), names.end(), owner) == names.end()) names.push_back(owner);
+    if (std::ranges::find(names, owner) == names.end()) names.push_back(owner);
   }
   return names;
 }

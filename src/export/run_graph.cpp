@@ -1,28 +1,15 @@
 #include "export/run_graph.h"
 
-#include <array>
-
 #include "core/check.h"
 
 namespace dtrain::exporting {
 namespace {
 
 at::ScalarType type_of(TensorType element) {
-  switch (element) {
-    case TensorType::kFloat:
-      return at::kFloat;
-    case TensorType::kInt64:
-      return at::kLong;
-    case TensorType::kInt32:
-      return at::kInt;
-    case TensorType::kInt8:
-      return at::kChar;
-    case TensorType::kUint8:
-      return at::kByte;
-    case TensorType::kBool:
-      return at::kBool;
-  }
-  return at::kFloat;
+  // In the order of TensorType
+  constexpr at::ScalarType kTypes[] = {at::kFloat, at::kLong, at::kInt,
+                                       at::kChar,  at::kByte, at::kBool};
+  return kTypes[static_cast<size_t>(element)];
 }
 
 at::Tensor tensor_of(const Constant& constant) {

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <memory>
-#include <utility>
 
 #include "core/check.h"
 #include "core/error.h"

@@ -6,8 +6,6 @@
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <jpeglib.h>  // requires <cstdio> before it

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "formats/read_file.h"
@@ -174,36 +175,24 @@ void check_whole(const std::filesystem::path& file) {
 }
 
 template <typename T>
-std::vector<double> numbers(const matvar_t& variable, size_t count) {
+std::vector<double> numbers_as(const matvar_t& variable, size_t count) {
   const T* data = static_cast<const T*>(variable.data);
   return {data, data + count};
 }
 
 std::vector<double> numbers(const matvar_t& variable, size_t count) {
-  switch (variable.class_type) {
-    case MAT_C_DOUBLE:
-      return numbers<double>(variable, count);
-    case MAT_C_SINGLE:
-      return numbers<float>(variable, count);
-    case MAT_C_INT64:
-      return numbers<int64_t>(variable, count);
-    case MAT_C_UINT64:
-      return numbers<uint64_t>(variable, count);
-    case MAT_C_INT32:
-      return numbers<int32_t>(variable, count);
-    case MAT_C_UINT32:
-      return numbers<uint32_t>(variable, count);
-    case MAT_C_INT16:
-      return numbers<int16_t>(variable, count);
-    case MAT_C_UINT16:
-      return numbers<uint16_t>(variable, count);
-    case MAT_C_INT8:
-      return numbers<int8_t>(variable, count);
-    case MAT_C_UINT8:  // also of logical values
-      return numbers<uint8_t>(variable, count);
-    default:
-      throw DataError(str(".mat variable ", variable.name, " is not a full matrix of numbers"));
+  using Read = std::vector<double> (*)(const matvar_t&, size_t);
+  // MAT_C_UINT8: also of logical values
+  static constexpr std::pair<matio_classes, Read> kReads[] = {
+      {MAT_C_DOUBLE, numbers_as<double>}, {MAT_C_SINGLE, numbers_as<float>},
+      {MAT_C_INT64, numbers_as<int64_t>}, {MAT_C_UINT64, numbers_as<uint64_t>},
+      {MAT_C_INT32, numbers_as<int32_t>}, {MAT_C_UINT32, numbers_as<uint32_t>},
+      {MAT_C_INT16, numbers_as<int16_t>}, {MAT_C_UINT16, numbers_as<uint16_t>},
+      {MAT_C_INT8, numbers_as<int8_t>},   {MAT_C_UINT8, numbers_as<uint8_t>}};
+  for (const auto& [type, read] : kReads) {
+    if (variable.class_type == type) return read(variable, count);
   }
+  throw DataError(str(".mat variable ", variable.name, " is not a full matrix of numbers"));
 }
 
 Matrix to_matrix(const matvar_t& variable) {

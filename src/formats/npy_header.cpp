@@ -161,8 +161,7 @@ class DictionaryReader {
     if (kind == 'V') refuse("structured or void elements");
     if (kind == 'M' || kind == 'm') refuse("dates or durations");
     const auto sized = [&](std::initializer_list<const char*> sizes) {
-      if (std::find(sizes.begin(), sizes.end(), size) == sizes.end())
-        refuse("elements of an unsupported size");
+      if (std::ranges::find(sizes, size) == sizes.end()) refuse("elements of an unsupported size");
       header.item_bytes = parse_number<int>(size).value();
     };
     if (kind == 'b') {
@@ -187,7 +186,7 @@ class DictionaryReader {
 }  // namespace
 
 int64_t NpyHeader::elements() const {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
+  if (std::ranges::find(shape, 0) != shape.end())
     return 0;  // the product of the others may overflow
   int64_t product = 1;
   for (const int64_t size : shape) product *= size;
@@ -196,7 +195,7 @@ int64_t NpyHeader::elements() const {
 
 uint64_t NpyHeader::file_bytes() const {
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return data_offset;
+  if (std::ranges::find(shape, 0) != shape.end()) return data_offset;
   auto bytes = static_cast<uint64_t>(item_bytes);
   for (const int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) return kMost;

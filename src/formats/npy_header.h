@@ -15,14 +15,8 @@
 namespace dtrain::formats {
 
 struct NpyHeader {
-  enum class Kind {
-    kBool,
-    kInteger,
-    kUnsigned,
-    kFloat,
-    kUnicode,
-    kBytes
-  };  // the last two: strings of a fixed length
+  // kUnicode, kBytes: strings of a fixed length
+  enum class Kind { kBool, kInteger, kUnsigned, kFloat, kUnicode, kBytes };
   Kind kind = Kind::kFloat;
   int item_bytes = 4;
   bool big_endian = false, fortran = false;

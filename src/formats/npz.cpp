@@ -3,14 +3,9 @@
 #include <zip.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <new>
 #include <set>
 
-#include "core/error.h"
 #include "formats/read_file.h"
-#include "text/strings.h"
 
 namespace dtrain::formats {
 namespace {
@@ -29,18 +24,6 @@ std::string text_of(int code) {
 struct MemberCloser {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
-
-// Adds the array's name to what calls throw.
-template <typename Calls>
-auto naming(const std::string& name, const Calls& calls) {
-  try {
-    return calls();
-  } catch (const DataError& error) {
-    throw DataError(str("its array ", name, ": ", error.what()));
-  } catch (const std::bad_alloc&) {
-    throw DataError(str("its array ", name, " does not fit into memory"));
-  }
-}
 
 }  // namespace
 
@@ -77,18 +60,16 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
 
 NpzFile::~NpzFile() = default;
 
-bool NpzFile::has(const std::string& name) const {
-  return std::count(names_.begin(), names_.end(), name) > 0;
-}
+bool NpzFile::has(const std::string& name) const { return std::ranges::count(names_, name) > 0; }
 
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   if (!has(name)) return std::nullopt;
-  return naming(name, [&] { return parse_npy(bytes_of(name, NpyElements::kNumbers)); });
+  return naming_array(name, [&] { return parse_npy(bytes_of(name, NpyElements::kNumbers)); });
 }
 
 std::optional<std::vector<std::string>> NpzFile::read_text(const std::string& name) const {
   if (!has(name)) return std::nullopt;
-  return naming(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
+  return naming_array(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
 }
 
 struct NpzFile::Member::Open {

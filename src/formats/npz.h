@@ -10,12 +10,15 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "formats/npy.h"
+#include "text/strings.h"
 
 namespace dtrain::formats {
 
@@ -56,6 +59,18 @@ class NpzFile {
   std::unique_ptr<Archive> archive_;
   std::vector<std::string> names_;
 };
+
+// What `calls` returns. Adds the array's name to the DataErrors that it throws.
+template <typename Calls>
+auto naming_array(const std::string& name, const Calls& calls) {
+  try {
+    return calls();
+  } catch (const DataError& error) {
+    throw DataError(str("its array ", name, ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    throw DataError(str("its array ", name, " does not fit into memory"));
+  }
+}
 
 // Writes arrays by name, each as the bytes of a .npy file. They are stored without compression and
 // without time stamps, so that equal arrays give equal files.

@@ -3,10 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -201,13 +199,7 @@ std::unique_ptr<NpzArray> NpzArray::open(const std::filesystem::path& file,
                                          const std::string& name) {
   if (!NpzFile(file).has(name)) return nullptr;
   auto reader = std::make_unique<Reader>(file, name);
-  try {
-    reader->read_once();
-  } catch (const DataError& error) {
-    throw DataError(str("its array ", name, ": ", error.what()));
-  } catch (const std::bad_alloc&) {
-    throw DataError(str("its array ", name, " does not fit into memory"));
-  }
+  naming_array(name, [&] { reader->read_once(); });
   return std::unique_ptr<NpzArray>(new NpzArray(std::move(reader)));
 }
 

@@ -6,7 +6,6 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "core/check.h"
 #include "core/error.h"

@@ -30,8 +30,7 @@ std::string name_of(const std::filesystem::path& path) { return path.filename().
 
 bool left_by_tool(const std::filesystem::path& path) {
   const std::string name = name_of(path);
-  return name.starts_with('.') ||
-         std::find(kNames.begin(), kNames.end(), lower_case(name)) != kNames.end();
+  return name.starts_with('.') || std::ranges::find(kNames, lower_case(name)) != kNames.end();
 }
 
 bool ToolFiles::takes(const std::filesystem::path& path) {

@@ -23,8 +23,6 @@ namespace {
 
 constexpr size_t kMostNamed = 3;  // keys, and ranks, in one message
 
-uint64_t hash_of(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
-
 struct Hashes {
   uint64_t program = 0, keys = 0;
   bool operator==(const Hashes&) const = default;
@@ -129,7 +127,7 @@ void check_same_start(dist::Communicator& host, const dist::World& world,
   if (host.size() == 1) return;
   const std::string keys =
       keys_of_start(config, reads_init) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
-  const Hashes mine{program_hash(), hash_of(keys)};
+  const Hashes mine{program_hash(), xxh64(keys)};
   const std::vector<Hashes> hashes = dist::all_gather_object(host, mine);
   if (std::ranges::count(hashes, hashes[0]) == host.size()) return;
   // All ranks know that, and exchange what a message needs.

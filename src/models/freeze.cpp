@@ -33,8 +33,8 @@ std::vector<std::string> name_and_layers(std::string name) {
 
 bool matches_name(const std::string& pattern, const std::string& parameter) {
   const std::vector<std::string> names = name_and_layers(parameter);
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return matches(pattern, name); });
+  return std::ranges::any_of(names,
+                             [&](const std::string& name) { return matches(pattern, name); });
 }
 
 std::vector<std::string> freeze(torch::nn::Module& module,
@@ -65,8 +65,7 @@ std::vector<std::string> freeze(torch::nn::Module& module,
   // requires_grad() does not tell which parameters matched: a phase of the task may have frozen
   // others temporarily.
   const auto named = [&](const at::Tensor& parameter) {
-    return std::any_of(parameters.begin(), parameters.end(),
-                       [&](const auto& p) { return p.is_same(parameter); });
+    return std::ranges::any_of(parameters, [&](const auto& p) { return p.is_same(parameter); });
   };
   for (const auto& layer : module.modules()) {
     auto* norm = layer->as<layers::BatchNorm>();

@@ -5,7 +5,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
-#include <span>
 
 #include "core/hash.h"
 #include "core/random.h"
@@ -14,9 +13,8 @@
 namespace dtrain::models {
 
 at::Generator keyed_generator(uint64_t seed, const std::string& parameter) {
-  const uint64_t name = xxh64(std::as_bytes(std::span(parameter)));
   return at::make_generator<at::CPUGeneratorImpl>(
-      keyed(static_cast<uint64_t>(Purpose::kInit), seed, name));
+      keyed(static_cast<uint64_t>(Purpose::kInit), seed, xxh64(parameter)));
 }
 
 void initialize(torch::nn::Module& network, uint64_t seed, LinearValues linear_values) {

@@ -11,8 +11,7 @@
 namespace dtrain::models {
 
 // Linear layers: uniform within 1 / sqrt(fan-in), as in resnet and by torch's default, or normal
-// with bias
-// 0, as in mobilenet_v2.
+// with bias 0, as in mobilenet_v2.
 enum class LinearValues { kUniform, kNormal };
 
 // Sets all parameters and buffers to initial values like those of torchvision: convolutions

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
 #include "layers/additive_attention.h"
 #include "layers/lengths.h"
 #include "models/initial_values.h"

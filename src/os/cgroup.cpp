@@ -1,17 +1,11 @@
 #include "os/cgroup.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "text/strings.h"
 
 namespace dtrain::os {
 namespace {
-
-bool lists(std::string_view list, std::string_view name) {
-  const std::vector<std::string> parts = split(list, ',');
-  return std::find(parts.begin(), parts.end(), name) != parts.end();
-}
 
 // The group of a hierarchy, from lines "ID:CONTROLLER,CONTROLLER:/GROUP"; version 2 has no
 // controllers there.

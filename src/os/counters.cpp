@@ -1,7 +1,6 @@
 #include "os/counters.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,8 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Fields of proc(5)'s /proc/PID/stat, counted from the state.
-constexpr size_t kMinorFaults = 7, kMajorFaults = 9, kUserTicks = 11, kSystemTicks = 12,
-                 kThreads = 17, kResidentPages = 21, kIoWaitTicks = 39;
+constexpr size_t kMajorFaults = 9, kUserTicks = 11, kSystemTicks = 12, kThreads = 17,
+                 kResidentPages = 21, kIoWaitTicks = 39;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -50,9 +49,6 @@ class CounterReader::Impl {
     open(io_, "proc/self/io");
     open(machine_stat_, "proc/stat");
     open(vmstat_, "proc/vmstat");
-    open(cpu_pressure_, "proc/pressure/cpu");
-    open(io_pressure_, "proc/pressure/io");
-    open(memory_pressure_, "proc/pressure/memory");
     open_control_group();
   }
 
@@ -67,7 +63,6 @@ class CounterReader::Impl {
     if (const auto user = number(kUserTicks), system = number(kSystemTicks); user && system) {
       counters.cpu_seconds = seconds_of(*user + *system, ticks_);
     }
-    counters.minor_faults = number(kMinorFaults);
     counters.major_faults = number(kMajorFaults);
     if (const auto count = number(kThreads)) counters.threads = threads = static_cast<int>(*count);
     if (const auto pages = number(kResidentPages)) counters.resident_bytes = *pages * page_bytes_;
@@ -75,18 +70,7 @@ class CounterReader::Impl {
     if (const auto ticks = number(kIoWaitTicks); ticks && *ticks > 0)
       counters.io_wait_seconds = seconds_of(ticks, ticks_);
     read_threads(threads, counters);
-
-    rusage usage{};
-    ++system_calls_;
-    if (::getrusage(RUSAGE_SELF, &usage) == 0) {
-      counters.voluntary_switches = usage.ru_nvcsw;
-      counters.involuntary_switches = usage.ru_nivcsw;
-    }
-    const std::string_view io = read(io_);
-    counters.read_bytes = number_of(io, "read_bytes");
-    counters.written_bytes = number_of(io, "write_bytes");
-    counters.read_calls = number_of(io, "syscr");
-    counters.read_call_bytes = number_of(io, "rchar");
+    counters.read_bytes = number_of(read(io_), "read_bytes");
     return counters;
   }
 
@@ -101,23 +85,16 @@ class CounterReader::Impl {
     }
     const std::string_view vm = read(vmstat_);
     counters.swapped_in_pages = number_of(vm, "pswpin");
-    counters.swapped_out_pages = number_of(vm, "pswpout");
     counters.refaulted_file_pages = number_of(vm, "workingset_refault_file");
     if (!counters.refaulted_file_pages)
       counters.refaulted_file_pages = number_of(vm, "workingset_refault");
     for (const FileDescriptor& file : group_stats_) {
       const std::string_view stat = read(file);
-      add(counters.periods, number_of(stat, "nr_periods"));
-      add(counters.throttled_periods, number_of(stat, "nr_throttled"));
       // Version 2
       add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_usec"), 1e6));
       // Version 1
       add(counters.throttled_seconds, seconds_of(number_of(stat, "throttled_time"), 1e9));
     }
-    counters.cpu_pressure_seconds = seconds_of(number_of(read(cpu_pressure_), "some total"), 1e6);
-    counters.io_pressure_seconds = seconds_of(number_of(read(io_pressure_), "some total"), 1e6);
-    counters.memory_pressure_seconds =
-        seconds_of(number_of(read(memory_pressure_), "some total"), 1e6);
     return counters;
   }
 
@@ -237,7 +214,7 @@ class CounterReader::Impl {
   const fs::path root_;
   const double ticks_ = static_cast<double>(::sysconf(_SC_CLK_TCK));
   const int64_t page_bytes_ = ::sysconf(_SC_PAGESIZE);
-  FileDescriptor stat_, io_, machine_stat_, vmstat_, cpu_pressure_, io_pressure_, memory_pressure_;
+  FileDescriptor stat_, io_, machine_stat_, vmstat_;
   std::vector<FileDescriptor> group_stats_;
   std::map<int, Thread> threads_;
   double ended_delay_ = 0;  // run delay of threads that have ended, seconds

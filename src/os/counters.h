@@ -30,15 +30,13 @@ struct ProcessCounters {
   std::optional<double> cpu_seconds;  // all threads, ended ones too
   // Threads that were seen, those that have ended since too
   std::optional<double> run_delay_seconds;
-  std::optional<int> threads;                         // now
-  std::vector<ThreadTime> by_thread;                  // those that run now
-  std::optional<int64_t> major_faults, minor_faults;  // major: the page was read from a disk
-  std::optional<int64_t> voluntary_switches, involuntary_switches;
+  std::optional<int> threads;           // now
+  std::vector<ThreadTime> by_thread;    // those that run now
+  std::optional<int64_t> major_faults;  // pages that were read from a disk
   // Waiting for a disk; absent where the kernel does not measure it
   std::optional<double> io_wait_seconds;
-  std::optional<int64_t> read_bytes, written_bytes;    // from and to disks
-  std::optional<int64_t> read_calls, read_call_bytes;  // read(2) and similar calls, cached or not
-  std::optional<int64_t> resident_bytes;               // now
+  std::optional<int64_t> read_bytes;      // from disks
+  std::optional<int64_t> resident_bytes;  // now
 };
 
 // Of the machine, since it started, and of the control group. Reading them costs up to a
@@ -47,12 +45,9 @@ struct MachineCounters {
   double at = 0;
   // Of all cores together
   std::optional<double> busy_seconds, idle_seconds, io_wait_seconds, steal_seconds;
-  std::optional<int64_t> swapped_in_pages, swapped_out_pages;
+  std::optional<int64_t> swapped_in_pages;
   std::optional<int64_t> refaulted_file_pages;  // read again soon after the page cache dropped them
   std::optional<double> throttled_seconds;  // the group and those above it, at their time limits
-  std::optional<int64_t> throttled_periods, periods;
-  // Some task waited
-  std::optional<double> cpu_pressure_seconds, io_pressure_seconds, memory_pressure_seconds;
 };
 
 class CounterReader {

@@ -9,7 +9,6 @@
 #include <cctype>
 #include <cerrno>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <sstream>
 #include <system_error>

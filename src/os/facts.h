@@ -83,14 +83,9 @@ struct FileSystemFacts {
 FileSystemFacts read_file_system(const std::filesystem::path& path,
                                  const std::filesystem::path& root = "/");
 
-// Whether a file or folder can be locked (flock, shared), as the HDF5 library does when it
-// opens one.
-enum class Locking {
-  kUnknown,
-  kWorks,
-  kHeld,
-  kFails
-};  // kHeld: another process has it open for writing
+// Whether a file or folder can be locked (flock, shared), as the HDF5 library does when it opens
+// one. kHeld: another process has it open for writing.
+enum class Locking { kUnknown, kWorks, kHeld, kFails };
 constexpr auto names_of(Locking) { return names("unknown", "works", "held", "fails"); }
 Locking try_lock(const std::filesystem::path& path);
 

@@ -34,39 +34,36 @@ std::string this_host() {
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   std::error_code unknown;
   text = host_name() + boot + std::filesystem::read_symlink("/proc/self/ns/pid", unknown).string();
-  return "-" + hex(xxh64(std::as_bytes(std::span(text)))).substr(8);
+  return "-" + hex(xxh64(text)).substr(8);
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the
-// piece has reached the disk. `when_full`: as in fail_to_write().
-void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes,
-                  size_t piece_bytes, const std::function<void()>& moved,
-                  std::string_view when_full = {}) {
-  FileDescriptor file;
-  const auto check = [&](const char* operation, int code) {
-    if (code != 0) fail_to_write(operation, path, code, when_full);
-  };
-  check("create", file.open(path, O_WRONLY | O_CREAT | O_TRUNC));
-  while (!bytes.empty()) {
-    const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), piece_bytes));
-    check("write", file.write_all(piece));
-    bytes = bytes.subspan(piece.size());
-    if (bytes.empty()) break;
-    check("fsync", ::fdatasync(file.get()) == 0 ? 0 : errno);
-    moved();
-  }
-  check("fsync", file.sync());
-  check("close", file.close());
-}
-
+// Calls `moved` as make_moving_files() says.
 class RealFileSystem : public FileSystem {
  public:
+  RealFileSystem(std::function<void()> moved, std::string when_full, size_t piece_bytes)
+      : moved_(std::move(moved)), when_full_(std::move(when_full)), piece_bytes_(piece_bytes) {}
+
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
-    write_pieces(path, bytes, std::numeric_limits<size_t>::max(), {});
+    FileDescriptor file;
+    const auto check = [&](const char* operation, int code) {
+      if (code != 0) fail_to_write(operation, path, code, when_full_);
+    };
+    check("create", file.open(path, O_WRONLY | O_CREAT | O_TRUNC));
+    while (!bytes.empty()) {
+      const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), piece_bytes_));
+      check("write", file.write_all(piece));
+      bytes = bytes.subspan(piece.size());
+      if (bytes.empty()) break;
+      check("fsync", ::fdatasync(file.get()) == 0 ? 0 : errno);
+      moved_();
+    }
+    check("fsync", file.sync());
+    check("close", file.close());
+    moved_();
   }
 
   void sync_folder(const std::filesystem::path& folder) override {
@@ -74,63 +71,40 @@ class RealFileSystem : public FileSystem {
     if (const int code = file.open(folder, O_RDONLY | O_DIRECTORY))
       fail_to_write("open folder", folder, code);
     if (const int code = file.sync()) fail_to_write("fsync folder", folder, code);
+    moved_();
   }
 
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) fail_to_write("rename to", to, errno);
+    moved_();
   }
 
   void create_folders(const std::filesystem::path& folder) override {
     std::error_code code;
     std::filesystem::create_directories(folder, code);
-    if (code) fail_to_write("create folder", folder, code.value());
+    end("create folder", folder, code);
   }
 
   void create_folder(const std::filesystem::path& folder) override {
     std::error_code code;
     std::filesystem::create_directory(folder, code);
-    if (code) fail_to_write("create", folder, code.value());
+    end("create", folder, code);
   }
 
   void remove_all(const std::filesystem::path& path) override {
     std::error_code code;
     std::filesystem::remove_all(path, code);
-    if (code) fail_to_write("remove", path, code.value());
+    end("remove", path, code);
   }
-};
 
-class MovingFiles : public FileSystem {
- public:
-  MovingFiles(std::function<void()> moved, std::string when_full, size_t piece_bytes)
-      : moved_(std::move(moved)), when_full_(std::move(when_full)), piece_bytes_(piece_bytes) {}
-
-  void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
-    write_pieces(path, bytes, piece_bytes_, moved_, when_full_);
-    moved_();
-  }
-  void sync_folder(const std::filesystem::path& folder) override {
-    real_file_system().sync_folder(folder);
-    moved_();
-  }
-  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
-    real_file_system().rename(from, to);
-    moved_();
-  }
-  void create_folders(const std::filesystem::path& folder) override {
-    real_file_system().create_folders(folder);
-    moved_();
-  }
-  void create_folder(const std::filesystem::path& folder) override {
-    real_file_system().create_folder(folder);
-    moved_();
-  }
-  void remove_all(const std::filesystem::path& path) override {
-    real_file_system().remove_all(path);
-    moved_();
-  }
   void note_read() override { moved_(); }
 
  private:
+  void end(const char* operation, const std::filesystem::path& path, std::error_code code) const {
+    if (code) fail_to_write(operation, path, code.value());
+    moved_();
+  }
+
   const std::function<void()> moved_;
   const std::string when_full_;
   const size_t piece_bytes_;
@@ -151,15 +125,17 @@ bool is_abandoned(std::string_view rest, const std::filesystem::directory_entry&
 }  // namespace
 
 FileSystem& real_file_system() {
-  static RealFileSystem files;
+  // Never destroyed: threads may write while the process exits
+  static FileSystem& files =
+      *new RealFileSystem([] {}, /*when_full=*/"", std::numeric_limits<size_t>::max());
   return files;
 }
 
 std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full,
                                               int64_t piece_bytes) {
   DTRAIN_CHECK(moved && piece_bytes > 0);
-  return std::make_unique<MovingFiles>(std::move(moved), std::move(when_full),
-                                       static_cast<size_t>(piece_bytes));
+  return std::make_unique<RealFileSystem>(std::move(moved), std::move(when_full),
+                                          static_cast<size_t>(piece_bytes));
 }
 
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <limits>
 
 #include "text/number_text.h"
@@ -13,15 +12,14 @@ namespace {
 
 constexpr size_t kMostOfList = 1 << 16;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+constexpr std::string_view kSpaces = " \t\r\n";
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
-  for (size_t at = 0; at < text.size();) {
-    while (at < text.size() && is_space(text[at])) ++at;
-    const size_t begin = at;
-    while (at < text.size() && !is_space(text[at])) ++at;
-    if (at > begin) found.push_back(text.substr(begin, at - begin));
+  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
+    const size_t end = std::min(text.find_first_of(kSpaces), text.size());
+    found.push_back(text.substr(0, end));
+    text.remove_prefix(end);
   }
   return found;
 }
@@ -36,9 +34,8 @@ std::string_view next_line(std::string_view& text) {
 
 // The number that `text` begins with, after spaces.
 std::optional<int64_t> leading_number(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  const size_t end = text.find_first_not_of("-0123456789");
-  return parse_number<int64_t>(text.substr(0, end));
+  text = trimmed(text);
+  return parse_number<int64_t>(text.substr(0, text.find_first_not_of("-0123456789")));
 }
 
 // mountinfo writes space, tab, line feed and backslash as three octal digits.
@@ -59,21 +56,9 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-bool has_option(std::string_view options, std::string_view name) {
-  for (const std::string& option : split(options, ',')) {
-    if (option == name) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
-std::string_view line_of(std::string_view text) {
-  text = text.substr(0, text.find('\n'));
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
+std::string_view line_of(std::string_view text) { return trimmed(text.substr(0, text.find('\n'))); }
 
 std::optional<std::vector<int>> parse_list(std::string_view text) {
   std::vector<int> all;
@@ -93,20 +78,11 @@ std::optional<std::vector<int>> parse_list(std::string_view text) {
 }
 
 std::optional<int64_t> number_of(std::string_view text, std::string_view key) {
-  const size_t space = key.find(' ');
-  const std::string_view start = key.substr(0, space);
   while (!text.empty()) {
     std::string_view line = next_line(text);
-    if (!line.starts_with(start)) continue;
-    line.remove_prefix(start.size());
-    if (line.empty() || (line.front() != ':' && !is_space(line.front()))) continue;  // a longer key
-    line.remove_prefix(1);
-    if (space == std::string_view::npos) return leading_number(line);
-    const std::string name = str(key.substr(space + 1), "=");
-    for (const std::string_view word : words(line)) {
-      if (word.starts_with(name)) return leading_number(word.substr(name.size()));
-    }
-    return std::nullopt;
+    if (!line.starts_with(key)) continue;
+    line.remove_prefix(key.size());
+    if (line.find_first_of(": \t\r") == 0) return leading_number(line.substr(1));
   }
   return std::nullopt;
 }
@@ -145,9 +121,13 @@ std::vector<Mount> parse_mounts(std::string_view mountinfo) {
                       .point = unescaped(parts[4]),
                       .type = std::string(dash[1]),
                       .options = options,
-                      .read_only = has_option(parts[5], "ro") || has_option(options, "ro")});
+                      .read_only = lists(parts[5], "ro") || lists(options, "ro")});
   }
   return mounts;
+}
+
+bool lists(std::string_view list, std::string_view entry) {
+  return std::ranges::count(split(list, ','), entry) > 0;
 }
 
 const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path) {

@@ -17,9 +17,7 @@ inline constexpr int64_t kNoLimit = INT64_MAX;  // a limit that is known not to 
 std::string_view line_of(std::string_view text);  // the first line, without white space at its ends
 // "0-2,8" -> 0 1 2 8; "" -> none in the list
 std::optional<std::vector<int>> parse_list(std::string_view text);
-// The number after `key` in lines such as "nr_throttled 12", "MemTotal:  24108 kB" and "some
-// avg10=0.00 ... total=12"; a key of several words ("some total") is its first word and one of
-// its NAME=.
+// The number after `key` in lines such as "nr_throttled 12" and "MemTotal:  24108 kB"
 std::optional<int64_t> number_of(std::string_view text, std::string_view key);
 // "max", "unlimited" and negative numbers are kNoLimit
 std::optional<int64_t> parse_limit(std::string_view text);
@@ -38,6 +36,8 @@ struct Mount {
   bool read_only = false;
 };
 std::vector<Mount> parse_mounts(std::string_view mountinfo);
+// Whether the list, separated by commas, has this entry.
+bool lists(std::string_view list, std::string_view entry);
 // The mount that an absolute path without links is on; null if there is none.
 const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path);
 // Whether files of such a file system come over a network, and so may lack locks and be slow

@@ -89,8 +89,7 @@ bool is_maintained(std::string_view name) {
   constexpr std::array<std::string_view, 7> kNames = {
       "config.yaml", "metrics.jsonl", "log.txt",    "environment.json",
       ".lock",       "report.html",   "checkpoints"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         name.starts_with("events.out.tfevents");
+  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("events.out.tfevents");
 }
 
 // The checkpoint, or the folder of the checkpoints of a run, that a path is in; "": none. Both the

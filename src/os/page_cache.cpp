@@ -32,8 +32,7 @@ std::optional<double> cached_share(const FileDescriptor& file) {
     ::munmap(map, bytes);
     if (code != 0) return std::nullopt;
     pages += static_cast<int64_t>(resident.size());
-    cached += std::count_if(resident.begin(), resident.end(),
-                            [](unsigned char flags) { return (flags & 1) != 0; });
+    cached += std::ranges::count_if(resident, [](unsigned char flags) { return (flags & 1) != 0; });
   }
   return static_cast<double>(cached) / static_cast<double>(pages);
 }

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "text/html_text.h"
+#include "text/printable.h"
 #include "text/strings.h"
 #include "text/utf8.h"
 

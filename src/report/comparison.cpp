@@ -8,7 +8,6 @@
 #include "report/curves.h"
 #include "report/page.h"
 #include "report/page_parts.h"
-#include "text/html_text.h"
 #include "text/printable.h"
 #include "text/strings.h"
 #include "text/text_table.h"

@@ -7,7 +7,7 @@
 #include "report/chart.h"
 #include "report/curves.h"
 #include "report/page_parts.h"
-#include "text/html_text.h"
+#include "text/printable.h"
 #include "text/strings.h"
 
 namespace dtrain::report {

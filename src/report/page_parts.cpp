@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "report/page_data.h"
-#include "text/html_text.h"
+#include "text/printable.h"
 #include "text/strings.h"
 
 namespace dtrain::report {

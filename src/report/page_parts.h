@@ -1,7 +1,7 @@
 #pragma once
 
 // The pieces that pages are put together from. What is given as HTML must have been escaped
-// (html_text.h). Pure.
+// (html_text() of text/printable.h). Pure.
 
 #include <cstddef>
 #include <optional>

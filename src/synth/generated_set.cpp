@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <span>
 #include <tuple>
 #include <utility>
 

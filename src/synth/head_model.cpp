@@ -54,62 +54,34 @@ std::vector<Ellipsoid> head_model(const Person& p) {
   const Color white{0.93f, 0.93f, 0.92f}, black{0.03f, 0.03f, 0.03f};
   const Color brow = blend(p.hair, black, 0.3f),
               chin_color = p.beard ? blend(p.skin, p.hair, 0.75f) : p.skin;
-  std::vector<Ellipsoid> solids{
-      {.center = {0, -0.12, 0.06},
-       .radii = {0.78 * w, 0.96, 0.90},
-       .color = p.skin,
-       .shine = 0.15f},
-      {.center = {0, chin, -0.18},
-       .radii = {0.56 * w, 0.62, 0.62},
-       .color = chin_color,
-       .shine = 0.08f},
-      {.center = {0, 0.08, -0.92},
-       .radii = {0.10, 0.28, 0.16 * p.nose},
-       .color = p.skin,
-       .shine = 0.2f},  // bridge
-      {.center = {0, 0.26, -0.96},
-       .radii = {0.15, 0.13, 0.24 * p.nose},
-       .color = blush,
-       .shine = 0.3f},  // tip
-      {.center = {0, 0.58, -0.74}, .radii = {0.25 * w, 0.075, 0.09}, .color = lips, .shine = 0.2f},
-      {.center = {0, 1.45, 0.22},
-       .radii = {0.40, 0.95, 0.40},
-       .color = blend(p.skin, black, 0.12f),
-       .turns = false},
-      {.center = {0, 2.55, 0.35}, .radii = {1.65, 0.95, 0.75}, .color = p.clothes, .turns = false},
+  std::vector<Ellipsoid> solids;
+  const auto add = [&](const convert::Vector3& center, const convert::Vector3& radii,
+                       const Color& color, float shine = 0, double tilt = 0) {
+    solids.push_back(
+        {.center = center, .radii = radii, .color = color, .shine = shine, .tilt = tilt});
   };
+  add({0, -0.12, 0.06}, {0.78 * w, 0.96, 0.90}, p.skin, 0.15f);
+  add({0, chin, -0.18}, {0.56 * w, 0.62, 0.62}, chin_color, 0.08f);
+  add({0, 0.08, -0.92}, {0.10, 0.28, 0.16 * p.nose}, p.skin, 0.2f);  // bridge
+  add({0, 0.26, -0.96}, {0.15, 0.13, 0.24 * p.nose}, blush, 0.3f);   // tip
+  add({0, 0.58, -0.74}, {0.25 * w, 0.075, 0.09}, lips, 0.2f);
+  add({0, 1.45, 0.22}, {0.40, 0.95, 0.40}, blend(p.skin, black, 0.12f));
+  solids.back().turns = false;
+  add({0, 2.55, 0.35}, {1.65, 0.95, 0.75}, p.clothes);
+  solids.back().turns = false;
   for (const int side : {-1, 1}) {
     const double s = side;
-    solids.push_back(
-        {.center = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .color = white});
-    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.80},
-                      .radii = {0.075, 0.08, 0.055},
-                      .color = p.iris,
-                      .shine = 0.8f});
-    solids.push_back(
-        {.center = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .color = black});
-    solids.push_back({.center = {s * 0.33 * w, -0.33, -0.76},
-                      .radii = {0.20, 0.045, 0.10},
-                      .color = brow,
-                      .tilt = s * 6});
-    solids.push_back({.center = {s * 0.37 * w, 0.22, -0.56},
-                      .radii = {0.25, 0.24, 0.22},
-                      .color = blend(p.skin, blush, 0.3f)});  // cheek
-    solids.push_back({.center = {s * 0.80 * w, -0.02, 0.14},
-                      .radii = {0.08, 0.24, 0.17},
-                      .color = blush,
-                      .tilt = s * 8});  // ear
+    add({s * 0.31 * w, -0.12, -0.74}, {0.155, 0.095, 0.09}, white);
+    add({s * 0.31 * w, -0.12, -0.80}, {0.075, 0.08, 0.055}, p.iris, 0.8f);
+    add({s * 0.31 * w, -0.12, -0.83}, {0.035, 0.038, 0.035}, black);
+    add({s * 0.33 * w, -0.33, -0.76}, {0.20, 0.045, 0.10}, brow, 0, s * 6);
+    add({s * 0.37 * w, 0.22, -0.56}, {0.25, 0.24, 0.22}, blend(p.skin, blush, 0.3f));  // cheek
+    add({s * 0.80 * w, -0.02, 0.14}, {0.08, 0.24, 0.17}, blush, 0, s * 8);             // ear
   }
   if (p.hair_volume > 0) {
     const double v = p.hair_volume;
-    solids.push_back({.center = {0, -0.30, 0.26},
-                      .radii = {0.84 * w * v, 0.90 * v, 0.90 * v},
-                      .color = p.hair,
-                      .shine = 0.25f});
-    solids.push_back({.center = {0, 0.15, 0.55},
-                      .radii = {0.74 * w * v, 0.85, 0.50 * v},
-                      .color = p.hair,
-                      .shine = 0.15f});
+    add({0, -0.30, 0.26}, {0.84 * w * v, 0.90 * v, 0.90 * v}, p.hair, 0.25f);
+    add({0, 0.15, 0.55}, {0.74 * w * v, 0.85, 0.50 * v}, p.hair, 0.15f);
   }
   return solids;
 }

@@ -134,7 +134,7 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
       .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetersPerUnit};
 
   const std::string person = convert::biwi_person(sequence);
-  const auto person_key = static_cast<int64_t>(xxh64(std::as_bytes(std::span(person))) >> 1);
+  const auto person_key = static_cast<int64_t>(xxh64(person) >> 1);
   const int64_t room = index % sequences;
   formats::Image image = draw_background(seed, room, width, height);
   render(head_model(draw_person(seed, person_key)), pose, place, draw_light(seed, room), image);

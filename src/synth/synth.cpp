@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "convert/raw_set.h"
-#include "convert/stored_sample.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -30,7 +29,7 @@ int default_size(const std::string& layout) {
 
 void check_layout(const catalog::TaskEntry& task, const std::string& layout) {
   const std::vector<std::string>& known = task.generated.layouts;
-  if (std::count(known.begin(), known.end(), layout) > 0) return;
+  if (std::ranges::count(known, layout) > 0) return;
   const std::string near = nearest(layout, known);
   throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
                        near.empty() ? "" : " Did you mean " + near + "?",
@@ -190,8 +189,7 @@ std::vector<std::string> synth_tasks() {
 
 const catalog::TaskEntry& synth_task(const std::string& name) {
   const std::vector<std::string> known = synth_tasks();
-  if (std::count(known.begin(), known.end(), name) > 0)
-    return catalog::row(catalog::task_named(name));
+  if (std::ranges::count(known, name) > 0) return catalog::row(catalog::task_named(name));
   const std::string near = nearest(name, known);
   throw UsageError(str("unknown task ", name, ".",
                        near.empty() ? "" : " Did you mean " + near + "?",

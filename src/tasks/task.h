@@ -10,6 +10,8 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -22,13 +24,28 @@
 #include "tasks/facts.h"
 #include "tasks/loss.h"
 #include "tasks/metrics.h"
-#include "tasks/phase.h"
 
 namespace dtrain::tasks {
 
 using Value = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>,
                            std::vector<std::string>>;
 using Row = std::vector<Value>;
+
+// A part of the training, whole epochs long: what learns in it and which metrics it moves. Most
+// tasks have one phase in which everything learns.
+struct TrainingPhase {
+  std::string name = "train";
+  // Factor of optimizer.lr for a parameter of this name; 0: it does not learn in this phase. Empty:
+  // 1 for all, and what the network itself keeps from learning stays so.
+  std::function<double(const std::string& parameter)> lr_ratio = {};
+  // The metrics that training in this phase moves; in the others they tell nothing of the training.
+  // Empty: all.
+  std::vector<std::string> metrics = {};
+
+  bool moves(const std::string& metric) const {
+    return metrics.empty() || std::ranges::count(metrics, metric) > 0;
+  }
+};
 
 class Task {
  public:

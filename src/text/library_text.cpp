@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "text/number_text.h"
@@ -187,16 +188,9 @@ double bytes_out_of_device_memory(std::string_view what) {
   const std::string_view size = between(what, "Tried to allocate ", "iB");
   if (size.size() < 3) return 0;
   const double number = parse_number<double>(trimmed(size.substr(0, size.size() - 1))).value_or(0);
-  switch (size.back()) {
-    case 'K':
-      return number * 1024;
-    case 'M':
-      return number * 1024 * 1024;
-    case 'G':
-      return number * 1024 * 1024 * 1024;
-    default:
-      return 0;
-  }
+  const size_t thousands = std::string_view("KMG").find(size.back());
+  if (thousands == std::string_view::npos) return 0;
+  return std::ldexp(number, 10 * (static_cast<int>(thousands) + 1));
 }
 
 }  // namespace dtrain

@@ -1,5 +1,7 @@
 #include "text/printable.h"
 
+#include <utility>
+
 #include "text/number_text.h"
 #include "text/utf8.h"
 
@@ -23,16 +25,19 @@ std::string escape_of_direction(std::string_view character) {
 }
 
 std::string escape(char c) {
-  switch (c) {
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      return "\\x" + hex(std::as_bytes(std::span(&c, 1)));
+  if (c == '\n') return "\\n";
+  if (c == '\r') return "\\r";
+  if (c == '\t') return "\\t";
+  return "\\x" + hex(std::as_bytes(std::span(&c, 1)));
+}
+
+std::string_view entity(char c) {
+  constexpr std::pair<char, std::string_view> kEntities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  for (const auto& [character, text] : kEntities) {
+    if (character == c) return text;
   }
+  return "";
 }
 
 }  // namespace
@@ -76,6 +81,18 @@ std::string printable_message(std::string_view text) {
     text.remove_prefix(end + 1);
     out += text.starts_with("  ") ? "\n" : "\\n";
   }
+}
+
+std::string html_text(std::string_view text) {
+  const std::string safe = printable(text);
+  std::string out;
+  for (std::string_view rest = safe; !rest.empty();) {
+    const std::string_view character = rest.substr(0, printable_character(rest));
+    const std::string_view escaped = character.size() == 1 ? entity(character[0]) : "";
+    out += escaped.empty() ? character : escaped;
+    rest.remove_prefix(character.size());
+  }
+  return out;
 }
 
 }  // namespace dtrain

@@ -23,4 +23,8 @@ std::string printable(std::string_view text, std::string_view kept = "");
 // edge. Tabs are kept.
 std::string printable_message(std::string_view text);
 
+// For the content of an element of an HTML page and for an attribute in double or single quotes:
+// as printable(), with entities for what HTML reads as its own, so that it is shown and never run.
+std::string html_text(std::string_view text);
+
 }  // namespace dtrain

@@ -1,8 +1,7 @@
 #pragma once
 
-// Names that people see as one, though their bytes differ. Unicode writes é as one character
-// (NFC, as
-// Linux and Windows usually do) or as e and an accent (NFD, as macOS often does).
+// Names that people see as one, though their bytes differ. Unicode writes é as one character (NFC,
+// as Linux and Windows usually do) or as e and an accent (NFD, as macOS often does).
 // Thread-safety: pure functions.
 
 #include <cstddef>

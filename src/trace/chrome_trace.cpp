@@ -59,13 +59,12 @@ class RankLines {
     for (const TrackEvents& track : trace_.tracks) {
       tracks.push_back(&track);
       std::vector<Event>& events = threads_[track.name].events;
-      std::copy_if(
-          track.events.begin(), track.events.end(), std::back_inserter(events),
-          [&](const Event& e) { return e.begin >= trace_.began && e.end <= trace_.ended; });
+      std::ranges::copy_if(track.events, std::back_inserter(events), [&](const Event& e) {
+        return e.begin >= trace_.began && e.end <= trace_.ended;
+      });
     }
-    std::stable_sort(tracks.begin(), tracks.end(), [](const TrackEvents* a, const TrackEvents* b) {
-      return a->place < b->place;
-    });
+    std::ranges::stable_sort(
+        tracks, [](const TrackEvents* a, const TrackEvents* b) { return a->place < b->place; });
     for (const TrackEvents* track : tracks) {
       Thread& thread = threads_[track->name];
       const bool is_thread =
@@ -133,8 +132,8 @@ class RankLines {
     const Thread& training = threads_[kTrainingThread];
     const std::vector<BucketTimes> buckets = buckets_of(
         reducer->second.events, carried ? communicator->second.events : none, training.events);
-    const bool known = std::any_of(buckets.begin(), buckets.end(),
-                                   [](const BucketTimes& b) { return b.ended > 0; });
+    const bool known =
+        std::ranges::any_of(buckets, [](const BucketTimes& b) { return b.ended > 0; });
     if (carried && !known) {  // show what was carried as it is
       for (const Slice& slice : plain_slices(communicator->second.events)) {
         complete(slice.name, slice.category, slice.begin, slice.end, communicator->second.number,

@@ -15,30 +15,10 @@ constexpr std::string_view kFirstPhase = "data_wait", kCopy = "h2d", kForward = 
                            kBackward = "backward";
 constexpr std::string_view kWait = "allreduce_wait";
 
-const char* category_of(Kind kind) {
-  switch (kind) {
-    case Kind::kPhase:
-      return "phase";
-    case Kind::kStep:
-      return "step";
-    case Kind::kStage:
-      return "loader";
-    case Kind::kOperation:
-      return "communication";
-    case Kind::kBackward:
-      return "backward operator";
-    case Kind::kOperator:
-      return "operator";
-    case Kind::kKernel:
-      return "kernel";
-    case Kind::kReady:
-    case Kind::kSent:
-      return "bucket";
-    case Kind::kCounter:
-      break;
-  }
-  return "counter";
-}
+// By Kind
+constexpr const char* kCategories[] = {"phase",  "step",          "loader",   "bucket",
+                                       "bucket", "communication", "operator", "backward operator",
+                                       "kernel", "counter"};
 
 bool lasts(Kind kind) {
   return kind == Kind::kPhase || kind == Kind::kStage || kind == Kind::kOperation ||
@@ -53,7 +33,7 @@ std::vector<Event> of_kind(std::span<const Event> events, Kind kind) {
 }
 
 Slice slice_of(const Event& event) {
-  return {category_of(event.kind), event.name, event.begin, event.end, event};
+  return {kCategories[static_cast<size_t>(event.kind)], event.name, event.begin, event.end, event};
 }
 
 // Each ends where the next one begins, the last one with the last phase.

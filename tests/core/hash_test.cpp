@@ -11,7 +11,7 @@ namespace dtrain {
 namespace {
 
 TEST(Hash, KnownValues) {
-  EXPECT_EQ(xxh64({}), 0xef46db3751d8e999ULL);  // of the xxHash specification
+  EXPECT_EQ(xxh64(""), 0xef46db3751d8e999ULL);  // of the xxHash specification
   EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
@@ -21,7 +21,7 @@ TEST(Hash, OfPiecesIsThatOfTheWhole) {
   RunningHash running(7);
   for (const size_t piece : {0u, 1u, 31u, 968u}) running.add(bytes.first(piece));
   EXPECT_EQ(running.value(), xxh64(bytes, 7));
-  EXPECT_EQ(RunningHash().value(), xxh64({}));
+  EXPECT_EQ(RunningHash().value(), xxh64(""));
 }
 
 TEST(Hash, OfAFileIsThatOfItsBytes) {

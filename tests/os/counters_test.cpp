@@ -22,8 +22,7 @@ using testing::MadeTree;
 std::string stat_text(int threads, int major_faults, int io_wait_ticks) {
   std::string text = "7 (a (b) c) S";
   for (int field = 4; field <= 42; ++field) {
-    const int value = field == 10   ? 1000
-                      : field == 12 ? major_faults
+    const int value = field == 12   ? major_faults
                       : field == 14 ? 250
                       : field == 15 ? 50
                       : field == 20 ? threads
@@ -55,15 +54,10 @@ TEST(ProcessCounters, OfAMadeTree) {
   EXPECT_EQ(counters.by_thread[0].name, "");
   EXPECT_EQ(counters.by_thread[1].name, "dt-reader");
   EXPECT_DOUBLE_EQ(counters.by_thread[1].cpu_seconds, 1);
-  EXPECT_EQ(counters.minor_faults, 1000);
   EXPECT_EQ(counters.major_faults, 5);
   EXPECT_DOUBLE_EQ(counters.io_wait_seconds.value(), 100 / ticks);
   EXPECT_EQ(counters.resident_bytes, 10 * ::sysconf(_SC_PAGESIZE));
   EXPECT_EQ(counters.read_bytes, 512);
-  EXPECT_EQ(counters.written_bytes, 1024);
-  EXPECT_EQ(counters.read_calls, 8);
-  EXPECT_EQ(counters.read_call_bytes, 4000);
-  EXPECT_GT(counters.voluntary_switches.value() + counters.involuntary_switches.value(), 0);
   // A thread that has ended keeps its delay in the sum; a new one is found by the number
   // of threads.
   tree.file("/proc/self/task/8/schedstat", "")
@@ -82,9 +76,8 @@ TEST(ProcessCounters, DamagedAndMissingFilesTellNothing) {
   CounterReader none(tree.root());
   ProcessCounters counters = none.process();
   EXPECT_FALSE(counters.cpu_seconds || counters.run_delay_seconds || counters.threads ||
-               counters.major_faults || counters.minor_faults);
-  EXPECT_FALSE(counters.io_wait_seconds || counters.read_bytes || counters.written_bytes ||
-               counters.read_calls || counters.resident_bytes);
+               counters.major_faults);
+  EXPECT_FALSE(counters.io_wait_seconds || counters.read_bytes || counters.resident_bytes);
   EXPECT_TRUE(counters.by_thread.empty());
   tree.file("/proc/self/stat", "7 (a) S 1 2")
       .file("/proc/self/io", "read_bytes: x\n")
@@ -102,9 +95,6 @@ TEST(MachineCounters, OfBothVersionsOfControlGroups) {
       .file("/proc/vmstat",
             "nr_free_pages 1\npswpin 3\npswpout 4\nworkingset_refault_anon "
             "1\nworkingset_refault_file 9\n")
-      .file("/proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n")
-      .file("/proc/pressure/io",
-            "some avg10=0.00 avg60=0.00 avg300=0.00 total=500000\nfull avg10=0.00 total=1\n")
       .file("/proc/self/cgroup", "0::/a/b\n")
       .file("/proc/self/mountinfo", "30 1 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
       .file("/sys/fs/cgroup/a/b/cpu.stat",
@@ -119,14 +109,8 @@ TEST(MachineCounters, OfBothVersionsOfControlGroups) {
   EXPECT_DOUBLE_EQ(counters.io_wait_seconds.value(), 50 / ticks);
   EXPECT_DOUBLE_EQ(counters.steal_seconds.value(), 25 / ticks);
   EXPECT_EQ(counters.swapped_in_pages, 3);
-  EXPECT_EQ(counters.swapped_out_pages, 4);
   EXPECT_EQ(counters.refaulted_file_pages, 9);
   EXPECT_DOUBLE_EQ(counters.throttled_seconds.value(), 2) << "of the group and the one above it";
-  EXPECT_EQ(counters.throttled_periods, 5);
-  EXPECT_EQ(counters.periods, 11);
-  EXPECT_DOUBLE_EQ(counters.cpu_pressure_seconds.value(), 2);
-  EXPECT_DOUBLE_EQ(counters.io_pressure_seconds.value(), 0.5);
-  EXPECT_FALSE(counters.memory_pressure_seconds);
 
   MadeTree first;
   first.file("/proc/self/cgroup", "2:cpu,cpuacct:/x\n")
@@ -134,7 +118,6 @@ TEST(MachineCounters, OfBothVersionsOfControlGroups) {
       .file("/cg/cpu/x/cpu.stat", "nr_periods 8\nnr_throttled 2\nthrottled_time 3000000000\n");
   counters = CounterReader(first.root()).machine();
   EXPECT_DOUBLE_EQ(counters.throttled_seconds.value(), 3);
-  EXPECT_EQ(counters.throttled_periods, 2);
   EXPECT_FALSE(counters.busy_seconds || counters.steal_seconds || counters.swapped_in_pages ||
                counters.refaulted_file_pages);
 }
@@ -196,8 +179,8 @@ TEST(CounterReader, AReadingCostsACallForEachFileAndThread) {
   for (int i = 0; i < kReadings; ++i) counters = reader.process();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(reader.system_calls() - before,
-            kReadings * (3 + static_cast<int64_t>(counters.by_thread.size())))
-      << "stat, io, getrusage and one of each thread";
+            kReadings * (2 + static_cast<int64_t>(counters.by_thread.size())))
+      << "stat, io and one of each thread";
   EXPECT_LT(seconds.count() / kReadings, 1e-3) << "also on a loaded machine";
   RecordProperty("microseconds", str(seconds.count() / kReadings * 1e6));
 }

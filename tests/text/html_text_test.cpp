@@ -1,4 +1,4 @@
-#include "text/html_text.h"
+#include "text/printable.h"
 
 #include <gtest/gtest.h>
 

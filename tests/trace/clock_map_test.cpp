@@ -1,4 +1,4 @@
-#include "trace/clock_map.h"
+#include "trace/chrome_trace.h"
 
 #include <gtest/gtest.h>
 

@@ -19,8 +19,7 @@ struct Rgb {
 };
 
 // The two source pixels that output pixel `i` of `side` interpolates along one axis, for a crop
-// that covers
-// [begin, begin + extent) of `size` source pixels.
+// that covers [begin, begin + extent) of `size` source pixels.
 struct Tap {
   int32_t low, high;
   float weight;  // share of `high`; `low` has the rest

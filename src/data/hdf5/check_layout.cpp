@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "core/error.h"
 #include "data/hdf5/layout.h"
@@ -30,8 +29,7 @@ class LayoutCheck {
     expect_inside("/source/bytes", layout_.source_bytes);
     expect_words("/source/offsets", layout_.source_offsets, schema_.samples + 1);
     for (const auto& [name, extent] : layout_.splits) {
-      if (std::find(std::begin(kSplitNames), std::end(kSplitNames), name) ==
-          std::end(kSplitNames)) {
+      if (std::ranges::find(kSplitNames, name) == std::end(kSplitNames)) {
         refuse(not_a_split(name));
       }
       expect_words("/splits/" + name, extent, extent.bytes / kWord);
@@ -40,8 +38,7 @@ class LayoutCheck {
     if (train != layout_.splits.end() && train->second.bytes == 0) {
       refuse(
           ": /splits/train is empty. Without this dataset, training uses the samples that are in "
-          "no other split: "
-          "remove it, or put sample ids into it");
+          "no other split: remove it, or put sample ids into it");
     }
     check_attributes();
   }
@@ -130,7 +127,7 @@ class LayoutCheck {
   void check_attributes() const {
     for (const char* name : {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
       const auto& others = layout_.other_attributes;
-      if (std::find(others.begin(), others.end(), name) == others.end()) continue;
+      if (std::ranges::find(others, name) == others.end()) continue;
       refuse(str(": the root attribute `", name,
                  "` is neither text nor a single number: an array, or not readable"));
     }

@@ -210,7 +210,7 @@ class FileStore final : public Store, public Origin {
     hash = hash_of(layout_.source_offsets, "/source/offsets", hash);
     hash = hash_of(layout_.group, "/group", hash);
     for (const auto& [name, extent] : layout_.splits) {
-      hash = hash_of(extent, "/splits/" + name, xxh64(std::as_bytes(std::span(name)), hash));
+      hash = hash_of(extent, "/splits/" + name, xxh64(name, hash));
     }
     for (const auto* offsets : {&input_offsets_, &target_offsets_}) {
       if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
@@ -234,13 +234,11 @@ class FileStore final : public Store, public Origin {
     std::vector<bool> seen(static_cast<size_t>(schema().samples));
     for (const auto& [name, extent] : layout_.splits) {
       for (const int64_t id : read_all<int64_t>(extent, "/splits/" + name)) {
-        if (id < 0 || id >= schema().samples) {
+        const bool outside = id < 0 || id >= schema().samples;
+        if (outside || seen[static_cast<size_t>(id)]) {
           throw DataError(str(path().string(), ": /splits/", name, " names sample ", id,
-                              ", but there are only ", schema().samples));
-        }
-        if (seen[static_cast<size_t>(id)]) {
-          throw DataError(str(path().string(), ": /splits/", name, " names sample ", id,
-                              ", which is already in another split"));
+                              outside ? str(", but there are only ", schema().samples)
+                                      : ", which is already in another split"));
         }
         seen[static_cast<size_t>(id)] = true;
       }

@@ -28,9 +28,8 @@ class Handle {
 
   explicit operator bool() const { return id_ >= 0; }
   hid_t get() const { return id_; }
-  bool close() {
-    return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0;
-  }  // false: HDF5 could not write buffered data
+  // False: HDF5 could not write buffered data
+  bool close() { return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0; }
 
  private:
   hid_t id_ = -1;

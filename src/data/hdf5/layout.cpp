@@ -37,15 +37,13 @@ std::string format_advice(const std::string& reason) {
   if (reason.find("exceeds high bound") !=
       std::string::npos) {  // "superblock version exceeds high bound"
     return ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it "
-           "again with "
-           "libver=\"earliest\"";
+           "again with libver=\"earliest\"";
   }
   if (reason.find("File space info") !=
       std::string::npos) {  // "File space info message's version out of bounds"
     return ". It was written with a strategy for file space, such as paged (h5py: "
-           "fs_strategy=\"page\"), which only "
-           "the "
-           "format of a newer HDF5 has; write it again without fs_strategy";
+           "fs_strategy=\"page\"), which only the format of a newer HDF5 has; write it again "
+           "without fs_strategy";
   }
   return "";
 }
@@ -268,9 +266,7 @@ class Prober {
       refuse(layout_.file, str(" has root attributes that cannot be listed: ", h5::last_error()));
     }
     for (const std::string& name : names) {
-      const bool known = std::find(std::begin(kKnownAttributes), std::end(kKnownAttributes),
-                                   name) != std::end(kKnownAttributes);
-      if (!known) read_attribute(root, name);
+      if (std::ranges::count(kKnownAttributes, name) == 0) read_attribute(root, name);
     }
   }
 
@@ -356,9 +352,8 @@ class Prober {
     const std::pair<hid_t, Element> known[] = {{H5T_STD_U8LE, Element::kUint8},
                                                {H5T_IEEE_F32LE, Element::kFloat32},
                                                {H5T_STD_I64LE, Element::kInt64}};
-    const auto* found = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
-      return H5Tequal(type.get(), entry.first) > 0;
-    });
+    const auto* found = std::ranges::find_if(
+        known, [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
     if (found == std::end(known)) {
       const bool inputs = path.starts_with("/inputs");
       refuse(layout_.file, str(": ", path, " is ", type_name(type.get()), ", must be ",

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <string>
 
 #include "data/hdf5/layout.h"
 #include "os/file_descriptor.h"

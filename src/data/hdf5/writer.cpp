@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
-#include <system_error>
-#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -268,8 +266,7 @@ class FileWriter : public Writer {
       DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
     std::vector<bool> in_split(samples);
     for (const auto& [name, ids] : index.splits) {
-      const bool known =
-          std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
+      const bool known = std::ranges::find(kSplitNames, name) != std::end(kSplitNames);
       DTRAIN_CHECK(known, "split ", name);
       for (int64_t i = 0; i < ids.size; ++i) {
         const int64_t id = ids.at(i);
@@ -296,8 +293,7 @@ class FileWriter : public Writer {
     hash = write_words(group_, index.group, hash);
     create_group(file, "/splits");
     for (const auto& [name, ids] : index.splits) {
-      hash =
-          write_column(file, "/splits/" + name, ids, xxh64(std::as_bytes(std::span(name)), hash));
+      hash = write_column(file, "/splits/" + name, ids, xxh64(name, hash));
     }
     for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
       if (stored.field.variable()) hash = hash_of(stored.offsets_at, schema_.samples + 1, hash);

@@ -25,8 +25,7 @@ at::Tensor kept_rows(const at::Tensor& tensor, const at::Tensor& kept, int64_t l
 void BadSamples::leave_out_of(PendingBatch& job) {
   Batch& batch = job.batch;
   std::vector<bool> bad(batch.ids.size());
-  std::sort(job.bad.begin(), job.bad.end(),
-            [](const auto& a, const auto& b) { return a.item < b.item; });
+  std::ranges::sort(job.bad, [](const auto& a, const auto& b) { return a.item < b.item; });
   for (const PendingBatch::Bad& one : job.bad) {
     const int64_t id = batch.ids[static_cast<size_t>(one.item)];
     bad[static_cast<size_t>(one.item)] = true;

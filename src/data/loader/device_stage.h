@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "data/loader/batch_tensors.h"
 #include "data/loader/packed_batch.h"

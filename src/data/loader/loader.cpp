@@ -12,11 +12,11 @@
 #include "core/check.h"
 #include "data/loader/bad_samples.h"
 #include "data/loader/batch_tensors.h"
-#include "data/loader/decode.h"
 #include "data/loader/device_stage.h"
 #include "data/loader/host_blocks.h"
 #include "data/loader/pending_batch.h"
 #include "data/loader/read_ahead.h"
+#include "data/loader/sample_check.h"
 #include "data/loader/sample_reader.h"
 #include "data/order/micro_batches.h"
 
@@ -33,7 +33,7 @@ void check_loadable(const Store& store, const std::vector<int64_t>& ids, const S
   DTRAIN_CHECK(0 <= shard.rank && shard.rank < shard.size, "shard ", shard.rank, " of ",
                shard.size);
   if (!rows) {
-    make_decoder(store);  // throws if these are not images
+    check_images(store);
   } else if (schema.input.element != Element::kFloat32 || !storable_input(schema.input)) {
     throw DataError(str(file, ": samples of ", text_of(schema.input),
                         " are not rows of float32. Make the file with `dtrain convert`."));

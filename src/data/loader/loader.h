@@ -22,7 +22,6 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "data/batch.h"

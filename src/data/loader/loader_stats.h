@@ -33,35 +33,28 @@ struct LoaderStats {
   // Time of the reader threads for all samples
   double service_seconds() const { return read_seconds + decode_seconds + augment_seconds; }
 
-  LoaderStats& operator+=(const LoaderStats& other) {
-    samples += other.samples;
-    bytes += other.bytes;
-    read_seconds += other.read_seconds;
-    decode_seconds += other.decode_seconds;
-    augment_seconds += other.augment_seconds;
-    few_samples += other.few_samples;
-    few_seconds += other.few_seconds;
-    compared += other.compared;
-    not_compared += other.not_compared;
-    wait_seconds += other.wait_seconds;
-    full_seconds += other.full_seconds;
+  LoaderStats& operator+=(const LoaderStats& other) { return add(other, 1); }
+
+  // What has been added since `before`, an earlier value of the same loader.
+  friend LoaderStats operator-(LoaderStats now, const LoaderStats& before) {
+    return now.add(before, -1);
+  }
+
+ private:
+  LoaderStats& add(const LoaderStats& other, int sign) {
+    samples += sign * other.samples;
+    bytes += sign * other.bytes;
+    read_seconds += sign * other.read_seconds;
+    decode_seconds += sign * other.decode_seconds;
+    augment_seconds += sign * other.augment_seconds;
+    few_samples += sign * other.few_samples;
+    few_seconds += sign * other.few_seconds;
+    compared += sign * other.compared;
+    not_compared += sign * other.not_compared;
+    wait_seconds += sign * other.wait_seconds;
+    full_seconds += sign * other.full_seconds;
     return *this;
   }
 };
-
-// What has been added since `before`, an earlier value of the same loader.
-inline LoaderStats operator-(const LoaderStats& now, const LoaderStats& before) {
-  return {.samples = now.samples - before.samples,
-          .bytes = now.bytes - before.bytes,
-          .read_seconds = now.read_seconds - before.read_seconds,
-          .decode_seconds = now.decode_seconds - before.decode_seconds,
-          .augment_seconds = now.augment_seconds - before.augment_seconds,
-          .few_samples = now.few_samples - before.few_samples,
-          .few_seconds = now.few_seconds - before.few_seconds,
-          .compared = now.compared - before.compared,
-          .not_compared = now.not_compared - before.not_compared,
-          .wait_seconds = now.wait_seconds - before.wait_seconds,
-          .full_seconds = now.full_seconds - before.full_seconds};
-}
 
 }  // namespace dtrain::data

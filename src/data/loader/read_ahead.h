@@ -288,9 +288,8 @@ void ReadAhead<Job>::wake() {
 template <typename Job>
 int ReadAhead<Job>::ready() const {
   const std::scoped_lock lock(mutex_);
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.complete() && !slot.error;
-  }));
+  return static_cast<int>(std::ranges::count_if(
+      slots_, [](const Slot& slot) { return slot.complete() && !slot.error; }));
 }
 
 template <typename Job>

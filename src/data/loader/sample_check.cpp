@@ -104,8 +104,15 @@ std::string bad_sample(const Store& store, int64_t id, const std::string& what, 
   return str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
              skip_bad ? ""
                       : ". Convert the raw data again, corrected or without such samples, or leave "
-                        "them out here: "
-                        "data.on_bad_sample: skip.");
+                        "them out here: data.on_bad_sample: skip.");
+}
+
+void check_images(const Store& store) {
+  const Field& input = store.schema().input;
+  if (input.element == Element::kUint8 && storable_input(input)) return;
+  throw DataError(
+      str(store.origin().path().string(), ": samples of ", text_of(input),
+          " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
 }
 
 void check_samples(const Store& store, const SampleSpec& spec) {

@@ -39,6 +39,9 @@ int64_t first_not_finite(std::span<const float>);
 // The message for a bad sample, "FILE#7: WHAT (SOURCE)"; without skip_bad it also says what to do.
 std::string bad_sample(const Store&, int64_t id, const std::string& what, bool skip_bad);
 
+// Throws DataError if the samples are not RGB images.
+void check_images(const Store&);
+
 // Throws DataError that names the first sample whose length or target has a defect. Reads
 // all targets.
 void check_samples(const Store&, const SampleSpec&);

@@ -12,7 +12,7 @@ SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptio
                            trace::Track* track)
     : store_(store), schema_(store.schema()), spec_(spec), options_(options), track_(track) {
   if (spec.kind != SampleSpec::Kind::kImage) return;
-  decoder_ = make_decoder(store);
+  check_images(store);
   shape_ = {schema_.input.shape[0], schema_.input.shape[1]};
   augmenter_ = std::make_unique<Augmenter>(spec, shape_);
   image_.resize(static_cast<size_t>(shape_.bytes()));
@@ -22,7 +22,7 @@ void SampleReader::read(PendingBatch& job, int64_t item, bool few) {
   const int64_t id = job.batch.ids[static_cast<size_t>(item)];
   StageClock clock(counters_, few, track_, {job.batch.step, job.batch.micro, id});
   try {
-    if (decoder_) {
+    if (augmenter_) {
       read_image(job, item, id, clock);
     } else {
       read_rows(job, item, id, clock);
@@ -45,13 +45,13 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, Stage
   if (job.augments) std::memcpy(job.augments + item * sizeof(augment), &augment, sizeof(augment));
   const std::span<std::byte> pixels =
       job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
-  const auto stored = decoder_->read(store_, id, pixels);
+  store_.read_input(id, pixels);
   const std::span<std::byte> target = read_target(job, item, id);
-  counters_.add_sample(static_cast<int64_t>(stored.size() + target.size()));
+  counters_.add_sample(static_cast<int64_t>(pixels.size() + target.size()));
   clock.has_read();
-  if (options_.verify == Verify::kAlways) compare_checksum(id, stored, target);
+  if (options_.verify == Verify::kAlways) compare_checksum(id, pixels, target);
   refuse_bad_target(id, target);
-  compare_within_budget(job.batch.epoch, id, stored, target);
+  compare_within_budget(job.batch.epoch, id, pixels, target);
   number_classes(target);
   clock.has_decoded();
   if (augment.flip) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Reads one sample from the store into its place in a batch. Images are decoded and, on the CPU,
-// augmented; rows are read directly into the padded batch. Compares checksums as ReadOptions says,
-// and checks that row values are finite. Thread-safety: one reader per thread; any thread may call
-// stats(). Ownership: borrows the Store and the spec.
+// Reads one sample from the store into its place in a batch. On the CPU, images are augmented; rows
+// are read directly into the padded batch. Compares checksums as ReadOptions says, and checks that
+// row values are finite. Thread-safety: one reader per thread; any thread may call stats().
+// Ownership: borrows the Store and the spec.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include "core/error.h"
 #include "data/augment/augmenter.h"
 #include "data/loader/checksum_budget.h"
-#include "data/loader/decode.h"
 #include "data/loader/pending_batch.h"
 #include "data/loader/stage_clock.h"
+#include "data/store.h"
 
 namespace dtrain::data {
 
@@ -67,7 +67,6 @@ class SampleReader {
   trace::Track* const track_;
   // Images only.
   ImageShape shape_;
-  std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Augmenter> augmenter_;
   std::vector<uint8_t> image_;
 };

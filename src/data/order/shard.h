@@ -53,8 +53,7 @@ MicroPlan micro_plan(const GlobalBatch&, int64_t batch_size, Shard);
 MicroPlan training_plan(const GlobalBatch&, int64_t batch_size, Shard);
 
 // Whether training_plan() gives some micro-batch exactly one of `samples` samples: with a batch
-// size of
-// 1, for a single sample, and for an odd number in micro-batches of at most two.
+// size of 1, for a single sample, and for an odd number in micro-batches of at most two.
 bool has_single(int64_t samples, int64_t batch_size, int ranks);
 
 // The batch size to divide a training with: that of the run, or 1 if a full step gives no rank more

@@ -3,7 +3,6 @@
 // Divides the samples of a data set into training, validation and test.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "data/store.h"

@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/script.h>
 
-#include <algorithm>
 #include <set>
 
 #include "checkpoint/finite_values.h"

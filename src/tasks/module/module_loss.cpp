@@ -1,7 +1,6 @@
 #include "tasks/module/module_loss.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/error.h"
 #include "text/strings.h"
@@ -13,8 +12,7 @@ constexpr int64_t kNotCounted = -1;  // the loader pads targets with it
 
 std::vector<int64_t> without_ones(at::IntArrayRef sizes) {
   std::vector<int64_t> rest;
-  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest),
-               [](int64_t size) { return size != 1; });
+  std::ranges::copy_if(sizes, std::back_inserter(rest), [](int64_t size) { return size != 1; });
   return rest;
 }
 

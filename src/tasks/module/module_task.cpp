@@ -1,9 +1,6 @@
 // Task `module`: a TorchScript file from the user, with its loss and its inputs by name. README.md
 // of this folder says what such a file needs.
 
-#include <algorithm>
-#include <map>
-
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"

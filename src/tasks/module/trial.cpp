@@ -101,8 +101,7 @@ std::vector<ContractTrial> likely_trials(const std::filesystem::path& file,
   constexpr int64_t kRows = 12, kManyRows = 128;
   const ScriptNetwork network(file);
   const std::vector<at::Tensor> parameters = network.parameters();
-  const auto weight = std::find_if(parameters.begin(), parameters.end(),
-                                   [](const auto& p) { return p.dim() >= 2; });
+  const auto weight = std::ranges::find_if(parameters, [](const auto& p) { return p.dim() >= 2; });
   const int64_t wide = weight == parameters.end() ? 0 : weight->size(1);
   const bool image =
       inputs == "image" || (inputs.empty() && weight != parameters.end() && weight->dim() == 4);
