@@ -31,9 +31,9 @@ namespace dtrain::dist {
 int make_memfd();
 
 struct SharedMemoryOptions {
-  int (*make_unnamed)() = make_memfd;         // the file that is tried first
-  std::filesystem::path folder = "/dev/shm";  // of the file that is tried second; empty: none
-  // Of the files of Linux that tell the memory that can be used
+  int (*make_unnamed)() = make_memfd;         // makes the file that is tried first
+  std::filesystem::path folder = "/dev/shm";  // has the file that is tried second; empty: none
+  // Has the files of Linux that tell the memory that can be used
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
   // Who waits is a thread beside others that compute, and leaves them its core sooner

@@ -4,9 +4,8 @@
 // The jobs are queued on the current stream; no call waits for the GPU. `runner` computes them: on
 // a GPU it is blocks::kOnGpu.
 //
-// Which tensors they take, and whether their results are right on a GPU, is decided by who calls
-// them (layers/norm_kernels.h). The meaning of each function is that of its namesake in
-// layers/batch_norm_arithmetic.h.
+// layers/norm_kernels.h decides which tensors they take, and whether their results are right on a
+// GPU. Each function means what its namesake in layers/batch_norm_arithmetic.h does.
 
 #include <optional>
 

@@ -3,8 +3,7 @@
 // One LSTM layer over packed rows on the CPU, in float32, and its gradients. Both passes compute
 // only rows that exist, step by step: the products with a step's rows and states and then its gates
 // while they are in the cache, with weights that are packed once (gate_panels.h). oneDNN's LSTM,
-// which LibTorch calls, runs padded rows only. All results have the same bits for any number of
-// threads.
+// which LibTorch calls, runs padded rows only. No bit of a result depends on the number of threads.
 //
 // Rows are packed as layers/packed_steps.h describes it: [N, C], step after step; the sequences of
 // a step are the first ones of the step before. Thread-safety: any thread, on LibTorch's threads.

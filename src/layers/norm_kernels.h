@@ -17,14 +17,14 @@ namespace dtrain::layers {
 
 struct NormKernels {
   kernels::batch_norm::blocks::Runner runner = kernels::batch_norm::blocks::kOnGpu;
-  // The kind of device whose tensors they take: float32, float16 and bfloat16, on the CPU float64
-  // too.
+  // The kind of device whose tensors they take: float32, float16, bfloat16; on the CPU also float64
   at::DeviceType device = at::kCUDA;
   bool operator==(const NormKernels&) const = default;
 };
 
-// For the whole process, in place of those before; others are compared anew. nullopt: LibTorch's
-// operators compute. At the beginning they are NormKernels{}. To be called while no layer runs.
+// For the whole process, in place of those before. Other kernels are compared before they compute.
+// nullopt: LibTorch's operators compute. At the beginning they are NormKernels{}. To be called
+// while no layer runs.
 void use_norm_kernels(const std::optional<NormKernels>&);
 
 // What computes batch norm of x and of what belongs to it, after the comparison; nullptr:

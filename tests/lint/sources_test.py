@@ -13,7 +13,7 @@ RULES = {
     "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/main|src/data/hdf5/probe_process|src/job/signals)\.cpp",
               "throw; only abort_job() (dist/world.h), main(), the forks of probe_process.cpp and the handler of an early signal exit immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
-    "at::parallel_for": (r"\bat::parallel_(for|reduce)\b", CODE, r"^src/layers/intra_op\.cpp", "it runs on one thread here: intra_op_for() in kernels/intra_op.h"),
+    "at::parallel_for": (r"\bat::parallel_(for|reduce)\b", CODE, r"^src/kernels/intra_op\.cpp", "it runs on one thread here: intra_op_for() in kernels/intra_op.h"),
     # What a launch returns may be the error of any earlier kernel, which handlers know as LibTorch's.
     "throw": (r"\bthrow\b", re.compile(r"\.cu$"), r"^$", "return the cudaError_t; check_launch() in kernels/launch_check.h throws"),
     "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
