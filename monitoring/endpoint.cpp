@@ -43,8 +43,7 @@ Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<
     if (!attempt.server) {
       log::warning(str(what,
                        ". Training continues without them. Set --metrics.bind to an IP address of "
-                       "this machine, such "
-                       "as 127.0.0.1, ::1 or 0.0.0.0"));
+                       "this machine, such as 127.0.0.1, ::1 or 0.0.0.0"));
       return {};
     }
     log::warning(str(what, " and uses port ", attempt.server->port(),

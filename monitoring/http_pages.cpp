@@ -98,8 +98,7 @@ std::string_view path_of(std::string_view target) {
 constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-     "base-uri 'none'; "
-     "form-action 'none'; frame-ancestors 'none'"},
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
     {"X-Content-Type-Options", "nosniff"},
     {"Referrer-Policy", "no-referrer"},
     {"Cross-Origin-Resource-Policy", "same-origin"},

@@ -63,10 +63,9 @@ class RankSeries : public PrometheusSink {
     endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, str("rank ", id.rank));
     const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
     if (endpoint_.server && !local && !auth) {
-      log::info(str("the metrics, and the page of the run with its log, are served on ",
-                    metrics.bind,
-                    " without a password: keep the port inside your network, or set "
-                    "--metrics.auth_file"));
+      log::info(str(
+          "the metrics, and the page of the run with its log, are served on ", metrics.bind,
+          " without a password: keep the port inside your network, or set --metrics.auth_file"));
     }
   }
 

@@ -124,8 +124,7 @@ std::string time_section(const RunRecords& run, const Digest& digest) {
   return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() +
          "</div>\n" + area_chart(parts_over_time(run)) +
          "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step "
-         "lines, which leave out "
-         "evaluations and the saves of best checkpoints.</p>\n";
+         "lines, which leave out evaluations and the saves of best checkpoints.</p>\n";
 }
 
 std::string charts_section(const std::string& title, const std::vector<LineChart>& charts) {
@@ -221,8 +220,8 @@ std::string slow_section(const Digest& digest) {
   }
   return heading("Slowest steps") + rows.html() +
          "<p class=\"dim\">The slowest step of those between two step lines, of the rank that took "
-         "longest for it (of "
-         "older runs the mean of these steps); usual: the median of all means.</p>\n";
+         "longest for it (of older runs the mean of these steps); usual: the median of all "
+         "means.</p>\n";
 }
 
 // The pairs that are confused most often, for a matrix that is too large to be read as a picture.
