@@ -7,7 +7,6 @@
 #include <array>
 #include <fstream>
 #include <optional>
-#include <string>
 #include <tuple>
 
 #include "core/error.h"

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 #include <nvml.h>
 
-#include <utility>
 
 #include "monitoring/gpu_reader.h"
 #include "text/strings.h"

@@ -1,9 +1,6 @@
 #include "diagnose/verdict.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <utility>
 
 #include "diagnose/causes.h"
 #include "diagnose/means.h"

@@ -1,9 +1,7 @@
 #include "report/chart.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
 

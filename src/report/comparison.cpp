@@ -1,7 +1,6 @@
 // Two runs beside each other.
 
 #include <algorithm>
-#include <cmath>
 
 #include "report/card.h"
 #include "report/chart.h"

@@ -9,7 +9,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
 #include "report/run_state.h"
 #include "text/utf8.h"

@@ -1,7 +1,6 @@
 #include "report/page_parts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "train/step_sums.h"
 
 #include <cstddef>
-#include <utility>
 
 namespace dtrain::train {
 
