@@ -5,6 +5,7 @@
 // two names (a rank that is late because its disk is slow), and verdict.h gives it to one of them.
 // Pure functions.
 
+#include <string>
 #include <vector>
 
 #include "diagnose/evidence.h"
@@ -20,5 +21,9 @@ std::vector<Finding> step_causes(const RunEvidence&);
 std::vector<Finding> core_causes(const RunEvidence&);  // oversubscribed, binding, cpu_limit, steal
 std::vector<Finding> gpu_causes(const RunEvidence&);   // power, heat, copy, precision
 std::vector<Finding> memory_causes(const RunEvidence&);  // memory_growth, memory_full, page_cache
+
+// What they could not look at, because this machine does not measure it or because it has not
+// happened yet: in words, each once, with the reason where it is known. Requires: there is a rank.
+std::vector<std::string> not_measured(const RunEvidence&);
 
 }  // namespace dtrain::diagnose

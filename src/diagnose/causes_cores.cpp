@@ -7,7 +7,7 @@
 
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
-#include "diagnose/computes_sooner.h"
+#include "diagnose/lateness.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

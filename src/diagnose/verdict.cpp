@@ -4,7 +4,6 @@
 
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
-#include "diagnose/not_measured.h"
 #include "text/strings.h"
 
 namespace dtrain::diagnose {
