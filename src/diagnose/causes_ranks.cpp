@@ -44,8 +44,7 @@ std::vector<Steps> with_even_rows(std::vector<Steps> ranks) {
     for (size_t rank = 0; all && rank < ranks.size(); ++rank) {
       StepTimes& s = ranks[rank][step];
       const double factor = sum / static_cast<double>(ranks.size()) / s.padded.cells;
-      for (const Phase phase : {Phase::kForward, Phase::kBackward})
-        s.phases[static_cast<size_t>(phase)] *= factor;
+      for (const Phase phase : {Phase::kForward, Phase::kBackward}) s.of(phase) *= factor;
     }
   }
   return ranks;
@@ -163,8 +162,7 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
     phase = kComputing[i];
   }
   const auto as_usual = [factors](size_t rank, size_t, StepTimes& s) {
-    for (size_t i = 0; i < kComputing.size(); ++i)
-      s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
+    for (size_t i = 0; i < kComputing.size(); ++i) s.of(kComputing[i]) *= factors[rank][i];
   };
   return {.cause = Cause::kLateRank,
           .rank = static_cast<int>(*named),
@@ -233,8 +231,7 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
   const auto in_time = [late = std::move(late)](size_t rank, size_t step, StepTimes& s) {
     const double seconds = own_work(s);
     if (seconds <= late[rank][step]) return;
-    for (const Phase phase : kComputing)
-      s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
+    for (const Phase phase : kComputing) s.of(phase) *= 1 - late[rank][step] / seconds;
   };
   return {.cause = only >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = only,
@@ -249,11 +246,12 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
 
 }  // namespace
 
-std::vector<Finding> rank_causes(const RunEvidence& run) {
+void add_rank_causes(const RunEvidence& run, Findings& found) {
   const std::vector<Steps> ranks = run.steps();
-  if (ranks.size() < 2 || ranks[0].empty()) return {};
+  if (ranks.size() < 2) return;
   const std::vector<Steps> even = with_even_rows(ranks);
-  return {late_rank(run, ranks, even), late_now_and_then(ranks, even)};
+  found.push_back(late_rank(run, ranks, even));
+  found.push_back(late_now_and_then(ranks, even));
 }
 
 }  // namespace dtrain::diagnose

@@ -157,8 +157,8 @@ Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double
   return [sooner = std::move(sooner)](size_t rank, size_t step, StepTimes& s) {
     if (s.computing() <= 0) return;
     const double left = std::max(0.0, 1 - sooner[rank][step] / s.computing());
-    s.phases[static_cast<size_t>(Phase::kForward)] *= left;
-    s.phases[static_cast<size_t>(Phase::kBackward)] *= left;
+    s.of(Phase::kForward) *= left;
+    s.of(Phase::kBackward) *= left;
   };
 }
 

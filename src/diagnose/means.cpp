@@ -95,9 +95,7 @@ const HostEvidence& host_of(const RunEvidence& run, const RankEvidence& rank) {
 double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
 Change times(measure::Phase phase, double factor) {
-  return [phase, factor](size_t, size_t, measure::StepTimes& s) {
-    s.phases[static_cast<size_t>(phase)] *= factor;
-  };
+  return [phase, factor](size_t, size_t, measure::StepTimes& s) { s.of(phase) *= factor; };
 }
 
 double quantile(std::vector<double> values, double share) {

@@ -18,17 +18,14 @@ bool speaks(const Finding& finding) {
 
 double gain_or_zero(const Finding& finding) { return finding.gain ? finding.gain->ratio : 0; }
 
-std::vector<Finding> all_causes(const RunEvidence& run) {
-  std::vector<Finding> all;
-  for (const auto& part : {data_causes, rank_causes, network_causes, step_causes, core_causes,
-                           gpu_causes, memory_causes}) {
-    const std::vector<Finding> found = part(run);
-    all.insert(all.end(), found.begin(), found.end());
+Findings all_causes(const RunEvidence& run) {
+  Findings all;
+  for (const auto& add : {add_data_causes, add_rank_causes, add_network_causes, add_step_causes,
+                          add_core_causes, add_gpu_causes, add_memory_causes}) {
+    add(run, all);
   }
   return all;
 }
-
-using Findings = std::vector<Finding>;
 
 // Such findings would be one line of a table, twice.
 bool same_line(const Finding& a, const Finding& b) {
