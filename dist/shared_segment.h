@@ -32,7 +32,7 @@ int make_memfd();
 struct SharedMemoryOptions {
   int (*make_unnamed)() = make_memfd;         // the file that is tried first
   std::filesystem::path folder = "/dev/shm";  // of the file that is tried second; empty: none
-  // Of the files of Linux that tell the memory that can be used
+  // Where the files of Linux are that tell how much memory can be used
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
   // Who waits is a thread beside others that compute, and leaves them its core sooner

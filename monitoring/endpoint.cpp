@@ -1,5 +1,8 @@
 #include "monitoring/endpoint.h"
 
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
 #include <exception>
 #include <utility>
 
@@ -31,6 +34,19 @@ std::string host_and_port(const std::string& host, int64_t port) {
 }
 
 }  // namespace
+
+Page metrics_page(std::shared_ptr<prometheus::Registry> registry) {
+  return {"/metrics", "text/plain; version=0.0.4; charset=utf-8",
+          [registry = std::move(registry)](const Query&) {
+            return prometheus::TextSerializer().Serialize(registry->Collect());
+          }};
+}
+
+std::optional<BasicAuth> auth_of(const config::Metrics& metrics) {
+  std::optional<BasicAuth> auth;
+  if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
+  return auth;
+}
 
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
                        const std::optional<BasicAuth>& auth, const std::string& node,

@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "monitoring/endpoint.h"
-#include "monitoring/metrics_page.h"
 #include "monitoring/series.h"
 #include "monitoring/targets_file.h"
 #include "os/net_address.h"

@@ -1,4 +1,4 @@
-#include "monitoring/metric_tables.h"
+// The tables of docs/metrics.md.
 
 #include <functional>
 

@@ -16,7 +16,6 @@
 #include "monitoring/disk_metrics.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
-#include "monitoring/metrics_page.h"
 #include "monitoring/series.h"
 #include "text/strings.h"
 
