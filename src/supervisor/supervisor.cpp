@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/launcher.h"
-#include "dist/lone_process.h"
 #include "os/child_process.h"
 #include "os/file_lock.h"
 #include "supervisor/host_watch.h"
