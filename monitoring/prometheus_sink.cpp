@@ -129,14 +129,10 @@ class RankSeries : public PrometheusSink {
     series_.set_known("dtrain_headroom_step_seconds", verdict.probes.cached_step);
     series_.set_known("dtrain_all_reduce_latency_seconds", verdict.probes.latency);
     series_.set_known("dtrain_all_reduce_seconds_per_byte", verdict.probes.seconds_per_byte);
-    const VerdictRecord::Communication& waits = verdict.communication;
-    const std::pair<const char*, double> parts[] = {{"late", waits.late},
-                                                    {"latency", waits.latency},
-                                                    {"bandwidth", waits.bandwidth},
-                                                    {"not_overlapped", waits.not_overlapped},
-                                                    {"other", waits.other}};
-    for (const auto& [part, seconds] : parts)
-      series_.set_known("dtrain_communication_seconds", seconds, {{"part", part}});
+    for (const CommunicationPart& part : kCommunicationParts) {
+      series_.set_known("dtrain_communication_seconds", verdict.communication.*part.seconds,
+                        {{"part", part.name}});
+    }
   }
 
   void state(LiveState state) override {

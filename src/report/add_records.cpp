@@ -12,12 +12,14 @@
 namespace dtrain::report {
 namespace {
 
+using monitoring::VerdictRecord;
+
 constexpr size_t kMostWindows = 2000, kMostEvaluations = 2000, kMostSlowest = 12;
 constexpr size_t kMostRanks = 64, kMostMetrics = 64, kMostTables = 8, kMostCells = 40000,
                  kMostCauses = 3;
 
 // NaN where it cannot be the length of anything.
-double seconds_in(const Json& object, const char* key) {
+double seconds_in(const Json& object, const std::string& key) {
   const double seconds = number_in(object, key);
   return seconds >= 0 && seconds < 1e9 ? seconds : kUnknown;
 }
@@ -39,7 +41,7 @@ measure::Values values_in(const Json& json) {
     if (row.key.empty()) continue;
     const Json& object = row.group.empty() ? json : object_in(json, std::string(row.group));
     const std::string key(row.key);
-    values[quantity] = row.unit == "s" ? seconds_in(object, key.c_str()) : number_in(object, key);
+    values[quantity] = row.unit == "s" ? seconds_in(object, key) : number_in(object, key);
   }
   return values;
 }
@@ -136,29 +138,24 @@ RecordedEvaluation evaluation_in(const Json& json) {
   return evaluation;
 }
 
-RecordedVerdict verdict_in(const Json& json) {
-  RecordedVerdict verdict{.step = count_in(json, "step"),
-                          .text = text_in(json, "text", kLongestSentence),
-                          .causes = {},
-                          .not_measured = {}};
+VerdictRecord verdict_in(const Json& json) {
+  VerdictRecord verdict{.step = count_in(json, "step"),
+                        .text = text_in(json, "text", kLongestSentence)};
   for (const Json& cause : array_in(json, "causes")) {
     if (!cause.is_object() || verdict.causes.size() == kMostCauses) continue;
-    verdict.causes.push_back({.cause = text_in(cause, "cause"),
-                              .setting = text_in(cause, "setting"),
-                              .evidence = text_in(cause, "evidence", kLongestSentence),
-                              .otherwise = text_in(cause, "otherwise"),
+    verdict.causes.push_back({.name = text_in(cause, "cause"),
                               .rank = count_in(cause, "rank", -1),
                               .gain = number_in(cause, "gain"),
-                              .error = number_in(cause, "error")});
+                              .error = number_in(cause, "error"),
+                              .setting = text_in(cause, "setting"),
+                              .evidence = text_in(cause, "evidence", kLongestSentence),
+                              .otherwise = text_in(cause, "otherwise")});
   }
   verdict.not_measured = names_in(json, "not_measured");
   if (verdict.not_measured.size() > kMostRanks) verdict.not_measured.resize(kMostRanks);
   const Json& split = object_in(json, "communication");
-  verdict.communication = {.late = seconds_in(split, "late_seconds"),
-                           .latency = seconds_in(split, "latency_seconds"),
-                           .bandwidth = seconds_in(split, "bandwidth_seconds"),
-                           .not_overlapped = seconds_in(split, "not_overlapped_seconds"),
-                           .other = seconds_in(split, "other_seconds")};
+  for (const monitoring::CommunicationPart& part : monitoring::kCommunicationParts)
+    verdict.communication.*part.seconds = seconds_in(split, str(part.name, "_seconds"));
   const Json& cost = object_in(json, "all_reduce");
   verdict.probes = {.cached_step = seconds_in(object_in(json, "headroom"), "step_seconds"),
                     .latency = seconds_in(cost, "latency_seconds"),

@@ -90,7 +90,7 @@ void add_parts(Lines& lines, const Digest& digest) {
 
 // The gain and the setting, with which the text ends, have a line of their own, because long
 // evidence is cut.
-void add_first_cause(Lines& lines, const RecordedVerdict& verdict) {
+void add_first_cause(Lines& lines, const monitoring::VerdictRecord& verdict) {
   const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
   const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
   const size_t at = evidence.empty() ? std::string::npos : text.find(evidence + "; ");
@@ -101,12 +101,12 @@ void add_first_cause(Lines& lines, const RecordedVerdict& verdict) {
 
 void add_verdict(Lines& lines, const RunRecords& run) {
   lines.blank();
-  const RecordedVerdict& verdict = run.verdict;
+  const monitoring::VerdictRecord& verdict = run.verdict;
   add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
-    const RecordedCause& cause = verdict.causes[i];
+    const monitoring::VerdictRecord::Cause& cause = verdict.causes[i];
     lines.add("then",
-              str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
+              str(cause.name, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
                   std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
                   cause.setting.empty() ? "" : " with " + cause.setting,
                   cause.otherwise.empty() ? "" : " " + cause.otherwise));

@@ -68,13 +68,13 @@ std::string tiles(const RunRecords& run, const Digest& digest) {
 // ---- sections -----------------------------------------------------------------------------------
 std::string verdict_section(const RunRecords& run, const Digest& digest) {
   std::string html = heading("Verdict");
-  const RecordedVerdict& verdict = run.verdict;
+  const monitoring::VerdictRecord& verdict = run.verdict;
   html +=
       str("<p class=\"verdict\">",
           verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text), "</p>\n");
   if (!verdict.causes.empty()) {
     Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
-    for (const RecordedCause& cause : verdict.causes) {
+    for (const monitoring::VerdictRecord::Cause& cause : verdict.causes) {
       const std::string setting =
           cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
       const std::string gain =
@@ -82,7 +82,7 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
               ? "-"
               : "+" + percent(cause.gain, 0) +
                     (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
-      rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), gain,
+      rows.add({html_text(cause.name), cause.rank < 0 ? "-" : str(cause.rank), gain,
                 setting + html_text(cause.otherwise), html_text(cause.evidence)});
     }
     html += rows.html();

@@ -66,22 +66,6 @@ struct RecordedEvaluation {
   double metric(std::string_view name) const;  // NaN: it has none of this name
 };
 
-struct RecordedCause {
-  std::string cause = {}, setting = {}, evidence = {};
-  std::string otherwise = {};  // what brings the gain where no setting does: "without them"
-  int64_t rank = -1;           // -1: none
-  double gain = kUnknown, error = kUnknown;
-};
-
-struct RecordedVerdict {
-  int64_t step = 0;
-  std::string text = {};                   // "" while there is none
-  std::vector<RecordedCause> causes = {};  // the first is the verdict
-  std::vector<std::string> not_measured = {};
-  monitoring::VerdictRecord::Communication communication = {};
-  monitoring::VerdictRecord::Probes probes = {};
-};
-
 struct RecordedRank {
   std::string node = {}, device = {};
   double memory_bytes = kUnknown;
@@ -119,7 +103,7 @@ struct RunRecords {
   // The windows with the longest steps, never joined; longest first
   std::vector<StepWindow> slowest;
   std::vector<RecordedEvaluation> evaluations;  // ascending by step
-  RecordedVerdict verdict;                      // the last one
+  monitoring::VerdictRecord verdict;            // the last one
   std::vector<CheckpointFolder> checkpoints;    // newest first; by name and size, not verified
   int64_t last_step = 0;          // latest in any record; a step between two step lines has none
   int64_t saves = 0;              // checkpoint records
