@@ -71,8 +71,7 @@ class LaunchRecord {
   LaunchTotals totals() const;
 
  private:
-  class Event;
-  void write(const Event&);
+  void write(const std::string& line);
   std::filesystem::path file_name() const { return run_ / "launch.jsonl"; }
   void open_file();
   void settle();  // between two jobs
