@@ -118,9 +118,7 @@ std::string comparison_page(Known first, Known second, const std::vector<Regress
                                                           : difference_rows(differences, "key"));
   for (const Known& known : {first, second}) {
     if (known.run.gaps.empty()) continue;
-    body += heading("Left out of " + known.run.name) + "<ul>\n";
-    for (const std::string& gap : known.run.gaps) body += "<li>" + html_text(gap) + "</li>\n";
-    body += "</ul>\n";
+    body += heading("Left out of " + known.run.name) + bullets(known.run.gaps);
   }
   return page_of(title + " - dtrain", header, body, comparison_json(first, second, all, limit),
                  now);

@@ -99,10 +99,8 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
             " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");
   }
   if (!verdict.not_measured.empty()) {
-    html += "<p class=\"dim\">Not measured:</p>\n<ul class=\"dim\">\n";
-    for (const std::string& what : verdict.not_measured)
-      html += "<li>" + html_text(what) + "</li>\n";
-    html += "</ul>\n";
+    html +=
+        "<p class=\"dim\">Not measured:</p>\n" + bullets(verdict.not_measured, " class=\"dim\"");
   }
   return html;
 }
@@ -361,13 +359,6 @@ std::string setup_section(const RunRecords& run) {
          "</pre></details>\n";
 }
 
-std::string gaps_section(const RunRecords& run) {
-  if (run.gaps.empty()) return "";
-  std::string html = heading("Left out") + "<ul>\n";
-  for (const std::string& gap : run.gaps) html += "<li>" + html_text(gap) + "</li>\n";
-  return html + "</ul>\n";
-}
-
 }  // namespace
 
 std::string page(const RunRecords& run, const Digest& digest, const ContactSheet& sheet,
@@ -376,7 +367,8 @@ std::string page(const RunRecords& run, const Digest& digest, const ContactSheet
       tiles(run, digest) + verdict_section(run, digest) + time_section(run, digest) +
       charts_section("Learning", learning_curves(run)) + charts_section("Steps", step_curves(run)) +
       ranks_section(run, digest) + slow_section(digest) + results_section(digest) +
-      sheet_section(sheet) + setup_section(run) + gaps_section(run);
+      sheet_section(sheet) + setup_section(run) +
+      (run.gaps.empty() ? "" : heading("Left out") + bullets(run.gaps));
   return page_of(run.name + " - dtrain", header(run), body, report_json(run, digest, sheet), now);
 }
 

@@ -42,6 +42,12 @@ std::string Rows::html_without_head() const {
 
 std::string heading(const std::string& text) { return "<h2>" + html_text(text) + "</h2>\n"; }
 
+std::string bullets(const std::vector<std::string>& texts, const char* attributes) {
+  std::string html = str("<ul", attributes, ">\n");
+  for (const std::string& text : texts) html += "<li>" + html_text(text) + "</li>\n";
+  return html + "</ul>\n";
+}
+
 std::string part_key(size_t part) {
   return str(
       "<svg class=\"key\" viewBox=\"0 0 1 1\" aria-hidden=\"true\"><rect width=\"1\" height=\"1\" "

@@ -33,7 +33,9 @@ class Rows {
 };
 
 std::string heading(const std::string& text);  // plain text
-std::string part_key(size_t part);             // a square in the color of a part
+// A list of plain texts.
+std::string bullets(const std::vector<std::string>& texts, const char* attributes = "");
+std::string part_key(size_t part);  // a square in the color of a part
 
 // A whole page from the template; `header` and `body` are HTML, `title` is not. `now`: seconds
 // since 1970.
