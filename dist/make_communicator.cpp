@@ -101,20 +101,20 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
   check_one_kind(by_rank);
   const bool cpu = by_rank[0].is_cpu();
   const std::string shared = cpu ? "" : shared_gpu(by_rank);
+  const auto need_cpu = [&](const char* instead) {
+    if (cpu) return;
+    throw ConfigError(str("dist.backend ", requested,
+                          " reduces CPU tensors, but the ranks train on GPUs: set dist.backend ",
+                          instead, ", or device.type cpu"));
+  };
   switch (requested) {
     case Backend::kStaged:
       return {requested, ""};
     case Backend::kMpi:
-      if (cpu) return {requested, ""};
-      throw ConfigError(
-          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend "
-          "staged (GPU tensors over MPI, through the host), or device.type cpu");
+      need_cpu("staged (GPU tensors over MPI, through the host)");
+      return {requested, ""};
     case Backend::kSharedMemory:
-      if (!cpu) {
-        throw ConfigError(
-            "dist.backend shared_memory reduces CPU tensors, but the ranks train on GPUs: set "
-            "dist.backend nccl or staged, or device.type cpu");
-      }
+      need_cpu("nccl or staged");
       if (!on_one_host(by_rank)) {
         throw ConfigError(
             "dist.backend shared_memory: the ranks are on several hosts, which share no memory: "
@@ -122,10 +122,8 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
       }
       return {requested, ""};
     case Backend::kHierarchical:
-      if (cpu) return {requested, ""};
-      throw ConfigError(
-          "dist.backend hierarchical reduces CPU tensors, but the ranks train on GPUs: set "
-          "dist.backend nccl or staged, or device.type cpu");
+      need_cpu("nccl or staged");
+      return {requested, ""};
     case Backend::kNccl:
       if (cpu) {
         throw DeviceError(
