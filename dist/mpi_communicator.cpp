@@ -72,9 +72,8 @@ class StridedBytes {
     check_mpi(code, "MPI_Type_create_resized");
     check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
-  ~StridedBytes() {
-    MPI_Type_free(&type_);
-  }  // MPI keeps it until the operations that use it are done
+  // MPI keeps it until the operations that use it are done
+  ~StridedBytes() { MPI_Type_free(&type_); }
   StridedBytes(const StridedBytes&) = delete;
   StridedBytes& operator=(const StridedBytes&) = delete;
   MPI_Datatype get() const { return type_; }

@@ -178,9 +178,8 @@ class Supervisor {
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
       take_signals();
-      if (wants_verdict_ &&
-          output
-              .holds_run()) {  // before that the signal might end ranks that are not in main() yet
+      // Before that the signal might end ranks that are not in main() yet
+      if (wants_verdict_ && output.holds_run()) {
         job.signal(SIGUSR2);
         wants_verdict_ = false;
       }
