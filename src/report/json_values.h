@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "report/run_state.h"
+#include "report/run_records.h"
 #include "text/utf8.h"
 
 namespace dtrain::report {
