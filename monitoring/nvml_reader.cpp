@@ -51,7 +51,7 @@ Nvml find_all(void* library) {
   find(library, n.highest_clock, "nvmlDeviceGetMaxClockInfo");
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
-  // Driver < 535
+  // Before driver 535
   if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(library, n.persistence, "nvmlDeviceGetPersistenceMode");
   find(library, n.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
