@@ -130,9 +130,7 @@ std::string text_of(const Finding& f) {
 
 Verdict judge(const RunEvidence& run) {
   Verdict verdict;
-  verdict.cached_step = run.cached_step;
-  verdict.latency = run.network.latency;
-  verdict.seconds_per_byte = run.network.seconds_per_byte;
+  verdict.probes = {run.cached_step, run.network.latency, run.network.seconds_per_byte};
   const size_t steps = run.ranks.empty() ? 0 : run.ranks[0].steps.size();
   if (steps < kFewestSteps) {
     verdict.text = str("verdict: too few steps for a verdict (", steps, " of ", kFewestSteps,
@@ -158,14 +156,13 @@ std::string text_of(const Verdict& verdict) {
 }
 
 monitoring::VerdictRecord record_of(const Verdict& verdict, int64_t step) {
-  monitoring::VerdictRecord record{
-      .step = step,
-      .text = verdict.text,
-      .also = verdict.also,
-      .causes = {},
-      .not_measured = verdict.not_measured,
-      .communication = {},
-      .probes = {verdict.cached_step, verdict.latency, verdict.seconds_per_byte}};
+  monitoring::VerdictRecord record{.step = step,
+                                   .text = verdict.text,
+                                   .also = verdict.also,
+                                   .causes = {},
+                                   .not_measured = verdict.not_measured,
+                                   .communication = {},
+                                   .probes = verdict.probes};
   if (const auto& split = verdict.communication) {
     record.communication = {.late = split->late,
                             .latency = split->latency,
