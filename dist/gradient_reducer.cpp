@@ -187,10 +187,8 @@ class GradientReducer::Impl {
   void lay_out(const std::vector<size_t>& chosen) {
     const at::NoGradGuard no_grad;
     infos_.clear();
-    for (const size_t i : chosen) {
-      const auto& [name, tensor] = all_[i];
-      infos_.push_back({name, tensor.numel(), tensor.scalar_type()});
-    }
+    for (const size_t i : chosen)
+      infos_.push_back({all_[i].tensor.numel(), all_[i].tensor.scalar_type()});
     const std::vector<Bucket> plan = plan_buckets(infos_, options_.cap_bytes, options_.first_bytes);
     buckets_.clear();
     flat_.clear();
