@@ -148,8 +148,7 @@ class HttpPages::Impl final : public httplib::Server {
       return;
     }
     const std::string_view path = path_of(request.path);
-    const auto page =
-        std::find_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.path == path; });
+    const auto page = std::ranges::find_if(pages_, [&](const Page& p) { return p.path == path; });
     if (page == pages_.end()) {
       response.status = 404;
       return;

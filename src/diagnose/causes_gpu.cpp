@@ -17,19 +17,17 @@ using measure::StepTimes;
 using Factors = std::vector<double>;  // one per rank: 1 for those that a cause does not hold back
 
 size_t least_of(const Factors& factors) {
-  return static_cast<size_t>(std::min_element(factors.begin(), factors.end()) - factors.begin());
+  return static_cast<size_t>(std::ranges::min_element(factors) - factors.begin());
 }
 
 // The one rank that is held back; -1: several are.
 int only_one(const RunEvidence& run, const Factors& factors) {
-  const auto held =
-      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held = std::ranges::count_if(factors, [](double factor) { return factor < 1; });
   return held == 1 ? rank_of(run, least_of(factors)) : -1;
 }
 
 std::string of_ranks(const Factors& factors) {
-  const auto held =
-      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held = std::ranges::count_if(factors, [](double factor) { return factor < 1; });
   return held > 1 ? str(" (", held, " of ", factors.size(), " ranks)") : "";
 }
 

@@ -71,8 +71,7 @@ void add_memory_growth(const RunEvidence& run, Findings& found) {
     const double bytes = growth_of(rank.memory);
     growth.push_back(bytes > 0 && has_grown_much(rank.memory, bytes) ? bytes : 0);
   }
-  const auto most =
-      static_cast<size_t>(std::max_element(growth.begin(), growth.end()) - growth.begin());
+  const auto most = static_cast<size_t>(std::ranges::max_element(growth) - growth.begin());
   double of_host = 0;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     if (run.ranks[rank].host == run.ranks[most].host) of_host += growth[rank];

@@ -16,8 +16,7 @@ using measure::Phase;
 
 // On the CPU messages travel during backward only if a core is free for them.
 bool can_overlap(const RunEvidence& run) {
-  return run.settings.gpu ||
-         std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
+  return run.settings.gpu || std::ranges::all_of(run.ranks, [](const RankEvidence& rank) {
            return rank.values[Quantity::kCores] > rank.compute_threads();
          });
 }

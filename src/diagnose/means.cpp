@@ -20,9 +20,8 @@ double mean(const Steps& steps, const Value& value) {
 
 template <typename Seconds>
 size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
-  const auto most = std::max_element(
-      run.ranks.begin(), run.ranks.end(),
-      [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
+  const auto most = std::ranges::max_element(
+      run.ranks, [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
   return static_cast<size_t>(most - run.ranks.begin());
 }
 

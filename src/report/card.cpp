@@ -70,10 +70,10 @@ std::string without_prefix(const std::string& text) {
 
 void add_parts(Lines& lines, const Digest& digest) {
   if (digest.seconds <= 0) return;
-  const double largest = *std::max_element(digest.parts.begin(), digest.parts.end());
+  const double largest = *std::ranges::max_element(digest.parts);
   lines.blank();
   Parts sorted = digest.parts;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  std::ranges::sort(sorted, std::greater<>());
   bool first = true;
   for (size_t i = 0; i < kParts; ++i) {
     const double share = digest.parts[i] / digest.seconds;
@@ -119,9 +119,8 @@ void add_verdict(Lines& lines, const RunRecords& run) {
 
 std::string balance_text(const Digest& digest) {
   if (digest.ranks.size() < 2) return "";
-  const auto slowest =
-      std::max_element(digest.ranks.begin(), digest.ranks.end(),
-                       [](const auto& a, const auto& b) { return a.computing < b.computing; });
+  const auto slowest = std::ranges::max_element(
+      digest.ranks, [](const auto& a, const auto& b) { return a.computing < b.computing; });
   return str("load balance ", fixed(100 * digest.load_balance, 1), " %; rank ", slowest->rank,
              " computes longest, ", fixed(1e3 * slowest->computing, 1), " ms per step");
 }
@@ -164,8 +163,7 @@ std::string ranks_text(const RunRecords& run) {
   if (e.world_size == 0) return "";
   std::vector<std::string> nodes;
   for (const RecordedRank& place : e.ranks) {
-    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end())
-      nodes.push_back(place.node);
+    if (std::ranges::find(nodes, place.node) == nodes.end()) nodes.push_back(place.node);
   }
   const std::string where = nodes.empty()       ? ""
                             : nodes.size() == 1 ? " on " + nodes[0]

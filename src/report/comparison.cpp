@@ -67,8 +67,7 @@ std::string difference_rows(const std::vector<Difference>& all, const char* name
 std::vector<Difference> config_differences(const RunRecords& first, const RunRecords& second) {
   std::vector<Difference> all;
   const auto has = [](const RunRecords& run, const std::string& key) {
-    return std::any_of(run.config.begin(), run.config.end(),
-                       [&](const auto& value) { return value.first == key; });
+    return std::ranges::any_of(run.config, [&](const auto& value) { return value.first == key; });
   };
   for (const auto& [key, value] : first.config) {
     if (key.starts_with("run.")) continue;

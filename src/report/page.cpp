@@ -168,9 +168,8 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     for (const double seconds : rank.seconds) sum += seconds;
     longest = std::max(longest, sum);
   }
-  const bool gpu = std::any_of(digest.ranks.begin(), digest.ranks.end(), [](const auto& r) {
-    return r.values.knows(Quantity::kGpuUtilization);
-  });
+  const bool gpu = std::ranges::any_of(
+      digest.ranks, [](const auto& r) { return r.values.knows(Quantity::kGpuUtilization); });
   std::vector<std::string> names, titles = {"rank",         "host and device",   "a step",
                                             "computing ms", "waits for data ms", "communication ms",
                                             "other ms",     "queue full",        "cores busy",
@@ -235,8 +234,7 @@ std::string confused_pairs(const Table& table) {
         pairs.push_back({table.cells[row][column], row, column});
     }
   }
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [](const Pair& a, const Pair& b) { return a.count > b.count; });
+  std::ranges::stable_sort(pairs, [](const Pair& a, const Pair& b) { return a.count > b.count; });
   pairs.resize(std::min(pairs.size(), kMostConfused));
   Rows rows({"target", "taken for", "samples"}, 2);
   for (const Pair& pair : pairs)
@@ -250,15 +248,14 @@ std::string number_table(const Table& table) {
   for (const std::string& column : table.columns) titles.push_back(html_text(column));
   std::vector<size_t> order(table.rows.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto f1 = std::find(table.columns.begin(), table.columns.end(), "f1");
+  const auto f1 = std::ranges::find(table.columns, "f1");
   const bool too_many = order.size() > kMostClassRows;
   if (too_many && f1 != table.columns.end()) {
     const auto column = static_cast<size_t>(f1 - table.columns.begin());
     const auto value = [&](size_t row) {
       return std::isnan(table.cells[row][column]) ? 2 : table.cells[row][column];
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return value(a) < value(b); });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return value(a) < value(b); });
   }
   Rows rows(titles);
   for (const size_t row : order) {
@@ -310,8 +307,8 @@ std::string sheet_section(const ContactSheet& sheet) {
   if (sheet.samples.empty()) return "";
   std::string html =
       heading("Samples") + str("<p class=\"dim\">", html_text(sheet.caption), "</p>\n");
-  const bool pictures = std::any_of(sheet.samples.begin(), sheet.samples.end(),
-                                    [](const ShownSample& s) { return !s.picture.empty(); });
+  const bool pictures =
+      std::ranges::any_of(sheet.samples, [](const ShownSample& s) { return !s.picture.empty(); });
   if (!pictures) {
     Rows rows({"sample", "target", "prediction", "error"}, 3);
     for (const ShownSample& s : sheet.samples)

@@ -63,8 +63,7 @@ std::string filled(std::string_view page,
     out += page.substr(0, begin);
     if (begin == std::string_view::npos || end == std::string_view::npos) return out;
     const std::string_view key = page.substr(begin + 2, end - begin - 2);
-    const auto value =
-        std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == key; });
+    const auto value = std::ranges::find_if(values, [&](const auto& v) { return v.first == key; });
     DTRAIN_CHECK(value != values.end(), "the page has no value for ", key);
     out += value->second;
     page.remove_prefix(end + 2);
