@@ -254,7 +254,7 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
   const std::vector<int> planned = plan_repetitions(estimates, left, options.most_repetitions);
 
   // A size with fewer repetitions than others takes part in some rounds, evenly spread.
-  const int64_t rounds = planned.empty() ? 0 : *std::max_element(planned.begin(), planned.end());
+  const int64_t rounds = planned.empty() ? 0 : *std::ranges::max_element(planned);
   std::vector<size_t> order;
   for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < all.size(); ++i) {

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMostNamed = 8;  // a longer list of ranks does not help
 
-bool is_behind(const RankState& a, const RankState& b) { return a.step < b.step; }
 bool waits_for_others(const RankState& state) {
   return state.leaving || state.phase == "all_reduce";
 }
@@ -72,8 +71,7 @@ std::string describe_silent(std::span<const RankState> silent, std::span<const s
   for (const auto& [key, group] : groups) {
     std::vector<int> numbers;
     for (const RankState& s : group) numbers.push_back(s.rank);
-    const auto shortest = std::ranges::min_element(
-        group, [](const RankState& a, const RankState& b) { return a.silent < b.silent; });
+    const auto shortest = std::ranges::min_element(group, {}, &RankState::silent);
     parts.emplace_back(
         numbers.front(),
         str(ranks_on(numbers, nodes), numbers.size() == 1 ? " has" : " have",
@@ -112,7 +110,7 @@ std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
       !stuck.empty()) {
     // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in
     // any phase of a later step. So the cause is in the earliest step.
-    const int64_t first = std::ranges::min_element(stuck, is_behind)->step;
+    const int64_t first = std::ranges::min_element(stuck, {}, &RankState::step)->step;
     const auto earliest = those(stuck, [first](const RankState& s) { return s.step == first; });
     const std::string text = list(earliest, [nodes](const RankState& s) {
       return str(ranks_on({s.rank}, nodes), " has made no progress for ", fixed(s.stalled, 1),
@@ -121,7 +119,7 @@ std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
     return PeerError(text + ". If it is only slow, set a larger dist.timeout",
                      earliest.front().rank);
   }
-  const auto last = std::ranges::min_element(present, is_behind);
+  const auto last = std::ranges::min_element(present, {}, &RankState::step);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
   const std::string names = list(behind, [nodes](const RankState& s) {
     return str(ranks_on({s.rank}, nodes), " (", place(s), ")");

@@ -36,8 +36,7 @@ std::vector<SeriesRow> make_rows() {
 
 std::string help_of(std::string_view name, SeriesType type) {
   const std::vector<SeriesRow>& rows = series_rows();
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const SeriesRow& other) { return other.name == name; });
+  const auto row = std::ranges::find(rows, name, &SeriesRow::name);
   DTRAIN_CHECK(row != rows.end() && row->type == type, "no such series: ", name);
   return std::string(row->help);
 }

@@ -64,9 +64,7 @@ size_t slowest_rank(const std::vector<Steps>& ranks) {
   const auto seconds = [](const Steps& steps) {
     return mean_computing(steps) + mean_of(steps, Phase::kOptimizer);
   };
-  const auto slowest = std::ranges::max_element(
-      ranks, [&](const Steps& a, const Steps& b) { return seconds(a) < seconds(b); });
-  return static_cast<size_t>(slowest - ranks.begin());
+  return static_cast<size_t>(std::ranges::max_element(ranks, {}, seconds) - ranks.begin());
 }
 
 // How far behind the rank was when its first and its last bucket of gradients were ready: whether

@@ -24,7 +24,7 @@ SharesByRank behind_others(const std::vector<Steps>& ranks) {
   for (size_t step = 0; step < ranks[0].size(); ++step) {
     std::vector<double> all;
     for (const Steps& rank : ranks) all.push_back(own_work(rank[step]));
-    std::sort(all.begin(), all.end());
+    std::ranges::sort(all);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const double own = own_work(ranks[rank][step]);
       const double others = all[own <= all[middle] ? middle + 1 : middle];  // their median

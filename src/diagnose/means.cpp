@@ -21,7 +21,7 @@ double mean(const Steps& steps, const Value& value) {
 template <typename Seconds>
 size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
   const auto most = std::ranges::max_element(
-      run.ranks, [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
+      run.ranks, {}, [&](const RankEvidence& rank) { return seconds(rank.steps); });
   return static_cast<size_t>(most - run.ranks.begin());
 }
 

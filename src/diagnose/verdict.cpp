@@ -52,9 +52,7 @@ bool explains(const Finding& deeper, const Finding& other, const std::vector<Ste
 }
 
 Findings::iterator most_gain(Findings& findings, const std::vector<Steps>& steps) {
-  auto best = std::max_element(
-      findings.begin(), findings.end(),
-      [](const Finding& a, const Finding& b) { return gain_or_zero(a) < gain_or_zero(b); });
+  auto best = std::ranges::max_element(findings, {}, gain_or_zero);
   for (auto other = findings.begin(); other != findings.end(); ++other) {
     if (explains(*other, *best, steps)) best = other;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "report/json_values.h"
@@ -203,8 +204,7 @@ StepWindow joined(const StepWindow& a, const StepWindow& b) {
   window.samples_per_second = mean(a.samples_per_second, b.samples_per_second);
   window.phase_seconds = mean(a.phase_seconds, b.phase_seconds);
   for (RankWindow& rank : window.ranks) {
-    const auto earlier = std::find_if(a.ranks.begin(), a.ranks.end(),
-                                      [&](const auto& r) { return r.rank == rank.rank; });
+    const auto earlier = std::ranges::find(a.ranks, rank.rank, &RankWindow::rank);
     if (earlier != a.ranks.end())
       rank = joined(*earlier, static_cast<double>(a.count), rank, static_cast<double>(b.count));
   }
@@ -233,9 +233,9 @@ std::vector<bool> extremes(const std::vector<RecordedEvaluation>& evaluations) {
       if (std::isfinite(value)) values.emplace_back(value, i);
     }
     if (values.empty()) continue;
-    const auto by_value = [](const auto& a, const auto& b) { return a.first < b.first; };
-    marked[std::min_element(values.begin(), values.end(), by_value)->second] = true;
-    marked[std::max_element(values.begin(), values.end(), by_value)->second] = true;
+    const auto value_in = [](const auto& entry) { return entry.first; };
+    marked[std::ranges::min_element(values, {}, value_in)->second] = true;
+    marked[std::ranges::max_element(values, {}, value_in)->second] = true;
   }
   return marked;
 }
@@ -301,10 +301,9 @@ void RecordAdder::add(StepWindow window) {
   if (!steps.empty() &&
       std::isfinite(window.step_seconds)) {  // the first step of a process is always slow
     std::vector<StepWindow>& slowest = records_.slowest;
-    const auto shorter = [](const StepWindow& a, const StepWindow& b) {
-      return a.longest_seconds() > b.longest_seconds();
-    };
-    slowest.insert(std::upper_bound(slowest.begin(), slowest.end(), window, shorter), window);
+    const auto place = std::ranges::upper_bound(slowest, window.longest_seconds(), std::greater<>(),
+                                                &StepWindow::longest_seconds);
+    slowest.insert(place, window);
     if (slowest.size() > kMostSlowest) slowest.pop_back();
   }
   steps.push_back(std::move(window));

@@ -119,8 +119,7 @@ void add_verdict(Lines& lines, const RunRecords& run) {
 
 std::string balance_text(const Digest& digest) {
   if (digest.ranks.size() < 2) return "";
-  const auto slowest = std::ranges::max_element(
-      digest.ranks, [](const auto& a, const auto& b) { return a.computing < b.computing; });
+  const auto slowest = std::ranges::max_element(digest.ranks, {}, &RankDigest::computing);
   return str("load balance ", fixed(100 * digest.load_balance, 1), " %; rank ", slowest->rank,
              " computes longest, ", fixed(1e3 * slowest->computing, 1), " ms per step");
 }

@@ -152,8 +152,8 @@ void find_best(RunRecords& run) {
   const auto is_val = [](const RecordedEvaluation& e) { return e.split == "val"; };
   const auto last = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), is_val);
   if (last == run.evaluations.rend()) return;
-  if (run.best_metric
-          .empty()) {  // the first one beside the loss is the primary metric of every task
+  // The first one beside the loss is the primary metric of every task
+  if (run.best_metric.empty()) {
     for (const auto& [name, value] : last->metrics) {
       if (run.best_metric.empty() && name != "loss") run.best_metric = name;
     }
