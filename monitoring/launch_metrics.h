@@ -26,9 +26,11 @@ namespace dtrain::monitoring {
 
 struct LaunchNumbers {
   std::map<std::string, int> restarts;  // key: cause; value: number of restarts
-  int64_t lost_steps = 0;
-  double effective_ratio = 0;  // share of the wall time that trained
-  int ranks = 0;               // that run now
+  int64_t lost_steps = 0;               // trained, and trained again after a restart
+  // Effective training time ratio, as Meta's study of large clusters defines it (arXiv 2410.21680):
+  // the share of the wall time that trained.
+  double effective_ratio = 0;
+  int ranks = 0;  // that run now; 0 between two jobs
   int hosts_lost = 0;
 };
 

@@ -34,12 +34,6 @@ std::string event(const Clock& clock, const char* name, const Json& more) {
 
 }  // namespace
 
-monitoring::LaunchNumbers LaunchTotals::numbers() const {
-  monitoring::LaunchNumbers numbers{{}, lost_steps, effective_ratio(), ranks, hosts_lost};
-  for (const auto& [cause, count] : restarts) numbers.restarts[std::string(name_of(cause))] = count;
-  return numbers;
-}
-
 LaunchRecord::LaunchRecord(fs::path run, bool may_exist, int64_t from_step, const Clock& clock)
     : run_(std::move(run)),
       may_exist_(may_exist),
@@ -107,7 +101,7 @@ void LaunchRecord::job_ended(EndCause cause, const JobEnd& end, std::optional<in
 }
 
 void LaunchRecord::restart(EndCause cause) {
-  ++totals_.restarts[cause];
+  ++totals_.restarts[std::string(name_of(cause))];
   write(event(clock_, "restart", {{"cause", name_of(cause)}}));
 }
 
@@ -131,16 +125,17 @@ void LaunchRecord::launch_ended(int exit_code, const std::string& why) {
   write(event(clock_, "launch_ended",
               {{"code", exit_code},
                {"text", why},
-               {"restarts", all.numbers().restarts},
+               {"restarts", all.restarts},
                {"lost_steps", all.lost_steps},
                {"seconds", all.seconds},
-               {"effective_training_time_ratio", all.effective_ratio()}}));
+               {"effective_training_time_ratio", all.effective_ratio}}));
 }
 
 LaunchTotals LaunchRecord::totals() const {
   LaunchTotals totals = totals_;
   totals.seconds = seconds_between(began_, clock_.now());
   if (job_runs_) totals.useful_seconds += progress_.useful_seconds(RunProgress::Kept::kAll);
+  if (totals.seconds > 0) totals.effective_ratio = totals.useful_seconds / totals.seconds;
   return totals;
 }
 

@@ -275,7 +275,7 @@ class Supervisor {
   void look_into_folder() {
     record_.look();
     if (record_.is_open()) metrics_.announce();
-    metrics_.set(record_.totals().numbers());
+    metrics_.set(record_.totals());
   }
 
   // The last lines again: those of ranks that only waited for the failed one are below its own.
@@ -324,7 +324,7 @@ class Supervisor {
     while (seconds_between(began, clock_.now()) < seconds && !request_.asked() && !enough()) {
       take_signals();
       lost_one_of({});
-      metrics_.set(record_.totals().numbers());
+      metrics_.set(record_.totals());
       clock_.sleep_for(std::chrono::milliseconds(kBetweenLooks));
     }
   }
