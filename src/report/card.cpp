@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
+#include "report/page_parts.h"
 #include "text/printable.h"
 #include "text/strings.h"
-#include "text/utf8.h"
 #include "text/wrap.h"
 
 namespace dtrain::report {
@@ -18,26 +18,14 @@ constexpr size_t kLabel = 10;  // columns before a value
 constexpr size_t kBar = 30;    // columns of a full bar
 constexpr size_t kMostParts = 6;
 
-std::string cut(const std::string& text, size_t columns) {
-  if (count_characters(text) <= columns) return text;
-  std::string out;
-  std::string_view rest = text;
-  for (size_t i = 0; i + 3 < columns; ++i) {
-    const size_t bytes = std::max<size_t>(1, utf8_character(rest));
-    out += rest.substr(0, bytes);
-    rest.remove_prefix(bytes);
-  }
-  return out + "...";
-}
-
 class Lines {
  public:
   void add(const std::string& label, const std::string& value) {
     if (value.empty()) return;
-    lines_.push_back(cut(label +
-                             std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') +
-                             printable(value),
-                         kCardColumns));
+    lines_.push_back(
+        cut_to(label + std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') +
+                   printable(value),
+               kCardColumns, "..."));
   }
   void blank() {
     if (!lines_.empty() && !lines_.back().empty()) lines_.emplace_back();

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "text/html_text.h"
 #include "text/strings.h"
+#include "text/utf8.h"
 
 namespace dtrain::report {
 
@@ -68,6 +69,14 @@ std::string filled(std::string_view page,
     out += value->second;
     page.remove_prefix(end + 2);
   }
+}
+
+std::string cut_to(const std::string& name, size_t most, std::string_view ending) {
+  if (count_characters(name) <= most) return name;
+  std::string_view rest = name;
+  for (size_t i = count_characters(ending); i < most; ++i)
+    rest.remove_prefix(std::max<size_t>(1, utf8_character(rest)));
+  return str(name.substr(0, name.size() - rest.size()), ending);
 }
 
 std::string script_json(std::string_view json) {

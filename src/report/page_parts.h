@@ -48,6 +48,9 @@ std::optional<std::string_view> embedded_page(std::string_view name);
 std::string filled(std::string_view page,
                    const std::vector<std::pair<std::string, std::string>>& values);
 
+// A name of at most `most` characters: a longer one ends with `ending`.
+std::string cut_to(const std::string& name, size_t most, std::string_view ending);
+
 // JSON as it may stand inside a <script> element: without "<", ">" and "&", which could end the
 // element or begin a comment, and without U+2028 and U+2029, which older JavaScript takes for the
 // end of a line. All of them are only ever inside strings of JSON, where \u003c says the same.
