@@ -27,8 +27,7 @@ bool has_supervisor();
 std::vector<std::string> environment();
 // `ours` for a process that a rank starts and that has to run by itself: without what tells a
 // process that mpirun or srun started it, and with the one GPU that is number `gpu` for this
-// process as the only one that CUDA shows; -1: the process uses no GPU, and CUDA is left as it is.
-// Pure.
+// process as the only one that CUDA shows; -1: no GPU, and CUDA is left as it is. Pure.
 std::vector<std::string> environment_of_lone_process(std::span<const std::string> ours, int gpu);
 
 // The value of an environment variable by which users steer a library below dtrain

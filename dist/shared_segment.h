@@ -31,7 +31,7 @@ int make_memfd();
 
 struct SharedMemoryOptions {
   int (*make_unnamed)() = make_memfd;         // the file that is tried first
-  std::filesystem::path folder = "/dev/shm";  // of the file that is tried second; empty: none
+  std::filesystem::path folder = "/dev/shm";  // where the second one is made; empty: none
   // Where the files of Linux are that tell how much memory can be used
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
