@@ -7,7 +7,6 @@
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the Clock.
 
-
 #include "config/interval.h"
 #include "core/clock.h"
 
