@@ -7,7 +7,6 @@
 #include <array>
 #include <fstream>
 #include <optional>
-#include <string>
 #include <tuple>
 
 #include "core/error.h"
@@ -47,8 +46,7 @@ std::optional<Cores> cores_of_mpirun() {
   while (pid > 0) {
     const std::optional<ProcessInfo> process = process_info(pid);
     if (!process) return std::nullopt;
-    if (std::find(kNames.begin(), kNames.end(), process->name) != kNames.end())
-      return allowed_cores(pid);
+    if (std::ranges::find(kNames, process->name) != kNames.end()) return allowed_cores(pid);
     pid = process->parent;
   }
   return std::nullopt;
@@ -64,7 +62,7 @@ Cores sorted_by_place(Cores cores) {
   std::vector<std::tuple<int, int, int>> places;  // socket, core of the socket, thread
   for (const int core : cores)
     places.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   std::transform(places.begin(), places.end(), cores.begin(),
                  [](const auto& place) { return std::get<2>(place); });
   return cores;
@@ -121,7 +119,7 @@ CoreShare widen_affinity(const World& world) {
     node = own;
   }
   Cores share = share_of(sorted_by_place(*node), world.local_rank, world.local_size);
-  std::sort(share.begin(), share.end());
+  std::ranges::sort(share);
   const int ranks = static_cast<int>(node->size()) < world.local_size ? world.local_size : 1;
   if (share == *own || !allow(share)) return {static_cast<int>(own_count), ranks};
   if (world.rank == 0) {

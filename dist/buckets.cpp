@@ -43,9 +43,8 @@ std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_
   }
   // A bucket can be sent when its last parameter is done. With one dtype the buckets are in this
   // order already.
-  std::stable_sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
-    return a.params.back() > b.params.back();
-  });
+  std::ranges::stable_sort(
+      buckets, [](const Bucket& a, const Bucket& b) { return a.params.back() > b.params.back(); });
   return buckets;
 }
 

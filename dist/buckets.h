@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "dist/cost_fit.h"
@@ -15,7 +14,6 @@
 namespace dtrain::dist {
 
 struct ParamInfo {
-  std::string name;
   int64_t elements = 0;
   at::ScalarType dtype = at::kFloat;
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -255,24 +254,20 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
   const std::vector<int> planned = plan_repetitions(estimates, left, options.most_repetitions);
 
   // A size with fewer repetitions than others takes part in some rounds, evenly spread.
-  const int64_t rounds = planned.empty() ? 0 : *std::max_element(planned.begin(), planned.end());
-  std::vector<double> times;
+  const int64_t rounds = planned.empty() ? 0 : *std::ranges::max_element(planned);
+  std::vector<size_t> order;
   for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < all.size(); ++i) {
-      if ((round + 1) * planned[i] / rounds == round * planned[i] / rounds) continue;
-      times.push_back(timed(comm, device, all[i].what));
-      report(options);
+      if ((round + 1) * planned[i] / rounds > round * planned[i] / rounds) order.push_back(i);
     }
+  }
+  std::vector<double> times;
+  for (const size_t i : order) {
+    times.push_back(timed(comm, device, all[i].what));
+    report(options);
   }
   if (!times.empty()) times = largest_of_ranks(comm, device, times);
-
-  auto next = times.begin();
-  for (int64_t round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      if ((round + 1) * planned[i] / rounds == round * planned[i] / rounds) continue;
-      all[i].seconds.push_back(*next++);
-    }
-  }
+  for (size_t i = 0; i < order.size(); ++i) all[order[i]].seconds.push_back(times[i]);
   std::vector<ProbedSize> results;
   for (Measured& one : all) {
     one.result.seconds = spread_of(std::move(one.seconds));

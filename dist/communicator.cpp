@@ -1,7 +1,6 @@
 #include "dist/communicator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 

@@ -77,8 +77,7 @@ CostFit fit_cost(std::span<const CostSample> given) {
       const double at = relative_error(fit, sample) / (4.685 * scatter);
       weights.push_back(std::abs(at) < 1 ? (1 - at * at) * (1 - at * at) : 0);
     }
-    if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; }))
-      break;
+    if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) break;
     fit = least_squares(samples, weights);
   }
   fit.residual = median_error(fit, samples);

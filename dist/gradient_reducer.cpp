@@ -127,14 +127,10 @@ class GradientReducer::Impl {
     sums_.zero_();
   }
 
-  int64_t bytes_per_step() const {
+  // Of all buckets, and of the sums of loss and weight.
+  int64_t sum(int64_t (BucketTransfer::*bytes_of)() const) const {
     auto bytes = static_cast<int64_t>(sums_.nbytes());
-    for (const FilledBucket& bucket : buckets_) bytes += bucket.transfer.wire_bytes();
-    return bytes;
-  }
-  int64_t memory_bytes() const {
-    auto bytes = static_cast<int64_t>(sums_.nbytes());
-    for (const FilledBucket& bucket : buckets_) bytes += bucket.transfer.memory_bytes();
+    for (const FilledBucket& bucket : buckets_) bytes += (bucket.transfer.*bytes_of)();
     return bytes;
   }
 
@@ -187,10 +183,8 @@ class GradientReducer::Impl {
   void lay_out(const std::vector<size_t>& chosen) {
     const at::NoGradGuard no_grad;
     infos_.clear();
-    for (const size_t i : chosen) {
-      const auto& [name, tensor] = all_[i];
-      infos_.push_back({name, tensor.numel(), tensor.scalar_type()});
-    }
+    for (const size_t i : chosen)
+      infos_.push_back({all_[i].tensor.numel(), all_[i].tensor.scalar_type()});
     const std::vector<Bucket> plan = plan_buckets(infos_, options_.cap_bytes, options_.first_bytes);
     buckets_.clear();
     flat_.clear();
@@ -376,8 +370,8 @@ void GradientReducer::zero() { impl_->zero(); }
 const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
-int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
-int64_t GradientReducer::memory_bytes() const { return impl_->memory_bytes(); }
+int64_t GradientReducer::bytes_per_step() const { return impl_->sum(&BucketTransfer::wire_bytes); }
+int64_t GradientReducer::memory_bytes() const { return impl_->sum(&BucketTransfer::memory_bytes); }
 const BackwardTimes& GradientReducer::backward_times() const { return impl_->times_; }
 void GradientReducer::time_buckets(bool on) { impl_->times_.note_all(on); }
 std::vector<BucketTime> GradientReducer::bucket_times() const { return impl_->bucket_times(); }

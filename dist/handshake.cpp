@@ -263,8 +263,7 @@ std::string describe_unreached(std::span<const std::pair<int, int>> missing,
                rank_numbers({said.begin(), said.end()}), one_host ? " on " + host : "", ": ",
                all.size() == 1 ? "its process is" : "their processes are",
                " stopped or dead, or a firewall or a broken link is between the hosts. "
-               "`launch/ssh/check` with the "
-               "names of all hosts tries their ports");
+               "`launch/ssh/check` with the names of all hosts tries their ports");
   }
   return str(start, rank_numbers({ranks.begin(), ranks.end()}),
              " are not all connected to each other: ", describe_gaps(gaps, nodes));

@@ -5,7 +5,9 @@
 // is in World (world.h), which is from MPI. Thread-safety: any thread, while no other one changes
 // the environment.
 
+#include <span>
 #include <string>
+#include <vector>
 
 namespace dtrain::dist {
 
@@ -20,6 +22,13 @@ int launcher_size_hint();
 // NAME in the environment of the ranks of `dtrain launch`, which reads their supervisor_lines.h.
 inline constexpr const char* kSupervised = "DTRAIN_SUPERVISED";
 bool has_supervisor();
+
+// All variables of this process: NAME=VALUE.
+std::vector<std::string> environment();
+// `ours` for a process that a rank starts and that has to run by itself: without what tells a
+// process that mpirun or srun started it, and with the one GPU that is number `gpu` for this
+// process as the only one that CUDA shows; -1: no GPU, and CUDA is left as it is. Pure.
+std::vector<std::string> environment_of_lone_process(std::span<const std::string> ours, int gpu);
 
 // The value of an environment variable by which users steer a library below dtrain
 // (NCCL_P2P_DISABLE), for `doctor`; "" if it is not set. dtrain itself is steered by its

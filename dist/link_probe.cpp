@@ -221,8 +221,7 @@ std::string describe_slow_links(std::span<const LinkSpeed> links,
   return str("slow network: ", join(parts, "; "), "; most links between hosts carry ",
              speed_text(usual),
              ". The communication of all ranks waits for the slowest: look at its cable, its port "
-             "of the switch and "
-             "`ethtool`");
+             "of the switch and `ethtool`");
 }
 
 }  // namespace dtrain::dist

@@ -78,11 +78,10 @@ void check_one_kind(std::span<const RankDevice> by_rank) {
     if (by_rank[rank].is_cpu() == by_rank[0].is_cpu()) continue;
     const auto [cpu, gpu] = by_rank[0].is_cpu() ? std::pair<size_t, size_t>(0, rank)
                                                 : std::pair<size_t, size_t>(rank, 0);
-    throw ConfigError(str(
-        "rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu, " on ",
-        by_rank[cpu].node,
-        " has none: all ranks need the same kind of device. Set device.type cpu, or use only nodes "
-        "with GPUs"));
+    throw ConfigError(str("rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu,
+                          " on ", by_rank[cpu].node,
+                          " has none: all ranks need the same kind of device. Set device.type cpu, "
+                          "or use only nodes with GPUs"));
   }
 }
 
@@ -102,35 +101,29 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
   check_one_kind(by_rank);
   const bool cpu = by_rank[0].is_cpu();
   const std::string shared = cpu ? "" : shared_gpu(by_rank);
+  const auto need_cpu = [&](const char* instead) {
+    if (cpu) return;
+    throw ConfigError(str("dist.backend ", requested,
+                          " reduces CPU tensors, but the ranks train on GPUs: set dist.backend ",
+                          instead, ", or device.type cpu"));
+  };
   switch (requested) {
     case Backend::kStaged:
       return {requested, ""};
     case Backend::kMpi:
-      if (cpu) return {requested, ""};
-      throw ConfigError(
-          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend "
-          "staged (GPU tensors "
-          "over MPI, through the host), or device.type cpu");
+      need_cpu("staged (GPU tensors over MPI, through the host)");
+      return {requested, ""};
     case Backend::kSharedMemory:
-      if (!cpu) {
-        throw ConfigError(
-            "dist.backend shared_memory reduces CPU tensors, but the ranks train on GPUs: set "
-            "dist.backend nccl or "
-            "staged, or device.type cpu");
-      }
+      need_cpu("nccl or staged");
       if (!on_one_host(by_rank)) {
         throw ConfigError(
             "dist.backend shared_memory: the ranks are on several hosts, which share no memory: "
-            "set dist.backend "
-            "hierarchical, which shares it within each host, or mpi");
+            "set dist.backend hierarchical, which shares it within each host, or mpi");
       }
       return {requested, ""};
     case Backend::kHierarchical:
-      if (cpu) return {requested, ""};
-      throw ConfigError(
-          "dist.backend hierarchical reduces CPU tensors, but the ranks train on GPUs: set "
-          "dist.backend nccl or "
-          "staged, or device.type cpu");
+      need_cpu("nccl or staged");
+      return {requested, ""};
     case Backend::kNccl:
       if (cpu) {
         throw DeviceError(
@@ -141,9 +134,9 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
         throw DeviceError(
             "dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
       if (!shared.empty()) {
-        throw ConfigError(str("dist.backend nccl: ", shared,
-                              ", which NCCL refuses. Start one rank per GPU, or set "
-                              "dist.backend staged"));
+        throw ConfigError(
+            str("dist.backend nccl: ", shared,
+                ", which NCCL refuses. Start one rank per GPU, or set dist.backend staged"));
       }
       return {requested, ""};
     case Backend::kAuto:

@@ -72,9 +72,8 @@ class StridedBytes {
     check_mpi(code, "MPI_Type_create_resized");
     check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
-  ~StridedBytes() {
-    MPI_Type_free(&type_);
-  }  // MPI keeps it until the operations that use it are done
+  // MPI keeps it until the operations that use it are done
+  ~StridedBytes() { MPI_Type_free(&type_); }
   StridedBytes(const StridedBytes&) = delete;
   StridedBytes& operator=(const StridedBytes&) = delete;
   MPI_Datatype get() const { return type_; }
@@ -225,7 +224,8 @@ class MpiCommunicator final : public Communicator {
     return run({inout}, [=, this] {
       if (size() == 1) return;
       if (size_of(inout) <= options_.direct_bytes) {
-        reduce_directly(inout, op);
+        const auto whole = [&](int) { return Slice{0, inout.numel()}; };
+        reduce_slice(inout, op, whole, inout.data_ptr());
       } else {
         reduce_by_slices(inout, op);
       }
@@ -291,20 +291,6 @@ class MpiCommunicator final : public Communicator {
     if (static_cast<int64_t>(scratch_->size()) < bytes)
       scratch_->resize(static_cast<size_t>(bytes));
     return scratch_->data();
-  }
-
-  void reduce_directly(const at::Tensor& inout, ReduceOp op) {
-    const int64_t bytes = size_of(inout);
-    char* received = scratch(bytes * size());
-    std::vector<const void*> by_rank;
-    for (int peer = 0; peer < size(); ++peer) {
-      by_rank.push_back(peer == rank() ? bytes_of(inout) : received + peer * bytes);
-    }
-    exchange([&](Exchange& e) {
-      for_peers([&](int peer) { e.receive(received + peer * bytes, bytes, peer); });
-      for_peers([&](int peer) { e.send(inout.data_ptr(), bytes, peer); });
-    });
-    reduce_in_rank_order(inout.scalar_type(), op, by_rank, inout.data_ptr(), inout.numel());
   }
 
   // Reduces this rank's slice of `in` over all ranks into `out`, which may be where the slice lies.

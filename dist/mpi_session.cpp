@@ -31,8 +31,7 @@ constexpr double kMostSecondsToMeet = 60;
       str("srun started ", tasks,
           " tasks, but MPI sees one process: without PMIx each task would train alone. ",
           "Start with `srun --mpi=pmix dtrain ...` (`srun --mpi=list` shows what this Slurm has) "
-          "or, in the "
-          "allocation, with `mpirun -np ",
+          "or, in the allocation, with `mpirun -np ",
           tasks, " dtrain ...`"));
 }
 

@@ -13,7 +13,6 @@
 
 #include "core/check.h"
 #include "dist/backoff.h"
-#include "dist/failure.h"
 #include "dist/peer_error.h"
 #include "dist/side_stream.h"
 #include "text/library_text.h"

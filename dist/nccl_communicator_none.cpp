@@ -9,8 +9,7 @@ namespace {
 [[noreturn]] void refuse() {
   throw DeviceError(
       "this dtrain was built without GPU code, so it has no NCCL: build it with -DDTRAIN_CUDA=ON "
-      "and a LibTorch "
-      "for CUDA, or set device.type cpu");
+      "and a LibTorch for CUDA, or set device.type cpu");
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ std::optional<double> seconds_since_packet(const std::vector<std::string>& addre
   try {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       const std::optional<int> descriptor = parse_number<int>(entry.path().filename().string());
-      if (!descriptor ||
-          std::find(addresses.begin(), addresses.end(), peer_of(*descriptor)) == addresses.end())
+      if (!descriptor || std::ranges::find(addresses, peer_of(*descriptor)) == addresses.end())
         continue;
       const std::optional<double> seconds = seconds_since_packet(*descriptor);
       if (seconds) least = std::min(*seconds, least.value_or(*seconds));

@@ -73,10 +73,8 @@ std::string no_shared_memory(const MpiRoom& room) {
   return str("/dev/shm has ", human_bytes(static_cast<double>(room.shared_bytes)), " free, and ",
              room.local_ranks, " ranks need ", human_bytes(static_cast<double>(needed)),
              " for the messages of MPI: these take TCP, which is slower (gradients of CPU ranks of "
-             "one host take "
-             "memory of their own, but with dist.backend mpi). Remove old files there, or give a "
-             "container more "
-             "(docker run --shm-size)");
+             "one host take memory of their own, but with dist.backend mpi). Remove old files "
+             "there, or give a container more (docker run --shm-size)");
 }
 
 }  // namespace dtrain::dist

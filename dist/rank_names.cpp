@@ -20,8 +20,7 @@ const std::string& host_of(int rank, std::span<const std::string> nodes) {
 }  // namespace
 
 bool several_hosts(std::span<const std::string> nodes) {
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](const std::string& node) { return node != nodes.front(); });
+  return std::ranges::any_of(nodes, [&](const std::string& node) { return node != nodes.front(); });
 }
 
 std::string rank_numbers(const std::vector<int>& ranks) {

@@ -22,8 +22,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "dist/communicator.h"

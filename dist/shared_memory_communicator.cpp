@@ -9,7 +9,6 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "core/check.h"

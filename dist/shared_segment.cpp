@@ -209,8 +209,7 @@ SharedSegment::SharedSegment(Communicator& comm, int64_t bytes,
   throw DeviceError(
       str(needed, text_of_room(options.folder), ". Give ", options.folder.string(),
           " room for the gradients of all ranks (docker and podman: --shm-size; Kubernetes: an "
-          "emptyDir "
-          "with medium: Memory at /dev/shm), or set dist.backend mpi, which is slower"));
+          "emptyDir with medium: Memory at /dev/shm), or set dist.backend mpi, which is slower"));
 }
 
 SharedSegment::~SharedSegment() { ::munmap(base_, static_cast<size_t>(bytes_)); }

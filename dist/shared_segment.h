@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 #include "dist/communicator.h"
@@ -31,9 +30,9 @@ namespace dtrain::dist {
 int make_memfd();
 
 struct SharedMemoryOptions {
-  int (*make_unnamed)() = make_memfd;         // makes the file that is tried first
-  std::filesystem::path folder = "/dev/shm";  // has the file that is tried second; empty: none
-  // Has the files of Linux that tell the memory that can be used
+  int (*make_unnamed)() = make_memfd;         // the file that is tried first
+  std::filesystem::path folder = "/dev/shm";  // where the second one is made; empty: none
+  // Where the files of Linux are that tell how much memory can be used
   std::filesystem::path root = "/";
   std::vector<int> names = {};  // the ranks, as messages call them; empty: by their own numbers
   // Who waits is a thread beside others that compute, and leaves them its core sooner

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMostNamed = 8;  // a longer list of ranks does not help
 
-bool is_behind(const RankState& a, const RankState& b) { return a.step < b.step; }
 bool waits_for_others(const RankState& state) {
   return state.leaving || state.phase == "all_reduce";
 }
@@ -48,13 +47,12 @@ std::vector<Gap> gaps_between(std::span<const RankState> all, std::span<const Ra
   };
   const auto hears = [&](const RankState& state, int host) {
     return !state.hears_few && all[static_cast<size_t>(host)].silent >= settled &&
-           std::none_of(state.unheard.begin(), state.unheard.end(),
-                        [&](const Gap& gap) { return gap.from == host; });
+           std::ranges::none_of(state.unheard, [&](const Gap& gap) { return gap.from == host; });
   };
   std::vector<Gap> gaps;
   for (const RankState& state : heard) {
     for (const Gap& gap : state.unheard) {
-      const bool alive = std::any_of(heard.begin(), heard.end(), [&](const RankState& other) {
+      const bool alive = std::ranges::any_of(heard, [&](const RankState& other) {
         return on(other, gap.from) || (!on(other, state.rank) && hears(other, gap.from));
       });
       if (alive) gaps.push_back(gap);
@@ -73,15 +71,13 @@ std::string describe_silent(std::span<const RankState> silent, std::span<const s
   for (const auto& [key, group] : groups) {
     std::vector<int> numbers;
     for (const RankState& s : group) numbers.push_back(s.rank);
-    const auto shortest = std::min_element(
-        group.begin(), group.end(),
-        [](const RankState& a, const RankState& b) { return a.silent < b.silent; });
+    const auto shortest = std::ranges::min_element(group, {}, &RankState::silent);
     parts.emplace_back(
         numbers.front(),
         str(ranks_on(numbers, nodes), numbers.size() == 1 ? " has" : " have",
             " sent no heartbeat for ", fixed(shortest->silent, 1), " s (last: ", key.second, ")"));
   }
-  std::sort(parts.begin(), parts.end());
+  std::ranges::sort(parts);
   std::vector<std::string> texts;
   for (const auto& part : std::span(parts).first(std::min(parts.size(), kMostNamed)))
     texts.push_back(part.second);
@@ -100,8 +96,7 @@ std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
                                         double silence, double settled) {
   const auto present = those(ranks, [](const RankState& state) { return !state.leaving; });
   if (present.empty()) return std::nullopt;
-  if (std::any_of(ranks.begin(), ranks.end(),
-                  [&](const RankState& s) { return s.stalled < timeout; }))
+  if (std::ranges::any_of(ranks, [&](const RankState& s) { return s.stalled < timeout; }))
     return std::nullopt;
 
   const auto heard = those(present, [&](const RankState& s) { return s.silent < silence; });
@@ -115,7 +110,7 @@ std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
       !stuck.empty()) {
     // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in
     // any phase of a later step. So the cause is in the earliest step.
-    const int64_t first = std::min_element(stuck.begin(), stuck.end(), is_behind)->step;
+    const int64_t first = std::ranges::min_element(stuck, {}, &RankState::step)->step;
     const auto earliest = those(stuck, [first](const RankState& s) { return s.step == first; });
     const std::string text = list(earliest, [nodes](const RankState& s) {
       return str(ranks_on({s.rank}, nodes), " has made no progress for ", fixed(s.stalled, 1),
@@ -124,7 +119,7 @@ std::optional<PeerError> describe_stall(std::span<const RankState> ranks,
     return PeerError(text + ". If it is only slow, set a larger dist.timeout",
                      earliest.front().rank);
   }
-  const auto last = std::min_element(present.begin(), present.end(), is_behind);
+  const auto last = std::ranges::min_element(present, {}, &RankState::step);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
   const std::string names = list(behind, [nodes](const RankState& s) {
     return str(ranks_on({s.rank}, nodes), " (", place(s), ")");
@@ -194,8 +189,7 @@ void StallDetector::receive(int from, const Heartbeat& heartbeat) {
 }
 
 bool StallDetector::all_left() const {
-  return std::all_of(reports_.begin(), reports_.end(),
-                     [](const Report& r) { return r.heartbeat.leaving != 0; });
+  return std::ranges::all_of(reports_, [](const Report& r) { return r.heartbeat.leaving != 0; });
 }
 
 std::optional<PeerError> StallDetector::judge() const {

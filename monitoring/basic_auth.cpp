@@ -50,8 +50,7 @@ std::string read_private(const std::filesystem::path& file) {
                      ", and others than its owner must not read a password. Run chmod 600 on it")
                : str("has mode ", mode.data(),
                      ", and others than its owner and its group must not read a password. Give it "
-                     "mode 0440 (a "
-                     "Secret of Kubernetes: defaultMode: 0400)"));
+                     "mode 0440 (a Secret of Kubernetes: defaultMode: 0400)"));
   }
   std::string text(std::min(static_cast<size_t>(status.st_size), kLongestLine + 2), '\0');
   if (const int code = fd.read_all(std::as_writable_bytes(std::span(text)))) {

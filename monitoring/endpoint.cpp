@@ -1,5 +1,8 @@
 #include "monitoring/endpoint.h"
 
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
 #include <exception>
 #include <utility>
 
@@ -32,6 +35,19 @@ std::string host_and_port(const std::string& host, int64_t port) {
 
 }  // namespace
 
+Page metrics_page(std::shared_ptr<prometheus::Registry> registry) {
+  return {"/metrics", "text/plain; version=0.0.4; charset=utf-8",
+          [registry = std::move(registry)](const Query&) {
+            return prometheus::TextSerializer().Serialize(registry->Collect());
+          }};
+}
+
+std::optional<BasicAuth> auth_of(const config::Metrics& metrics) {
+  std::optional<BasicAuth> auth;
+  if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
+  return auth;
+}
+
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
                        const std::optional<BasicAuth>& auth, const std::string& node,
                        const std::string& who, const char* flag_of_port) {
@@ -43,8 +59,7 @@ Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<
     if (!attempt.server) {
       log::warning(str(what,
                        ". Training continues without them. Set --metrics.bind to an IP address of "
-                       "this machine, such "
-                       "as 127.0.0.1, ::1 or 0.0.0.0"));
+                       "this machine, such as 127.0.0.1, ::1 or 0.0.0.0"));
       return {};
     }
     log::warning(str(what, " and uses port ", attempt.server->port(),

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where a process serves its metrics. It is opened so that training never depends on it: a port in
-// use is replaced by a free one, and a process that cannot serve at all goes on without. A warning
-// says so in both cases.
+// Where a process serves its metrics: the page that Prometheus scrapes, and its password. It is
+// opened so that training never depends on it: a port in use is replaced by a free one, and a
+// process that cannot serve at all goes on without. A warning says so in both cases.
 
 #include <cstdint>
 #include <memory>
@@ -10,9 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "monitoring/http_server.h"
 
+namespace prometheus {
+class Registry;
+}  // namespace prometheus
+
 namespace dtrain::monitoring {
+
+Page metrics_page(std::shared_ptr<prometheus::Registry> registry);  // /metrics, in the text format
+std::optional<BasicAuth> auth_of(const config::Metrics&);  // none without auth_file. ConfigError
 
 struct Endpoint {
   std::unique_ptr<HttpServer> server;  // null: nothing could be bound

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "core/log.h"
@@ -49,19 +51,12 @@ GpuPoller::GpuPoller(std::unique_ptr<GpuReader> reader, std::unique_ptr<GpuMetri
     : reader_(std::move(reader)),
       metrics_(std::move(metrics)),
       interval_(std::max(interval, 0.01)),
-      thread_([this] { run(); }) {}
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-GpuPoller::~GpuPoller() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
-
-void GpuPoller::run() {
+void GpuPoller::run(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
+  std::mutex mutex;
+  std::condition_variable_any wake;
   Clock::time_point last = Clock::now();
   window_.set(reader_->settings());
   while (true) {
@@ -77,9 +72,9 @@ void GpuPoller::run() {
     if (metrics_) metrics_->update(*reading, seconds);
     window_.add(*reading, seconds);
     last = now;
-    std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, std::chrono::duration<double>(interval_), [this] { return stop_; }))
-      return;
+    std::unique_lock lock(mutex);
+    wake.wait_for(lock, stop, std::chrono::duration<double>(interval_), [] { return false; });
+    if (stop.stop_requested()) return;
   }
 }
 

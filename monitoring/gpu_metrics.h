@@ -4,10 +4,8 @@
 // milliseconds and may hang when a driver fails, so that neither the training thread nor a scrape
 // may make them.
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -39,20 +37,16 @@ class GpuMetrics {
 class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);
-  ~GpuPoller();
   measure::Values take() { return window_.take(); }  // since the last call
 
  private:
-  void run();
+  void run(const std::stop_token&);
 
   std::unique_ptr<GpuReader> reader_;
   std::unique_ptr<GpuMetrics> metrics_;
   double interval_;
   GpuWindow window_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // last: joined before the rest goes
 };
 
 }  // namespace dtrain::monitoring

@@ -98,8 +98,7 @@ std::string_view path_of(std::string_view target) {
 constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-     "base-uri 'none'; "
-     "form-action 'none'; frame-ancestors 'none'"},
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
     {"X-Content-Type-Options", "nosniff"},
     {"Referrer-Policy", "no-referrer"},
     {"Cross-Origin-Resource-Policy", "same-origin"},
@@ -149,8 +148,7 @@ class HttpPages::Impl final : public httplib::Server {
       return;
     }
     const std::string_view path = path_of(request.path);
-    const auto page =
-        std::find_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.path == path; });
+    const auto page = std::ranges::find_if(pages_, [&](const Page& p) { return p.path == path; });
     if (page == pages_.end()) {
       response.status = 404;
       return;

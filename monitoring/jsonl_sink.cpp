@@ -85,7 +85,7 @@ Json phases_json(const measure::PhaseSeconds& seconds) {
   return phases;
 }
 
-void put_if_known(Json& object, const char* name, double value) {
+void put_if_known(Json& object, const std::string& name, double value) {
   if (!std::isnan(value)) put(object, name, value);
 }
 
@@ -192,11 +192,8 @@ class JsonLines : public Sink {
     }
     j["not_measured"] = v.not_measured;
     Json communication = Json::object();
-    put_if_known(communication, "late_seconds", v.communication.late);
-    put_if_known(communication, "latency_seconds", v.communication.latency);
-    put_if_known(communication, "bandwidth_seconds", v.communication.bandwidth);
-    put_if_known(communication, "not_overlapped_seconds", v.communication.not_overlapped);
-    put_if_known(communication, "other_seconds", v.communication.other);
+    for (const CommunicationPart& part : kCommunicationParts)
+      put_if_known(communication, str(part.name, "_seconds"), v.communication.*part.seconds);
     if (!communication.empty()) j["communication"] = communication;
     Json headroom = Json::object(), all_reduce = Json::object();
     put_if_known(headroom, "step_seconds", v.probes.cached_step);

@@ -12,9 +12,7 @@
 #include "core/check.h"
 #include "monitoring/thinned_history.h"
 #include "text/number_text.h"
-#include "text/printable.h"
 #include "text/strings.h"
-#include "text/utf8.h"
 
 namespace dtrain::monitoring {
 namespace {

@@ -1,7 +1,6 @@
-#include "monitoring/metric_tables.h"
+// The tables of docs/metrics.md.
 
 #include <functional>
-#include <map>
 
 #include "core/error.h"
 #include "monitoring/series.h"

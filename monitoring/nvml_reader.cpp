@@ -1,8 +1,6 @@
 #include <dlfcn.h>
 #include <nvml.h>
 
-#include <utility>
-
 #include "monitoring/gpu_reader.h"
 #include "text/strings.h"
 
@@ -53,8 +51,8 @@ Nvml find_all(void* library) {
   find(library, n.highest_clock, "nvmlDeviceGetMaxClockInfo");
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
-  if (n.throttle == nullptr)
-    find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
+  // Before driver 535
+  if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(library, n.persistence, "nvmlDeviceGetPersistenceMode");
   find(library, n.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   find(library, n.default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");

@@ -37,9 +37,7 @@ std::string config_text() {
                "monitoring/prometheus/prometheus.yml changed");
   text.replace(files, end - files, "      - files: ['*.json']\n");
   return "# Finds the runs whose targets files are in this folder, wherever Prometheus is started. "
-         "Paths are relative "
-         "to "
-         "this file.\n" +
+         "Paths are relative to this file.\n" +
          text;
 }
 

@@ -16,7 +16,6 @@
 #include "monitoring/disk_metrics.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
-#include "monitoring/metrics_page.h"
 #include "monitoring/series.h"
 #include "text/strings.h"
 
@@ -63,10 +62,9 @@ class RankSeries : public PrometheusSink {
     endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, str("rank ", id.rank));
     const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
     if (endpoint_.server && !local && !auth) {
-      log::info(str("the metrics, and the page of the run with its log, are served on ",
-                    metrics.bind,
-                    " without a password: keep the port inside your network, or set "
-                    "--metrics.auth_file"));
+      log::info(str(
+          "the metrics, and the page of the run with its log, are served on ", metrics.bind,
+          " without a password: keep the port inside your network, or set --metrics.auth_file"));
     }
   }
 
@@ -131,14 +129,10 @@ class RankSeries : public PrometheusSink {
     series_.set_known("dtrain_headroom_step_seconds", verdict.probes.cached_step);
     series_.set_known("dtrain_all_reduce_latency_seconds", verdict.probes.latency);
     series_.set_known("dtrain_all_reduce_seconds_per_byte", verdict.probes.seconds_per_byte);
-    const VerdictRecord::Communication& waits = verdict.communication;
-    const std::pair<const char*, double> parts[] = {{"late", waits.late},
-                                                    {"latency", waits.latency},
-                                                    {"bandwidth", waits.bandwidth},
-                                                    {"not_overlapped", waits.not_overlapped},
-                                                    {"other", waits.other}};
-    for (const auto& [part, seconds] : parts)
-      series_.set_known("dtrain_communication_seconds", seconds, {{"part", part}});
+    for (const CommunicationPart& part : kCommunicationParts) {
+      series_.set_known("dtrain_communication_seconds", verdict.communication.*part.seconds,
+                        {{"part", part.name}});
+    }
   }
 
   void state(LiveState state) override {

@@ -12,7 +12,6 @@
 
 #include "config/config.h"
 #include "monitoring/gpu_reader.h"
-#include "monitoring/gpu_window.h"
 #include "monitoring/http_pages.h"
 #include "monitoring/sink.h"
 

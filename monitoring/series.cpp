@@ -36,18 +36,20 @@ std::vector<SeriesRow> make_rows() {
 
 std::string help_of(std::string_view name, SeriesType type) {
   const std::vector<SeriesRow>& rows = series_rows();
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const SeriesRow& other) { return other.name == name; });
+  const auto row = std::ranges::find(rows, name, &SeriesRow::name);
   DTRAIN_CHECK(row != rows.end() && row->type == type, "no such series: ", name);
   return std::string(row->help);
 }
 
+// All series of this name, as `build` makes them.
+template <typename Build>
+auto& family(Build build, prometheus::Registry& registry, std::string_view name, SeriesType type) {
+  return build.Name(std::string(name)).Help(help_of(name, type)).Register(registry);
+}
+
 prometheus::Family<prometheus::Gauge>& gauges(prometheus::Registry& registry,
                                               std::string_view name) {
-  return prometheus::BuildGauge()
-      .Name(std::string(name))
-      .Help(help_of(name, SeriesType::kGauge))
-      .Register(registry);
+  return family(prometheus::BuildGauge(), registry, name, SeriesType::kGauge);
 }
 
 }  // namespace
@@ -75,19 +77,12 @@ prometheus::Gauge& SeriesFactory::gauge(std::string_view name, const Labels& mor
 }
 
 prometheus::Counter& SeriesFactory::counter(std::string_view name, const Labels& more) const {
-  return prometheus::BuildCounter()
-      .Name(std::string(name))
-      .Help(help_of(name, SeriesType::kCounter))
-      .Register(*registry_)
-      .Add(with(more));
+  return family(prometheus::BuildCounter(), *registry_, name, SeriesType::kCounter).Add(with(more));
 }
 
 prometheus::Histogram& SeriesFactory::histogram(std::string_view name,
                                                 const std::vector<double>& boundaries) const {
-  return prometheus::BuildHistogram()
-      .Name(std::string(name))
-      .Help(help_of(name, SeriesType::kHistogram))
-      .Register(*registry_)
+  return family(prometheus::BuildHistogram(), *registry_, name, SeriesType::kHistogram)
       .Add(labels_, boundaries);
 }
 

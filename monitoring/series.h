@@ -2,7 +2,7 @@
 
 // What Prometheus can ask dtrain for: the table of all series (series.def, and the quantities that
 // have a metric), and a factory that registers them. Every name and its HELP stand in a table, from
-// which docs/metrics.md is generated (metric_tables.h).
+// which docs/metrics.md is generated.
 
 #include <map>
 #include <memory>
@@ -40,6 +40,10 @@ struct SeriesRow {
 
 // Those of series.def in its order, and then those of the quantities. Each name once.
 const std::vector<SeriesRow>& series_rows();
+
+// A table of docs/metrics.md, in Markdown. `name`: series, gpu series, launch series, or quantities
+// (every measured value in the records of ranks, measure/quantity.h); DataError for another one.
+std::string metric_table(std::string_view name);
 
 // Registers series of the table in a registry. A series that is registered again is the same one;
 // that takes a lock, so what each step needs should be kept. An internal error if the table has no

@@ -11,18 +11,17 @@
 namespace dtrain::monitoring {
 
 struct VerdictRecord {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   struct Cause {
-    std::string name = {};  // "decode", as diagnose/finding.h lists them
-    int rank = -1;          // -1: all alike
-    double gain = std::numeric_limits<double>::quiet_NaN();   // 0.38: 38 % more steps per second;
-                                                              // NaN: not computable
-    double error = std::numeric_limits<double>::quiet_NaN();  // standard error of the gain
+    std::string name = {};    // "decode", as diagnose/finding.h lists them
+    int64_t rank = -1;        // -1: all alike
+    double gain = kUnknown;   // 0.38: 38 % more steps per second; NaN: not computable
+    double error = kUnknown;  // standard error of the gain
     std::string setting = {}, evidence = {}, otherwise = {};  // see diagnose::Finding
   };
   // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured,
   // or one rank.
   struct Communication {
-    static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
     double late = kUnknown;  // for the rank that arrives last, mean over ranks
     // For the latency of messages; for the transfer of their bytes
     double latency = kUnknown, bandwidth = kUnknown;
@@ -31,20 +30,30 @@ struct VerdictRecord {
   };
   // Measured before training; NaN: it was not.
   struct Probes {
-    // Seconds of a step with batches from memory
-    double cached_step = std::numeric_limits<double>::quiet_NaN();
+    double cached_step = kUnknown;  // seconds of a step with batches from memory
     // Of an all-reduce of gradients when no rank is late: latency + bytes * seconds_per_byte.
-    double latency = std::numeric_limits<double>::quiet_NaN();
-    double seconds_per_byte = std::numeric_limits<double>::quiet_NaN();
+    double latency = kUnknown, seconds_per_byte = kUnknown;
   };
   int64_t step = 0;
-  std::string text = {};               // "verdict: ..."
+  std::string text = {};               // "verdict: ..."; "": there is none
   std::vector<std::string> also = {};  // the runners-up, as text
   std::vector<Cause> causes = {};      // the first is the verdict; none: nothing is worth changing
   std::vector<std::string> not_measured = {};
   Communication communication = {};
   Probes probes = {};
 };
+
+// The parts of Communication: NAME_seconds in JSON, NAME as a label, and in words.
+struct CommunicationPart {
+  const char *name, *words;
+  double VerdictRecord::Communication::*seconds;
+};
+inline constexpr CommunicationPart kCommunicationParts[] = {
+    {"late", "late rank", &VerdictRecord::Communication::late},
+    {"latency", "latency", &VerdictRecord::Communication::latency},
+    {"bandwidth", "bandwidth", &VerdictRecord::Communication::bandwidth},
+    {"not_overlapped", "not overlapped", &VerdictRecord::Communication::not_overlapped},
+    {"other", "other", &VerdictRecord::Communication::other}};
 
 // "communication: 5.3 ms per step = late rank 3.1 + latency 0.2 + bandwidth 0.5 + not overlapped
 // 1.1 + other 0.4"; "" where it was not measured.

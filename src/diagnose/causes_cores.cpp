@@ -7,7 +7,7 @@
 
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
-#include "diagnose/computes_sooner.h"
+#include "diagnose/lateness.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 
@@ -131,7 +131,7 @@ struct Loss {
 
 // `lost`: with what the ranks lost for other reasons, in the same way.
 void add_waits(const RunEvidence& run, const Communication& split, const Loss& loss,
-               const BySeconds& lost, std::vector<Finding>& found) {
+               const BySeconds& lost, Findings& found) {
   const BySeconds& seconds = loss.seconds;
   const size_t rank = worst_of(seconds);
   if (!(seconds[rank] > 0)) return;
@@ -162,7 +162,7 @@ std::string others_text(const HostEvidence& host, double step) {
 
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain
 // can be computed.
-void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<Finding>& found) {
+void add_own_threads(const RunEvidence& run, const BySeconds& own, Findings& found) {
   constexpr double kMuch = 0.1;  // share of a step; below it, readers may be the reason
   const size_t rank = worst_of(own);
   const RankEvidence& crowded = run.ranks[rank];
@@ -190,7 +190,7 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
 // Ranks start as many threads as they have cores, so none of them waits: what more cores would gain
 // is not known. `bound`: what they waited for a core that they may not use, by rank; where that is
 // a gain, it says more.
-void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
+void add_few_cores(const RunEvidence& run, const BySeconds& bound, Findings& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const HostEvidence& host = host_of(run, rank);
   const double step = mean_wall(rank.steps), idle = host.values[Quantity::kHostIdle] / step;
@@ -216,9 +216,7 @@ double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
 
 }  // namespace
 
-std::vector<Finding> core_causes(const RunEvidence& run) {
-  std::vector<Finding> found;
-  if (run.ranks.empty()) return found;
+void add_core_causes(const RunEvidence& run, Findings& found) {
   std::vector<Waits> waits;
   for (const RankEvidence& rank : run.ranks) waits.push_back(waits_of(run, rank));
   bound_by_others(run, waits);
@@ -260,7 +258,6 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
             {Cause::kSteal, stolen, " taken by the hypervisor for other machines", "",
              "on a machine of its own"},
             stolen, found);
-  return found;
 }
 
 }  // namespace dtrain::diagnose

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
@@ -110,11 +111,10 @@ std::string disk_text(const RunEvidence& run, const RankEvidence& rank) {
 
 }  // namespace
 
-std::vector<Finding> data_causes(const RunEvidence& run) {
-  if (run.ranks.empty()) return {};
+void add_data_causes(const RunEvidence& run, Findings& all) {
   const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const double waits = mean_of(worst->steps, Phase::kDataWait);
-  if (waits <= 0) return {};
+  if (waits <= 0) return;
   Finding found;
   found.cause = slowest_stage(worst->values);
   found.rank = only_rank_with_slow_readers(run);
@@ -144,7 +144,7 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
                           ? "with more cores, or smaller pictures (convert --size)"
                           : "with more cores";
   }
-  return {found};
+  all.push_back(std::move(found));
 }
 
 }  // namespace dtrain::diagnose

@@ -17,26 +17,24 @@ using measure::StepTimes;
 using Factors = std::vector<double>;  // one per rank: 1 for those that a cause does not hold back
 
 size_t least_of(const Factors& factors) {
-  return static_cast<size_t>(std::min_element(factors.begin(), factors.end()) - factors.begin());
+  return static_cast<size_t>(std::ranges::min_element(factors) - factors.begin());
 }
 
 // The one rank that is held back; -1: several are.
 int only_one(const RunEvidence& run, const Factors& factors) {
-  const auto held =
-      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held = std::ranges::count_if(factors, [](double factor) { return factor < 1; });
   return held == 1 ? rank_of(run, least_of(factors)) : -1;
 }
 
 std::string of_ranks(const Factors& factors) {
-  const auto held =
-      std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  const auto held = std::ranges::count_if(factors, [](double factor) { return factor < 1; });
   return held > 1 ? str(" (", held, " of ", factors.size(), " ranks)") : "";
 }
 
 Change shortened(std::vector<Phase> phases, Factors factors) {
   return [phases = std::move(phases), factors = std::move(factors)](size_t rank, size_t,
                                                                     StepTimes& s) {
-    for (const Phase phase : phases) s.phases[static_cast<size_t>(phase)] *= factors[rank];
+    for (const Phase phase : phases) s.of(phase) *= factors[rank];
   };
 }
 
@@ -62,7 +60,7 @@ bool capped(const Values& gpu) {
 // All ranks whose GPUs one cause holds back gain together: they wait for each other. Kernels that
 // wait for memory gain less than the clock does.
 void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Values&),
-                     std::vector<Finding>& found) {
+                     Findings& found) {
   Factors factors;
   for (const RankEvidence& rank : run.ranks) {
     const double clock = rank.values[Quantity::kWorkingSmClock], full = full_clock(rank.values);
@@ -87,11 +85,6 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Va
   if (!seen) finding.evidence += ", in every reading, so the gain is an upper bound";
   finding.without = WhatIf{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
   found.push_back(std::move(finding));
-}
-
-void add_gpus(const RunEvidence& run, std::vector<Finding>& found) {
-  add_slow_clocks(run, Cause::kHeat, too_hot, found);
-  add_slow_clocks(run, Cause::kPower, capped, found);
 }
 
 // ---- copies -------------------------------------------------------------------------------------
@@ -127,7 +120,7 @@ std::string slot_text(const Values& gpu) {
   return text;
 }
 
-void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
+void add_copies(const RunEvidence& run, Findings& found) {
   const RankEvidence& worst = run.ranks[worst_rank(run, Phase::kH2d)];
   const double seconds = mean_of(worst.steps, Phase::kH2d);
   if (seconds <= 0) return;
@@ -152,7 +145,7 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
 
 constexpr double kTensorCores = 70;  // the first compute capability that has them
 
-void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
+void add_precision(const RunEvidence& run, Findings& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   if (!run.settings.gpu || !(rank.values[Quantity::kGpuCapability] >= kTensorCores) ||
       run.settings.precision != "fp32")
@@ -168,11 +161,11 @@ void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
 
 }  // namespace
 
-std::vector<Finding> gpu_causes(const RunEvidence& run) {
-  std::vector<Finding> found;
-  if (run.ranks.empty()) return found;
-  for (const auto& add : {add_gpus, add_copies, add_precision}) add(run, found);
-  return found;
+void add_gpu_causes(const RunEvidence& run, Findings& found) {
+  add_slow_clocks(run, Cause::kHeat, too_hot, found);
+  add_slow_clocks(run, Cause::kPower, capped, found);
+  add_copies(run, found);
+  add_precision(run, found);
 }
 
 }  // namespace dtrain::diagnose

@@ -63,7 +63,7 @@ bool has_grown_much(const std::vector<MemoryPoint>& points, double growth) {
 }
 
 // The ranks of a host fill its memory together. Named is the one that grows most.
-void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
+void add_memory_growth(const RunEvidence& run, Findings& found) {
   constexpr double kManySteps = 10000, kMuch = 1 << 30;
   const double steps = std::max(kManySteps, or_zero(run.settings.steps_left));
   std::vector<double> growth;
@@ -71,8 +71,7 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
     const double bytes = growth_of(rank.memory);
     growth.push_back(bytes > 0 && has_grown_much(rank.memory, bytes) ? bytes : 0);
   }
-  const auto most =
-      static_cast<size_t>(std::max_element(growth.begin(), growth.end()) - growth.begin());
+  const auto most = static_cast<size_t>(std::ranges::max_element(growth) - growth.begin());
   double of_host = 0;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     if (run.ranks[rank].host == run.ranks[most].host) of_host += growth[rank];
@@ -102,7 +101,7 @@ std::string smaller_batch(const RunEvidence& run) {
              static_cast<int64_t>(run.ranks.size()) * samples);
 }
 
-void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
+void add_full_memory(const RunEvidence& run, Findings& found) {
   constexpr double kFull = 0.95;
   const std::string smaller = smaller_batch(run),
                     otherwise = smaller.empty() ? "try a smaller network" : "";
@@ -143,7 +142,7 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
 }
 
 // The second epoch should find its samples in memory.
-void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
+void add_page_cache(const RunEvidence& run, Findings& found) {
   constexpr double kMany = 0.1;  // share of the bytes that the readers read
   const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const double bytes = worst->values.or_zero(Quantity::kSampleBytes),
@@ -169,11 +168,8 @@ void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
 
 }  // namespace
 
-std::vector<Finding> memory_causes(const RunEvidence& run) {
-  std::vector<Finding> found;
-  if (run.ranks.empty()) return found;
+void add_memory_causes(const RunEvidence& run, Findings& found) {
   for (const auto& add : {add_memory_growth, add_full_memory, add_page_cache}) add(run, found);
-  return found;
 }
 
 }  // namespace dtrain::diagnose

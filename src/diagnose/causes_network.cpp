@@ -16,8 +16,7 @@ using measure::Phase;
 
 // On the CPU messages travel during backward only if a core is free for them.
 bool can_overlap(const RunEvidence& run) {
-  return run.settings.gpu ||
-         std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
+  return run.settings.gpu || std::ranges::all_of(run.ranks, [](const RankEvidence& rank) {
            return rank.values[Quantity::kCores] > rank.compute_threads();
          });
 }
@@ -53,8 +52,7 @@ bool halves_with_bf16(const RunEvidence& run, const Communication& split) {
 
 // What is done once per step: of twice as many micro-steps, each pays half of it. It is promised
 // once, by the name of the larger part.
-void add_once_per_step(const RunEvidence& run, const Communication& split,
-                       std::vector<Finding>& found) {
+void add_once_per_step(const RunEvidence& run, const Communication& split, Findings& found) {
   const Steps& steps = run.ranks[worst_rank(run, Phase::kOptimizer)].steps;
   const double optimizer = mean_of(steps, Phase::kOptimizer), step = mean_wall(steps);
   if (!(optimizer + split.network() > 0)) return;
@@ -84,9 +82,7 @@ void add_once_per_step(const RunEvidence& run, const Communication& split,
 
 }  // namespace
 
-std::vector<Finding> network_causes(const RunEvidence& run) {
-  std::vector<Finding> found;
-  if (run.ranks.empty()) return found;
+void add_network_causes(const RunEvidence& run, Findings& found) {
   const Communication split = communication_of(run);
   add_once_per_step(run, split, found);
   if (split.overlap > 0 && can_overlap(run)) {
@@ -97,7 +93,6 @@ std::vector<Finding> network_causes(const RunEvidence& run) {
          .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
          .without = WhatIf{.change = {}, .network = 1 - split.overlap / split.network()}});
   }
-  return found;
 }
 
 }  // namespace dtrain::diagnose

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -45,8 +44,7 @@ std::vector<Steps> with_even_rows(std::vector<Steps> ranks) {
     for (size_t rank = 0; all && rank < ranks.size(); ++rank) {
       StepTimes& s = ranks[rank][step];
       const double factor = sum / static_cast<double>(ranks.size()) / s.padded.cells;
-      for (const Phase phase : {Phase::kForward, Phase::kBackward})
-        s.phases[static_cast<size_t>(phase)] *= factor;
+      for (const Phase phase : {Phase::kForward, Phase::kBackward}) s.of(phase) *= factor;
     }
   }
   return ranks;
@@ -66,10 +64,7 @@ size_t slowest_rank(const std::vector<Steps>& ranks) {
   const auto seconds = [](const Steps& steps) {
     return mean_computing(steps) + mean_of(steps, Phase::kOptimizer);
   };
-  const auto slowest =
-      std::max_element(ranks.begin(), ranks.end(),
-                       [&](const Steps& a, const Steps& b) { return seconds(a) < seconds(b); });
-  return static_cast<size_t>(slowest - ranks.begin());
+  return static_cast<size_t>(std::ranges::max_element(ranks, {}, seconds) - ranks.begin());
 }
 
 // How far behind the rank was when its first and its last bucket of gradients were ready: whether
@@ -134,8 +129,8 @@ double lateness(const Steps& steps, const Factors::value_type& factors) {
 // The machine of several late ranks is what is slow. "" where there is one late rank on the
 // only host.
 std::string text_of_host(const RunEvidence& run, int host, const std::vector<size_t>& late) {
-  const auto of_host = std::count_if(run.ranks.begin(), run.ranks.end(),
-                                     [&](const auto& r) { return r.host == host; });
+  const auto of_host =
+      std::ranges::count_if(run.ranks, [&](const auto& r) { return r.host == host; });
   if (of_host < 2 || (run.hosts.size() < 2 && late.size() < 2)) return "";
   return str("; ", late.size(), " of ", of_host, " ranks of host ",
              host_of(run, run.ranks[late[0]]).name, late.size() > 1 ? " are late" : " is late");
@@ -164,8 +159,7 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks,
     phase = kComputing[i];
   }
   const auto as_usual = [factors](size_t rank, size_t, StepTimes& s) {
-    for (size_t i = 0; i < kComputing.size(); ++i)
-      s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
+    for (size_t i = 0; i < kComputing.size(); ++i) s.of(kComputing[i]) *= factors[rank][i];
   };
   return {.cause = Cause::kLateRank,
           .rank = static_cast<int>(*named),
@@ -192,10 +186,9 @@ std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks,
     }
   }
   for (std::vector<double>& rank : late) {
-    const auto steps =
-        std::count_if(rank.begin(), rank.end(), [](double seconds) { return seconds > 0; });
+    const auto steps = std::ranges::count_if(rank, [](double seconds) { return seconds > 0; });
     if (static_cast<double>(steps) > kMostSteps * static_cast<double>(rank.size()))
-      std::fill(rank.begin(), rank.end(), 0);
+      std::ranges::fill(rank, 0);
   }
   return late;
 }
@@ -205,7 +198,7 @@ std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks,
 int only_late_rank(const std::vector<double>& lateness) {
   double sum = 0;
   for (const double seconds : lateness) sum += seconds;
-  const auto most = std::max_element(lateness.begin(), lateness.end());
+  const auto most = std::ranges::max_element(lateness);
   const double share = std::max(0.6, 0.5 + 0.5 / static_cast<double>(lateness.size()));
   return *most > share * sum ? static_cast<int>(most - lateness.begin()) : -1;
 }
@@ -213,10 +206,7 @@ int only_late_rank(const std::vector<double>& lateness) {
 double share_of_steps_with(const std::vector<std::vector<double>>& late) {
   size_t steps = 0;
   for (size_t step = 0; step < late[0].size(); ++step) {
-    steps +=
-        std::any_of(late.begin(), late.end(), [step](const auto& rank) { return rank[step] > 0; })
-            ? 1
-            : 0;
+    steps += std::ranges::any_of(late, [step](const auto& rank) { return rank[step] > 0; }) ? 1 : 0;
   }
   return static_cast<double>(steps) / static_cast<double>(late[0].size());
 }
@@ -228,14 +218,13 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
     sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
   const int only = only_late_rank(sums);
   for (size_t rank = 0; only >= 0 && rank < late.size(); ++rank) {
-    if (static_cast<int>(rank) != only) std::fill(late[rank].begin(), late[rank].end(), 0);
+    if (static_cast<int>(rank) != only) std::ranges::fill(late[rank], 0);
   }
   const std::string steps = percent(share_of_steps_with(late)) + " of the steps";
   const auto in_time = [late = std::move(late)](size_t rank, size_t step, StepTimes& s) {
     const double seconds = own_work(s);
     if (seconds <= late[rank][step]) return;
-    for (const Phase phase : kComputing)
-      s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
+    for (const Phase phase : kComputing) s.of(phase) *= 1 - late[rank][step] / seconds;
   };
   return {.cause = only >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = only,
@@ -250,11 +239,12 @@ Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Ste
 
 }  // namespace
 
-std::vector<Finding> rank_causes(const RunEvidence& run) {
+void add_rank_causes(const RunEvidence& run, Findings& found) {
   const std::vector<Steps> ranks = run.steps();
-  if (ranks.size() < 2 || ranks[0].empty()) return {};
+  if (ranks.size() < 2) return;
   const std::vector<Steps> even = with_even_rows(ranks);
-  return {late_rank(run, ranks, even), late_now_and_then(ranks, even)};
+  found.push_back(late_rank(run, ranks, even));
+  found.push_back(late_now_and_then(ranks, even));
 }
 
 }  // namespace dtrain::diagnose

@@ -80,7 +80,7 @@ Rare rare_of(const RunEvidence& run, Phase phase, const RareEvents& all, double 
 
 // The best checkpoint so far is saved after an evaluation, whatever checkpoint.every is. What is
 // saved in other steps comes by that interval.
-void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
+void add_checkpoints(const RunEvidence& run, Findings& found) {
   const bool by_steps = run.settings.saves_by_steps;
   const auto is_best = [keeps = run.settings.keeps_best](const StepTimes& s) {
     return keeps && s.of(Phase::kEval) > 0;
@@ -99,7 +99,7 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   // By steps: after the same evaluations, it may be
   const double part = best && !by_steps ? 0 : 1 / rarer;
   const auto without = [=](size_t, size_t, StepTimes& s) {
-    if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
+    if (is_best(s) == best) s.of(Phase::kCheckpoint) *= part;
   };
   WhatIf replay = saves.replay(Phase::kCheckpoint, part, without);
   if (!best && !saves.missing() && !(run.settings.checkpoints > 0))
@@ -112,7 +112,7 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
        .without = std::move(replay)});
 }
 
-void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
+void add_evaluations(const RunEvidence& run, Findings& found) {
   const auto each = [](const StepTimes&) { return true; };
   const Rare evaluations =
       rare_of(run, Phase::kEval, run.evaluations, run.settings.evaluations, each);
@@ -140,9 +140,9 @@ WhatIf in_larger_batches(int64_t larger, double computing) {
   const auto change = [part = 1.0 / static_cast<double>(larger), computing](size_t, size_t,
                                                                             StepTimes& s) {
     s.wall -= (1 - part) * std::max(0.0, s.other());
-    s.phases[static_cast<size_t>(Phase::kOptimizer)] *= part;
-    s.phases[static_cast<size_t>(Phase::kForward)] *= computing;
-    s.phases[static_cast<size_t>(Phase::kBackward)] *= computing;
+    s.of(Phase::kOptimizer) *= part;
+    s.of(Phase::kForward) *= computing;
+    s.of(Phase::kBackward) *= computing;
   };
   return {.change = change, .network = 1.0 / static_cast<double>(larger)};
 }
@@ -155,7 +155,7 @@ std::string larger_batch(const RunSettings& settings, int64_t times) {
                  : "");
 }
 
-void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
+void add_small_batch(const RunEvidence& run, Findings& found) {
   constexpr double kMuch = 0.2;
   if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
   const Steps& steps = run.ranks[0].steps;
@@ -182,7 +182,7 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
 // A GPU that finishes kernels as fast as the host launches them is idle between them. A larger
 // batch has as many kernels, which take longer. The ranks run the same kernels, so the one that
 // computes longest speaks for all.
-void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
+void add_launches(const RunEvidence& run, Findings& found) {
   // Launching takes this share of forward and backward: the host does not run ahead
   constexpr double kAsLong = 0.9;
   const RankEvidence& rank = run.ranks[longest_computing(run)];
@@ -215,7 +215,7 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
 // some of it (packed sequences), so between nothing and that: the gain is that of the middle. (How
 // the time of steps follows their padding does not help: batches of like lengths also need fewer
 // recurrent steps, and that does not follow the padding.)
-void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
+void add_padding(const RunEvidence& run, Findings& found) {
   measure::PaddedRows padded;
   double computing = 0, step = 0;
   for (const RankEvidence& rank : run.ranks) {
@@ -234,8 +234,8 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
   const auto without = [fewer](size_t, size_t, StepTimes& s) {
     if (!(s.padded.cells > 0)) return;
     const double left = 1 - fewer * 0.5 * (1 - s.padded.rows / s.padded.cells);
-    s.phases[static_cast<size_t>(Phase::kForward)] *= left;
-    s.phases[static_cast<size_t>(Phase::kBackward)] *= left;
+    s.of(Phase::kForward) *= left;
+    s.of(Phase::kBackward) *= left;
   };
   const double waste = 1 - padded.rows / padded.cells;
   found.push_back({.cause = Cause::kPadding,
@@ -247,7 +247,7 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
 }
 
 // A step whose gradients overflow takes its time and changes nothing.
-void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
+void add_loss_scale(const RunEvidence& run, Findings& found) {
   const double scale = run.ranks[0].values[Quantity::kLossScale],
                skipped = run.ranks[0].values.or_zero(Quantity::kSkippedSteps);
   // Without a scale, gradients that are not finite have another reason.
@@ -282,14 +282,11 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
 
 }  // namespace
 
-std::vector<Finding> step_causes(const RunEvidence& run) {
-  std::vector<Finding> found;
-  if (run.ranks.empty()) return found;
+void add_step_causes(const RunEvidence& run, Findings& found) {
   for (const auto& add : {add_checkpoints, add_evaluations, add_small_batch, add_launches,
                           add_padding, add_loss_scale}) {
     add(run, found);
   }
-  return found;
 }
 
 }  // namespace dtrain::diagnose

@@ -44,9 +44,8 @@ struct Communication {
   double other = 0;
   double best_mebibytes = 0;  // the size of buckets that hides `overlap`
 
-  double network() const {
-    return latency + transfer + overlap + other;
-  }  // what the last rank waits for, too
+  // What the last rank waits for, too
+  double network() const { return latency + transfer + overlap + other; }
 };
 Communication communication_of(const RunEvidence&);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// In which steps a rank computed for longer than the others did, by more than noise explains. Of
-// equal ranks one is always last. Pure.
+// In which steps a rank computed for longer than the others did, by more than noise explains, and
+// the steps as they would have been without lost time. Of equal ranks one is always last. Pure.
 
 #include <vector>
 
@@ -16,5 +16,12 @@ double own_work(const measure::StepTimes&);
 // By rank, by step: the seconds by which the rank was later than the median of the others; 0 where
 // noise explains them. All zero for one rank.
 std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks);
+
+// The steps as if rank r computed (forward and backward) `seconds[r]` less per step, in the mean,
+// of the `lost[r]` that it lost in all. Only these sums are known, so what a step lost is found in
+// the step itself: first its lateness, then what it took longer than the fast steps of the rank,
+// the rest evenly.
+Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double>& seconds,
+                       const std::vector<double>& lost);
 
 }  // namespace dtrain::diagnose

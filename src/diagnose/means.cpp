@@ -2,48 +2,37 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <functional>
 
 #include "text/strings.h"
 
 namespace dtrain::diagnose {
 namespace {
 
+using measure::StepTimes;
+
 template <typename Value>
 double mean(const Steps& steps, const Value& value) {
   double sum = 0;
-  for (const measure::StepTimes& step : steps) sum += value(step);
+  for (const StepTimes& step : steps) sum += std::invoke(value, step);
   return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
 }
 
 template <typename Seconds>
 size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
-  const auto most = std::max_element(
-      run.ranks.begin(), run.ranks.end(),
-      [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
+  const auto most = std::ranges::max_element(
+      run.ranks, {}, [&](const RankEvidence& rank) { return seconds(rank.steps); });
   return static_cast<size_t>(most - run.ranks.begin());
 }
 
 }  // namespace
 
-double mean_wall(const Steps& steps) {
-  return mean(steps, [](const measure::StepTimes& s) { return s.wall; });
-}
-
+double mean_wall(const Steps& steps) { return mean(steps, &StepTimes::wall); }
+double mean_other(const Steps& steps) { return mean(steps, &StepTimes::other); }
+double mean_launch(const Steps& steps) { return mean(steps, &StepTimes::launch); }
+double mean_computing(const Steps& steps) { return mean(steps, &StepTimes::computing); }
 double mean_of(const Steps& steps, measure::Phase phase) {
-  return mean(steps, [phase](const measure::StepTimes& s) { return s.of(phase); });
-}
-
-double mean_other(const Steps& steps) {
-  return mean(steps, [](const measure::StepTimes& s) { return s.other(); });
-}
-
-double mean_launch(const Steps& steps) {
-  return mean(steps, [](const measure::StepTimes& s) { return s.launch; });
-}
-
-double mean_computing(const Steps& steps) {
-  return mean(steps, [](const measure::StepTimes& s) { return s.computing(); });
+  return mean(steps, [phase](const StepTimes& s) { return s.of(phase); });
 }
 
 size_t worst_rank(const RunEvidence& run, measure::Phase phase) {
@@ -96,9 +85,7 @@ const HostEvidence& host_of(const RunEvidence& run, const RankEvidence& rank) {
 double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
 Change times(measure::Phase phase, double factor) {
-  return [phase, factor](size_t, size_t, measure::StepTimes& s) {
-    s.phases[static_cast<size_t>(phase)] *= factor;
-  };
+  return [phase, factor](size_t, size_t, StepTimes& s) { s.of(phase) *= factor; };
 }
 
 double quantile(std::vector<double> values, double share) {

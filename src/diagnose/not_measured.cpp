@@ -1,10 +1,10 @@
-#include "diagnose/not_measured.h"
+// What a verdict could not look at.
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "diagnose/finding.h"
+#include "diagnose/causes.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {

@@ -1,13 +1,9 @@
 #include "diagnose/verdict.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <utility>
 
 #include "diagnose/causes.h"
 #include "diagnose/means.h"
-#include "diagnose/not_measured.h"
 #include "text/strings.h"
 
 namespace dtrain::diagnose {
@@ -22,17 +18,14 @@ bool speaks(const Finding& finding) {
 
 double gain_or_zero(const Finding& finding) { return finding.gain ? finding.gain->ratio : 0; }
 
-std::vector<Finding> all_causes(const RunEvidence& run) {
-  std::vector<Finding> all;
-  for (const auto& part : {data_causes, rank_causes, network_causes, step_causes, core_causes,
-                           gpu_causes, memory_causes}) {
-    const std::vector<Finding> found = part(run);
-    all.insert(all.end(), found.begin(), found.end());
+Findings all_causes(const RunEvidence& run) {
+  Findings all;
+  for (const auto& add : {add_data_causes, add_rank_causes, add_network_causes, add_step_causes,
+                          add_core_causes, add_gpu_causes, add_memory_causes}) {
+    add(run, all);
   }
   return all;
 }
-
-using Findings = std::vector<Finding>;
 
 // Such findings would be one line of a table, twice.
 bool same_line(const Finding& a, const Finding& b) {
@@ -59,9 +52,7 @@ bool explains(const Finding& deeper, const Finding& other, const std::vector<Ste
 }
 
 Findings::iterator most_gain(Findings& findings, const std::vector<Steps>& steps) {
-  auto best = std::max_element(
-      findings.begin(), findings.end(),
-      [](const Finding& a, const Finding& b) { return gain_or_zero(a) < gain_or_zero(b); });
+  auto best = std::ranges::max_element(findings, {}, gain_or_zero);
   for (auto other = findings.begin(); other != findings.end(); ++other) {
     if (explains(*other, *best, steps)) best = other;
   }
@@ -137,9 +128,7 @@ std::string text_of(const Finding& f) {
 
 Verdict judge(const RunEvidence& run) {
   Verdict verdict;
-  verdict.cached_step = run.cached_step;
-  verdict.latency = run.network.latency;
-  verdict.seconds_per_byte = run.network.seconds_per_byte;
+  verdict.probes = {run.cached_step, run.network.latency, run.network.seconds_per_byte};
   const size_t steps = run.ranks.empty() ? 0 : run.ranks[0].steps.size();
   if (steps < kFewestSteps) {
     verdict.text = str("verdict: too few steps for a verdict (", steps, " of ", kFewestSteps,
@@ -165,14 +154,13 @@ std::string text_of(const Verdict& verdict) {
 }
 
 monitoring::VerdictRecord record_of(const Verdict& verdict, int64_t step) {
-  monitoring::VerdictRecord record{
-      .step = step,
-      .text = verdict.text,
-      .also = verdict.also,
-      .causes = {},
-      .not_measured = verdict.not_measured,
-      .communication = {},
-      .probes = {verdict.cached_step, verdict.latency, verdict.seconds_per_byte}};
+  monitoring::VerdictRecord record{.step = step,
+                                   .text = verdict.text,
+                                   .also = verdict.also,
+                                   .causes = {},
+                                   .not_measured = verdict.not_measured,
+                                   .communication = {},
+                                   .probes = verdict.probes};
   if (const auto& split = verdict.communication) {
     record.communication = {.late = split->late,
                             .latency = split->latency,

@@ -26,9 +26,8 @@ inline constexpr size_t kMostFindings = 3;  // one verdict and two runners-up
 struct Verdict {
   std::vector<Finding> findings;  // that speak; the first one is the verdict
   std::vector<std::string> not_measured;
-  std::optional<Communication> communication;              // only with several ranks
-  double cached_step = kUnknown;                           // see RunEvidence
-  double latency = kUnknown, seconds_per_byte = kUnknown;  // see NetworkUse
+  std::optional<Communication> communication;  // only with several ranks
+  monitoring::VerdictRecord::Probes probes;
   // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
   std::string text;
   std::vector<std::string> also;  // the runners-up, worded in the same way

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 
 namespace dtrain::diagnose {
 namespace {
@@ -24,13 +23,13 @@ struct Times {
   std::vector<double> measured, changed;  // seconds of each cycle
 };
 
-double ratio(std::span<const double> measured, std::span<const double> changed, size_t begin,
-             size_t end) {
-  double before = 0, after = 0;  // without the cycles from begin to end
-  for (size_t i = 0; i < measured.size(); ++i) {
+// Without the cycles from begin to end.
+double ratio(const Times& times, size_t begin, size_t end) {
+  double before = 0, after = 0;
+  for (size_t i = 0; i < times.measured.size(); ++i) {
     if (begin <= i && i < end) continue;
-    before += measured[i];
-    after += changed[i];
+    before += times.measured[i];
+    after += times.changed[i];
   }
   return after > 0 ? before / after - 1 : 0;
 }
@@ -47,16 +46,13 @@ std::vector<size_t> block_ends(size_t cycles) {
 
 Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
   if (times.measured.empty()) return {};
-  const auto without = [&](size_t begin, size_t end) {
-    return ratio(times.measured, times.changed, begin, end);
-  };
-  Gain gain{.ratio = without(0, 0), .error = std::numeric_limits<double>::infinity()};
+  Gain gain{.ratio = ratio(times, 0, 0), .error = std::numeric_limits<double>::infinity()};
   const size_t blocks = ends.size() - 1;
   if (blocks < 2) return gain;
   std::vector<double> left_out;
   double mean = 0;
   for (size_t b = 0; b < blocks; ++b) {
-    left_out.push_back(without(ends[b], ends[b + 1]));
+    left_out.push_back(ratio(times, ends[b], ends[b + 1]));
     mean += left_out.back() / static_cast<double>(blocks);
   }
   double sum = 0;
@@ -166,7 +162,7 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const WhatIf& repla
       StepTimes& step = steps[rank][i];
       const double before = step.in_phases();
       if (replay.change) replay.change(rank, i, step);
-      step.phases[static_cast<size_t>(Phase::kAllReduceWait)] -= (1 - replay.network) * network;
+      step.of(Phase::kAllReduceWait) -= (1 - replay.network) * network;
       step.wall += step.in_phases() - before;
     }
   }

@@ -58,8 +58,5 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const WhatIf&);
 // The gain of the steps as they would have been over those that were measured. Zero for fewer than
 // two steps.
 Gain gain_of(const std::vector<Steps>& ranks, const WhatIf&);
-inline Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1) {
-  return gain_of(ranks, WhatIf{.change = change, .network = network});
-}
 
 }  // namespace dtrain::diagnose

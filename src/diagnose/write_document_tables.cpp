@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "diagnose/document_tables.h"
 #include "diagnose/finding.h"
-#include "monitoring/metric_tables.h"
+#include "monitoring/series.h"
 #include "os/file_system.h"
 
 int main(int count, char** arguments) try {

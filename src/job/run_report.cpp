@@ -14,7 +14,7 @@
 #include "job/trained_model.h"
 #include "os/file_system.h"
 #include "report/digest.h"
-#include "report/page_data.h"
+#include "report/page_parts.h"
 #include "report/read_run.h"
 #include "text/strings.h"
 #include "text/utf8.h"

@@ -29,10 +29,7 @@ const std::array<Quantity, kQuantities>& all_quantities() {
 std::string_view help_of(Quantity quantity) {
   const QuantityRow& row = row_of(quantity);
   if (!row.help.empty() || row.metric.empty()) return row.help;
-  const auto& rows = quantity_rows();
-  return std::find_if(rows.begin(), rows.end(),
-                      [&](const QuantityRow& other) { return other.metric == row.metric; })
-      ->help;
+  return std::ranges::find(quantity_rows(), row.metric, &QuantityRow::metric)->help;
 }
 
 }  // namespace dtrain::measure

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "os/process_info.h"
@@ -29,8 +28,7 @@ double above_zero(int value) { return value > 0 ? value : kUnknown; }
 // What a thread has used since `before`; all of it where it is new.
 ThreadTime since(const ThreadTime& now, const std::vector<ThreadTime>& before) {
   ThreadTime time = now;
-  const auto old = std::find_if(before.begin(), before.end(),
-                                [&](const ThreadTime& t) { return t.id == now.id; });
+  const auto old = std::ranges::find(before, now.id, &ThreadTime::id);
   if (old == before.end()) return time;
   time.cpu_seconds -= old->cpu_seconds;
   time.run_delay_seconds -= old->run_delay_seconds;

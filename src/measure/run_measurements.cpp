@@ -1,7 +1,6 @@
 #include "measure/run_measurements.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/check.h"
 #include "dist/object_collectives.h"

@@ -60,6 +60,7 @@ struct StepTimes {
   std::array<double, 3> buckets{};
   PaddedRows padded{};
 
+  double& of(Phase phase) { return phases[static_cast<size_t>(phase)]; }
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
   double computing() const { return of(Phase::kForward) + of(Phase::kBackward); }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "report/json_values.h"
@@ -12,12 +13,14 @@
 namespace dtrain::report {
 namespace {
 
+using monitoring::VerdictRecord;
+
 constexpr size_t kMostWindows = 2000, kMostEvaluations = 2000, kMostSlowest = 12;
 constexpr size_t kMostRanks = 64, kMostMetrics = 64, kMostTables = 8, kMostCells = 40000,
                  kMostCauses = 3;
 
 // NaN where it cannot be the length of anything.
-double seconds_in(const Json& object, const char* key) {
+double seconds_in(const Json& object, const std::string& key) {
   const double seconds = number_in(object, key);
   return seconds >= 0 && seconds < 1e9 ? seconds : kUnknown;
 }
@@ -39,7 +42,7 @@ measure::Values values_in(const Json& json) {
     if (row.key.empty()) continue;
     const Json& object = row.group.empty() ? json : object_in(json, std::string(row.group));
     const std::string key(row.key);
-    values[quantity] = row.unit == "s" ? seconds_in(object, key.c_str()) : number_in(object, key);
+    values[quantity] = row.unit == "s" ? seconds_in(object, key) : number_in(object, key);
   }
   return values;
 }
@@ -136,29 +139,24 @@ RecordedEvaluation evaluation_in(const Json& json) {
   return evaluation;
 }
 
-RecordedVerdict verdict_in(const Json& json) {
-  RecordedVerdict verdict{.step = count_in(json, "step"),
-                          .text = text_in(json, "text", kLongestSentence),
-                          .causes = {},
-                          .not_measured = {}};
+VerdictRecord verdict_in(const Json& json) {
+  VerdictRecord verdict{.step = count_in(json, "step"),
+                        .text = text_in(json, "text", kLongestSentence)};
   for (const Json& cause : array_in(json, "causes")) {
     if (!cause.is_object() || verdict.causes.size() == kMostCauses) continue;
-    verdict.causes.push_back({.cause = text_in(cause, "cause"),
-                              .setting = text_in(cause, "setting"),
-                              .evidence = text_in(cause, "evidence", kLongestSentence),
-                              .otherwise = text_in(cause, "otherwise"),
+    verdict.causes.push_back({.name = text_in(cause, "cause"),
                               .rank = count_in(cause, "rank", -1),
                               .gain = number_in(cause, "gain"),
-                              .error = number_in(cause, "error")});
+                              .error = number_in(cause, "error"),
+                              .setting = text_in(cause, "setting"),
+                              .evidence = text_in(cause, "evidence", kLongestSentence),
+                              .otherwise = text_in(cause, "otherwise")});
   }
   verdict.not_measured = names_in(json, "not_measured");
   if (verdict.not_measured.size() > kMostRanks) verdict.not_measured.resize(kMostRanks);
   const Json& split = object_in(json, "communication");
-  verdict.communication = {.late = seconds_in(split, "late_seconds"),
-                           .latency = seconds_in(split, "latency_seconds"),
-                           .bandwidth = seconds_in(split, "bandwidth_seconds"),
-                           .not_overlapped = seconds_in(split, "not_overlapped_seconds"),
-                           .other = seconds_in(split, "other_seconds")};
+  for (const monitoring::CommunicationPart& part : monitoring::kCommunicationParts)
+    verdict.communication.*part.seconds = seconds_in(split, str(part.name, "_seconds"));
   const Json& cost = object_in(json, "all_reduce");
   verdict.probes = {.cached_step = seconds_in(object_in(json, "headroom"), "step_seconds"),
                     .latency = seconds_in(cost, "latency_seconds"),
@@ -206,8 +204,7 @@ StepWindow joined(const StepWindow& a, const StepWindow& b) {
   window.samples_per_second = mean(a.samples_per_second, b.samples_per_second);
   window.phase_seconds = mean(a.phase_seconds, b.phase_seconds);
   for (RankWindow& rank : window.ranks) {
-    const auto earlier = std::find_if(a.ranks.begin(), a.ranks.end(),
-                                      [&](const auto& r) { return r.rank == rank.rank; });
+    const auto earlier = std::ranges::find(a.ranks, rank.rank, &RankWindow::rank);
     if (earlier != a.ranks.end())
       rank = joined(*earlier, static_cast<double>(a.count), rank, static_cast<double>(b.count));
   }
@@ -236,9 +233,9 @@ std::vector<bool> extremes(const std::vector<RecordedEvaluation>& evaluations) {
       if (std::isfinite(value)) values.emplace_back(value, i);
     }
     if (values.empty()) continue;
-    const auto by_value = [](const auto& a, const auto& b) { return a.first < b.first; };
-    marked[std::min_element(values.begin(), values.end(), by_value)->second] = true;
-    marked[std::max_element(values.begin(), values.end(), by_value)->second] = true;
+    const auto value_in = [](const auto& entry) { return entry.first; };
+    marked[std::ranges::min_element(values, {}, value_in)->second] = true;
+    marked[std::ranges::max_element(values, {}, value_in)->second] = true;
   }
   return marked;
 }
@@ -304,10 +301,9 @@ void RecordAdder::add(StepWindow window) {
   if (!steps.empty() &&
       std::isfinite(window.step_seconds)) {  // the first step of a process is always slow
     std::vector<StepWindow>& slowest = records_.slowest;
-    const auto shorter = [](const StepWindow& a, const StepWindow& b) {
-      return a.longest_seconds() > b.longest_seconds();
-    };
-    slowest.insert(std::upper_bound(slowest.begin(), slowest.end(), window, shorter), window);
+    const auto place = std::ranges::upper_bound(slowest, window.longest_seconds(), std::greater<>(),
+                                                &StepWindow::longest_seconds);
+    slowest.insert(place, window);
     if (slowest.size() > kMostSlowest) slowest.pop_back();
   }
   steps.push_back(std::move(window));

@@ -98,9 +98,6 @@ std::string lines_in(const Opened& opened, int64_t begin, int64_t end, int64_t l
 
 }  // namespace
 
-FileText read_head(const fs::path& path, int64_t most) {
-  return read(path, most, /*from_end=*/false);
-}
 FileText read_tail(const fs::path& path, int64_t most) {
   return read(path, most, /*from_end=*/true);
 }

@@ -20,8 +20,7 @@ struct FileText {
   bool missing() const { return problem == "is not there"; }
 };
 
-// At most `most` bytes from the beginning, or from the end.
-FileText read_head(const std::filesystem::path&, int64_t most);
+// At most `most` bytes from the end.
 FileText read_tail(const std::filesystem::path&, int64_t most);
 
 // A whole file; with more than `most` bytes it is a problem and there is no text.

@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
+#include "report/page_parts.h"
 #include "text/printable.h"
 #include "text/strings.h"
-#include "text/utf8.h"
 #include "text/wrap.h"
 
 namespace dtrain::report {
@@ -18,26 +18,14 @@ constexpr size_t kLabel = 10;  // columns before a value
 constexpr size_t kBar = 30;    // columns of a full bar
 constexpr size_t kMostParts = 6;
 
-std::string cut(const std::string& text, size_t columns) {
-  if (count_characters(text) <= columns) return text;
-  std::string out;
-  std::string_view rest = text;
-  for (size_t i = 0; i + 3 < columns; ++i) {
-    const size_t bytes = std::max<size_t>(1, utf8_character(rest));
-    out += rest.substr(0, bytes);
-    rest.remove_prefix(bytes);
-  }
-  return out + "...";
-}
-
 class Lines {
  public:
   void add(const std::string& label, const std::string& value) {
     if (value.empty()) return;
-    lines_.push_back(cut(label +
-                             std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') +
-                             printable(value),
-                         kCardColumns));
+    lines_.push_back(
+        cut_to(label + std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') +
+                   printable(value),
+               kCardColumns, "..."));
   }
   void blank() {
     if (!lines_.empty() && !lines_.back().empty()) lines_.emplace_back();
@@ -70,10 +58,10 @@ std::string without_prefix(const std::string& text) {
 
 void add_parts(Lines& lines, const Digest& digest) {
   if (digest.seconds <= 0) return;
-  const double largest = *std::max_element(digest.parts.begin(), digest.parts.end());
+  const double largest = *std::ranges::max_element(digest.parts);
   lines.blank();
   Parts sorted = digest.parts;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  std::ranges::sort(sorted, std::greater<>());
   bool first = true;
   for (size_t i = 0; i < kParts; ++i) {
     const double share = digest.parts[i] / digest.seconds;
@@ -90,7 +78,7 @@ void add_parts(Lines& lines, const Digest& digest) {
 
 // The gain and the setting, with which the text ends, have a line of their own, because long
 // evidence is cut.
-void add_first_cause(Lines& lines, const RecordedVerdict& verdict) {
+void add_first_cause(Lines& lines, const monitoring::VerdictRecord& verdict) {
   const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
   const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
   const size_t at = evidence.empty() ? std::string::npos : text.find(evidence + "; ");
@@ -101,12 +89,12 @@ void add_first_cause(Lines& lines, const RecordedVerdict& verdict) {
 
 void add_verdict(Lines& lines, const RunRecords& run) {
   lines.blank();
-  const RecordedVerdict& verdict = run.verdict;
+  const monitoring::VerdictRecord& verdict = run.verdict;
   add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
-    const RecordedCause& cause = verdict.causes[i];
+    const monitoring::VerdictRecord::Cause& cause = verdict.causes[i];
     lines.add("then",
-              str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
+              str(cause.name, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
                   std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
                   cause.setting.empty() ? "" : " with " + cause.setting,
                   cause.otherwise.empty() ? "" : " " + cause.otherwise));
@@ -119,9 +107,7 @@ void add_verdict(Lines& lines, const RunRecords& run) {
 
 std::string balance_text(const Digest& digest) {
   if (digest.ranks.size() < 2) return "";
-  const auto slowest =
-      std::max_element(digest.ranks.begin(), digest.ranks.end(),
-                       [](const auto& a, const auto& b) { return a.computing < b.computing; });
+  const auto slowest = std::ranges::max_element(digest.ranks, {}, &RankDigest::computing);
   return str("load balance ", fixed(100 * digest.load_balance, 1), " %; rank ", slowest->rank,
              " computes longest, ", fixed(1e3 * slowest->computing, 1), " ms per step");
 }
@@ -164,8 +150,7 @@ std::string ranks_text(const RunRecords& run) {
   if (e.world_size == 0) return "";
   std::vector<std::string> nodes;
   for (const RecordedRank& place : e.ranks) {
-    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end())
-      nodes.push_back(place.node);
+    if (std::ranges::find(nodes, place.node) == nodes.end()) nodes.push_back(place.node);
   }
   const std::string where = nodes.empty()       ? ""
                             : nodes.size() == 1 ? " on " + nodes[0]

@@ -1,12 +1,11 @@
 #include "report/chart.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
 
+#include "report/page_parts.h"
 #include "text/printable.h"
 #include "text/strings.h"
 #include "text/utf8.h"
@@ -37,15 +36,7 @@ std::string number(double value) {
 }
 
 std::string shortened(const std::string& name, size_t most = kLongestName) {
-  if (count_characters(name) <= most) return name;
-  std::string_view rest = name;
-  std::string out;
-  for (size_t i = 0; i + 1 < most; ++i) {
-    const size_t bytes = std::max<size_t>(1, utf8_character(rest));
-    out += rest.substr(0, bytes);
-    rest.remove_prefix(bytes);
-  }
-  return out + "…";
+  return cut_to(name, most, "…");
 }
 
 std::string text(double x, double y, const char* css, const char* anchor,

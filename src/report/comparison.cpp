@@ -1,7 +1,6 @@
 // Two runs beside each other.
 
 #include <algorithm>
-#include <cmath>
 
 #include "report/card.h"
 #include "report/chart.h"
@@ -52,9 +51,7 @@ std::string judgments(const std::vector<Regression>& all, double limit) {
   }
   return html +
          "</ul>\n<p class=\"dim\">The noise is twice the standard error of the difference. Where "
-         "it is larger than "
-         "both the difference and the limit, "
-         "nobody can tell.</p>\n";
+         "it is larger than both the difference and the limit, nobody can tell.</p>\n";
 }
 
 std::string difference_rows(const std::vector<Difference>& all, const char* name) {
@@ -69,8 +66,7 @@ std::string difference_rows(const std::vector<Difference>& all, const char* name
 std::vector<Difference> config_differences(const RunRecords& first, const RunRecords& second) {
   std::vector<Difference> all;
   const auto has = [](const RunRecords& run, const std::string& key) {
-    return std::any_of(run.config.begin(), run.config.end(),
-                       [&](const auto& value) { return value.first == key; });
+    return std::ranges::any_of(run.config, [&](const auto& value) { return value.first == key; });
   };
   for (const auto& [key, value] : first.config) {
     if (key.starts_with("run.")) continue;
@@ -120,9 +116,7 @@ std::string comparison_page(Known first, Known second, const std::vector<Regress
                                                           : difference_rows(differences, "key"));
   for (const Known& known : {first, second}) {
     if (known.run.gaps.empty()) continue;
-    body += heading("Left out of " + known.run.name) + "<ul>\n";
-    for (const std::string& gap : known.run.gaps) body += "<li>" + html_text(gap) + "</li>\n";
-    body += "</ul>\n";
+    body += heading("Left out of " + known.run.name) + bullets(known.run.gaps);
   }
   return page_of(title + " - dtrain", header, body, comparison_json(first, second, all, limit),
                  now);

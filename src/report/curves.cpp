@@ -34,7 +34,7 @@ Series of_evaluations(const RunRecords& run, const std::string& metric, std::str
 }
 
 bool has_values(const Series& series) {
-  return std::any_of(series.y.begin(), series.y.end(), [](double y) { return std::isfinite(y); });
+  return std::ranges::any_of(series.y, [](double y) { return std::isfinite(y); });
 }
 
 void number_colors(LineChart& chart) {
@@ -47,8 +47,7 @@ std::vector<std::string> metric_names(const RunRecords& run) {
   for (const RecordedEvaluation& evaluation : run.evaluations) {
     if (evaluation.split != "val") continue;
     for (const auto& [name, value] : evaluation.metrics) {
-      if (name != "loss" && std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(name);
+      if (name != "loss" && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
   return names;
@@ -67,8 +66,7 @@ std::vector<LineChart> learning_curves(const RunRecords& run) {
     if (!has_values(series)) continue;
     const MetricKind kind = kind_of_metric(run, name);
     const std::string title = "validation" + (kind.unit.empty() ? ": " + name : ", " + kind.unit);
-    auto chart = std::find_if(charts.begin(), charts.end(),
-                              [&](const LineChart& c) { return c.title == title; });
+    auto chart = std::ranges::find_if(charts, [&](const LineChart& c) { return c.title == title; });
     if (chart == charts.end())
       chart = charts.insert(chart, LineChart{.title = title, .x_label = kSteps, .series = {}});
     chart->series.push_back(std::move(series));

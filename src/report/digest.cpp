@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
+#include "core/spread.h"
 #include "text/number_text.h"
 #include "text/strings.h"
 
@@ -185,10 +187,7 @@ Parts parts_of(const StepWindow& window) {
 
 double median(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  if (values.empty()) return kUnknown;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return median_of(std::move(values));
 }
 
 std::vector<const StepWindow*> after_warm_up(const std::vector<StepWindow>& windows) {

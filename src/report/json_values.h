@@ -9,9 +9,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
-#include "report/run_state.h"
+#include "report/run_records.h"
 #include "text/utf8.h"
 
 namespace dtrain::report {

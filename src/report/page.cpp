@@ -68,13 +68,13 @@ std::string tiles(const RunRecords& run, const Digest& digest) {
 // ---- sections -----------------------------------------------------------------------------------
 std::string verdict_section(const RunRecords& run, const Digest& digest) {
   std::string html = heading("Verdict");
-  const RecordedVerdict& verdict = run.verdict;
+  const monitoring::VerdictRecord& verdict = run.verdict;
   html +=
       str("<p class=\"verdict\">",
           verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text), "</p>\n");
   if (!verdict.causes.empty()) {
     Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
-    for (const RecordedCause& cause : verdict.causes) {
+    for (const monitoring::VerdictRecord::Cause& cause : verdict.causes) {
       const std::string setting =
           cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
       const std::string gain =
@@ -82,7 +82,7 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
               ? "-"
               : "+" + percent(cause.gain, 0) +
                     (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
-      rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), gain,
+      rows.add({html_text(cause.name), cause.rank < 0 ? "-" : str(cause.rank), gain,
                 setting + html_text(cause.otherwise), html_text(cause.evidence)});
     }
     html += rows.html();
@@ -99,10 +99,8 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
             " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");
   }
   if (!verdict.not_measured.empty()) {
-    html += "<p class=\"dim\">Not measured:</p>\n<ul class=\"dim\">\n";
-    for (const std::string& what : verdict.not_measured)
-      html += "<li>" + html_text(what) + "</li>\n";
-    html += "</ul>\n";
+    html +=
+        "<p class=\"dim\">Not measured:</p>\n" + bullets(verdict.not_measured, " class=\"dim\"");
   }
   return html;
 }
@@ -124,8 +122,7 @@ std::string time_section(const RunRecords& run, const Digest& digest) {
   return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() +
          "</div>\n" + area_chart(parts_over_time(run)) +
          "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step "
-         "lines, which leave out "
-         "evaluations and the saves of best checkpoints.</p>\n";
+         "lines, which leave out evaluations and the saves of best checkpoints.</p>\n";
 }
 
 std::string charts_section(const std::string& title, const std::vector<LineChart>& charts) {
@@ -171,9 +168,8 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     for (const double seconds : rank.seconds) sum += seconds;
     longest = std::max(longest, sum);
   }
-  const bool gpu = std::any_of(digest.ranks.begin(), digest.ranks.end(), [](const auto& r) {
-    return r.values.knows(Quantity::kGpuUtilization);
-  });
+  const bool gpu = std::ranges::any_of(
+      digest.ranks, [](const auto& r) { return r.values.knows(Quantity::kGpuUtilization); });
   std::vector<std::string> names, titles = {"rank",         "host and device",   "a step",
                                             "computing ms", "waits for data ms", "communication ms",
                                             "other ms",     "queue full",        "cores busy",
@@ -221,8 +217,8 @@ std::string slow_section(const Digest& digest) {
   }
   return heading("Slowest steps") + rows.html() +
          "<p class=\"dim\">The slowest step of those between two step lines, of the rank that took "
-         "longest for it (of "
-         "older runs the mean of these steps); usual: the median of all means.</p>\n";
+         "longest for it (of older runs the mean of these steps); usual: the median of all "
+         "means.</p>\n";
 }
 
 // The pairs that are confused most often, for a matrix that is too large to be read as a picture.
@@ -238,8 +234,7 @@ std::string confused_pairs(const Table& table) {
         pairs.push_back({table.cells[row][column], row, column});
     }
   }
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [](const Pair& a, const Pair& b) { return a.count > b.count; });
+  std::ranges::stable_sort(pairs, [](const Pair& a, const Pair& b) { return a.count > b.count; });
   pairs.resize(std::min(pairs.size(), kMostConfused));
   Rows rows({"target", "taken for", "samples"}, 2);
   for (const Pair& pair : pairs)
@@ -253,15 +248,14 @@ std::string number_table(const Table& table) {
   for (const std::string& column : table.columns) titles.push_back(html_text(column));
   std::vector<size_t> order(table.rows.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto f1 = std::find(table.columns.begin(), table.columns.end(), "f1");
+  const auto f1 = std::ranges::find(table.columns, "f1");
   const bool too_many = order.size() > kMostClassRows;
   if (too_many && f1 != table.columns.end()) {
     const auto column = static_cast<size_t>(f1 - table.columns.begin());
     const auto value = [&](size_t row) {
       return std::isnan(table.cells[row][column]) ? 2 : table.cells[row][column];
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return value(a) < value(b); });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return value(a) < value(b); });
   }
   Rows rows(titles);
   for (const size_t row : order) {
@@ -313,8 +307,8 @@ std::string sheet_section(const ContactSheet& sheet) {
   if (sheet.samples.empty()) return "";
   std::string html =
       heading("Samples") + str("<p class=\"dim\">", html_text(sheet.caption), "</p>\n");
-  const bool pictures = std::any_of(sheet.samples.begin(), sheet.samples.end(),
-                                    [](const ShownSample& s) { return !s.picture.empty(); });
+  const bool pictures =
+      std::ranges::any_of(sheet.samples, [](const ShownSample& s) { return !s.picture.empty(); });
   if (!pictures) {
     Rows rows({"sample", "target", "prediction", "error"}, 3);
     for (const ShownSample& s : sheet.samples)
@@ -362,13 +356,6 @@ std::string setup_section(const RunRecords& run) {
          "</pre></details>\n";
 }
 
-std::string gaps_section(const RunRecords& run) {
-  if (run.gaps.empty()) return "";
-  std::string html = heading("Left out") + "<ul>\n";
-  for (const std::string& gap : run.gaps) html += "<li>" + html_text(gap) + "</li>\n";
-  return html + "</ul>\n";
-}
-
 }  // namespace
 
 std::string page(const RunRecords& run, const Digest& digest, const ContactSheet& sheet,
@@ -377,7 +364,8 @@ std::string page(const RunRecords& run, const Digest& digest, const ContactSheet
       tiles(run, digest) + verdict_section(run, digest) + time_section(run, digest) +
       charts_section("Learning", learning_curves(run)) + charts_section("Steps", step_curves(run)) +
       ranks_section(run, digest) + slow_section(digest) + results_section(digest) +
-      sheet_section(sheet) + setup_section(run) + gaps_section(run);
+      sheet_section(sheet) + setup_section(run) +
+      (run.gaps.empty() ? "" : heading("Left out") + bullets(run.gaps));
   return page_of(run.name + " - dtrain", header(run), body, report_json(run, digest, sheet), now);
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
-// The pieces that pages are put together from. What is given as HTML must have been escaped
-// (html_text() of text/printable.h). Pure.
+// The pieces that pages are put together from, and data inside a page, which must not become a part
+// of it. What is given as HTML must have been escaped (html_text() of
+// text/printable.h). Pure.
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,7 +34,9 @@ class Rows {
 };
 
 std::string heading(const std::string& text);  // plain text
-std::string part_key(size_t part);             // a square in the color of a part
+// A list of plain texts.
+std::string bullets(const std::vector<std::string>& texts, const char* attributes = "");
+std::string part_key(size_t part);  // a square in the color of a part
 
 // A whole page from the template; `header` and `body` are HTML, `title` is not. `now`: seconds
 // since 1970.
@@ -44,5 +48,16 @@ std::optional<std::string_view> embedded_page(std::string_view name);
 // The template with each {{KEY}} replaced by its value, which is not searched for keys again.
 std::string filled(std::string_view page,
                    const std::vector<std::pair<std::string, std::string>>& values);
+
+// A name of at most `most` characters: a longer one ends with `ending`.
+std::string cut_to(const std::string& name, size_t most, std::string_view ending);
+
+// JSON as it may stand inside a <script> element: without "<", ">" and "&", which could end the
+// element or begin a comment, and without U+2028 and U+2029, which older JavaScript takes for the
+// end of a line. All of them are only ever inside strings of JSON, where \u003c says the same.
+std::string script_json(std::string_view json);
+
+std::string data_uri(std::string_view media_type,
+                     std::span<const std::byte> bytes);  // "data:image/jpeg;base64,..."
 
 }  // namespace dtrain::report

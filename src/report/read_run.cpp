@@ -41,7 +41,7 @@ std::string what_it_is(const fs::path& folder) {
        at.increment(code)) {
     if (is_run_folder(at->path())) runs.push_back(at->path().filename().string());
   }
-  std::sort(runs.begin(), runs.end());
+  std::ranges::sort(runs);
   if (!runs.empty())
     return str("holds runs (", join(runs, ", "),
                "); name one of them, or list them with `dtrain ls`");
@@ -128,8 +128,7 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
     const std::optional<int64_t> step = step_of(name);
     if (step) found.push_back({.name = name, .step = *step});
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.step > b.step; });
+  std::ranges::sort(found, [](const auto& a, const auto& b) { return a.step > b.step; });
   if (found.size() > kMostCheckpoints) found.resize(kMostCheckpoints);
   for (CheckpointFolder& checkpoint : found) checkpoint.bytes = bytes_in(folder / checkpoint.name);
   return found;
@@ -153,8 +152,8 @@ void find_best(RunRecords& run) {
   const auto is_val = [](const RecordedEvaluation& e) { return e.split == "val"; };
   const auto last = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), is_val);
   if (last == run.evaluations.rend()) return;
-  if (run.best_metric
-          .empty()) {  // the first one beside the loss is the primary metric of every task
+  // The first one beside the loss is the primary metric of every task
+  if (run.best_metric.empty()) {
     for (const auto& [name, value] : last->metrics) {
       if (run.best_metric.empty() && name != "loss") run.best_metric = name;
     }

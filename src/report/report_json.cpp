@@ -85,11 +85,11 @@ Json ranks(const Digest& digest) {
   return all;
 }
 
-Json verdict_json(const RecordedVerdict& verdict) {
+Json verdict_json(const monitoring::VerdictRecord& verdict) {
   Json json = {
       {"text", verdict.text}, {"causes", Json::array()}, {"not_measured", verdict.not_measured}};
-  for (const RecordedCause& c : verdict.causes) {
-    json["causes"].push_back({{"cause", c.cause},
+  for (const monitoring::VerdictRecord::Cause& c : verdict.causes) {
+    json["causes"].push_back({{"cause", c.name},
                               {"rank", c.rank},
                               {"gain", number(c.gain)},
                               {"error", number(c.error)},
@@ -99,11 +99,8 @@ Json verdict_json(const RecordedVerdict& verdict) {
   }
   const auto& split = verdict.communication;
   if (!monitoring::text_of(split).empty()) {
-    json["communication"] = {{"late_seconds", number(split.late)},
-                             {"latency_seconds", number(split.latency)},
-                             {"bandwidth_seconds", number(split.bandwidth)},
-                             {"not_overlapped_seconds", number(split.not_overlapped)},
-                             {"other_seconds", number(split.other)}};
+    for (const monitoring::CommunicationPart& part : monitoring::kCommunicationParts)
+      json["communication"][str(part.name, "_seconds")] = number(split.*part.seconds);
   }
   const auto& [cached_step, latency, seconds_per_byte] = verdict.probes;
   if (!std::isnan(cached_step)) json["headroom"] = {{"step_seconds", number(cached_step)}};

@@ -1,9 +1,9 @@
 #pragma once
 
 // What a run folder tells about its run, as plain values: for `dtrain report`, `dtrain ls` and the
-// live page. Numbers that a file does not have are NaN. read_run.h reads them.
+// live page, and how the run ended. Numbers that a file does not have are NaN. read_run.h reads
+// them. Pure but for is_run_folder().
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -16,14 +16,35 @@
 #include "measure/rank_sample.h"
 #include "monitoring/step_stats.h"
 #include "monitoring/verdict_record.h"
-#include "report/run_state.h"
+#include "text/named_enum.h"
 
 namespace dtrain::report {
 
 using measure::kUnknown;
+using measure::PhaseSeconds;
 using measure::Quantity;
 
-using PhaseSeconds = std::array<double, measure::kPhases>;
+// Whether a run is being trained, and how it ended if not. A run that says neither `finished` nor
+// `failed`, and whose lock is free, has crashed.
+enum class RunState { kRunning, kFinished, kStopped, kFailed, kCrashed, kNothing };
+constexpr auto names_of(RunState) {
+  return names("running", "finished", "stopped", "failed", "crashed", "no metrics");
+}
+
+// The last record of kind `state`.
+struct StateRecord {
+  std::string state = {};   // "": there is none
+  int64_t exit_code = 0;    // set when the process has ended
+  std::string reason = {};  // why it ended; "": not known
+};
+
+// A run that ended before its planned steps was stopped: on request, or because its metric no
+// longer improved.
+RunState state_of(bool locked, const StateRecord& last, int64_t step, int64_t planned);
+
+// Whether the folder has files that only a run writes, or those of one that ended before it
+// wrote them.
+bool is_run_folder(const std::filesystem::path&);
 
 // One rank between two records.
 struct RankWindow {
@@ -66,22 +87,6 @@ struct RecordedEvaluation {
   double metric(std::string_view name) const;  // NaN: it has none of this name
 };
 
-struct RecordedCause {
-  std::string cause = {}, setting = {}, evidence = {};
-  std::string otherwise = {};  // what brings the gain where no setting does: "without them"
-  int64_t rank = -1;           // -1: none
-  double gain = kUnknown, error = kUnknown;
-};
-
-struct RecordedVerdict {
-  int64_t step = 0;
-  std::string text = {};                   // "" while there is none
-  std::vector<RecordedCause> causes = {};  // the first is the verdict
-  std::vector<std::string> not_measured = {};
-  monitoring::VerdictRecord::Communication communication = {};
-  monitoring::VerdictRecord::Probes probes = {};
-};
-
 struct RecordedRank {
   std::string node = {}, device = {};
   double memory_bytes = kUnknown;
@@ -119,7 +124,7 @@ struct RunRecords {
   // The windows with the longest steps, never joined; longest first
   std::vector<StepWindow> slowest;
   std::vector<RecordedEvaluation> evaluations;  // ascending by step
-  RecordedVerdict verdict;                      // the last one
+  monitoring::VerdictRecord verdict;            // the last one
   std::vector<CheckpointFolder> checkpoints;    // newest first; by name and size, not verified
   int64_t last_step = 0;          // latest in any record; a step between two step lines has none
   int64_t saves = 0;              // checkpoint records

@@ -1,7 +1,6 @@
 #include "supervisor/host_watch.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 

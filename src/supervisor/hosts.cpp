@@ -7,7 +7,6 @@
 #include <cctype>
 #include <memory>
 #include <set>
-#include <utility>
 
 #include "core/error.h"
 #include "os/net_address.h"

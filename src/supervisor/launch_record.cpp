@@ -25,30 +25,14 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, unknown);
 }
 
-}  // namespace
-
-class LaunchRecord::Event {
- public:
-  Event(const Clock& clock, const char* name)
-      : json_{{"time", unix_seconds(clock)}, {"event", name}} {}
-  template <typename T>
-  Event& set(const char* key, T&& value) {
-    json_[key] = std::forward<T>(value);
-    return *this;
-  }
-  std::string line() const {
-    return json_.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  }
-
- private:
-  Json json_;
-};
-
-monitoring::LaunchNumbers LaunchTotals::numbers() const {
-  monitoring::LaunchNumbers numbers{{}, lost_steps, effective_ratio(), ranks, hosts_lost};
-  for (const auto& [cause, count] : restarts) numbers.restarts[std::string(name_of(cause))] = count;
-  return numbers;
+// A line of the record; `more` comes after the time and the name.
+std::string event(const Clock& clock, const char* name, const Json& more) {
+  Json json = {{"time", unix_seconds(clock)}, {"event", name}};
+  json.update(more);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
+
+}  // namespace
 
 LaunchRecord::LaunchRecord(fs::path run, bool may_exist, int64_t from_step, const Clock& clock)
     : run_(std::move(run)),
@@ -62,7 +46,7 @@ LaunchRecord::~LaunchRecord() = default;
 
 void LaunchRecord::launch_started(const std::vector<std::string>& command) {
   if (is_ours_ && is_folder(run_)) check_own_file(file_name());
-  write(Event(clock_, "launch_started").set("host", host_name()).set("command", command));
+  write(event(clock_, "launch_started", {{"host", host_name()}, {"command", command}}));
 }
 
 void LaunchRecord::job_started(const Placement& place) {
@@ -70,11 +54,10 @@ void LaunchRecord::job_started(const Placement& place) {
   job_runs_ = true;
   progress_.begin_job();
   totals_.ranks = place.ranks;
-  Event event(clock_, "job_started");
-  event.set("ranks", place.ranks);
-  if (!place.hosts.empty()) event.set("hosts", host_list(place.hosts, place.ranks));
-  if (progress_.saved() >= 0) event.set("from_step", progress_.saved());
-  write(event);
+  Json job = {{"ranks", place.ranks}};
+  if (!place.hosts.empty()) job["hosts"] = host_list(place.hosts, place.ranks);
+  if (progress_.saved() >= 0) job["from_step"] = progress_.saved();
+  write(event(clock_, "job_started", job));
 }
 
 void LaunchRecord::run_is_held(const fs::path& run) {
@@ -107,50 +90,52 @@ void LaunchRecord::job_ended(EndCause cause, const JobEnd& end, std::optional<in
   totals_.lost_steps += lost;
   totals_.ranks = 0;
   job_runs_ = false;
-  Event event(clock_, "job_ended");
-  event.set("cause", name_of(cause)).set("code", end.code);
-  if (rank) event.set("rank", *rank);
-  event.set("text", text);
-  if (progress_.trained() >= 0) event.set("step", progress_.trained());
-  if (progress_.saved() >= 0) event.set("saved_step", progress_.saved());
-  write(event.set("lost_steps", lost).set("seconds", seconds_between(job_began_, clock_.now())));
+  Json job = {{"cause", name_of(cause)}, {"code", end.code}};
+  if (rank) job["rank"] = *rank;
+  job["text"] = text;
+  if (progress_.trained() >= 0) job["step"] = progress_.trained();
+  if (progress_.saved() >= 0) job["saved_step"] = progress_.saved();
+  job["lost_steps"] = lost;
+  job["seconds"] = seconds_between(job_began_, clock_.now());
+  write(event(clock_, "job_ended", job));
 }
 
 void LaunchRecord::restart(EndCause cause) {
-  ++totals_.restarts[cause];
-  write(Event(clock_, "restart").set("cause", name_of(cause)));
+  ++totals_.restarts[std::string(name_of(cause))];
+  write(event(clock_, "restart", {{"cause", name_of(cause)}}));
 }
 
 void LaunchRecord::host_lost(const std::string& host, const std::string& why) {
   ++totals_.hosts_lost;
-  write(Event(clock_, "host_lost").set("host", host).set("text", why));
+  write(event(clock_, "host_lost", {{"host", host}, {"text", why}}));
 }
 
 void LaunchRecord::host_back(const std::string& host) {
   --totals_.hosts_lost;
-  write(Event(clock_, "host_back").set("host", host));
+  write(event(clock_, "host_back", {{"host", host}}));
 }
 
 void LaunchRecord::stop_asked(const std::string& signal) {
-  write(Event(clock_, "stop_asked").set("signal", signal));
+  write(event(clock_, "stop_asked", {{"signal", signal}}));
 }
 
 void LaunchRecord::launch_ended(int exit_code, const std::string& why) {
   settle();
   const LaunchTotals all = totals();
-  write(Event(clock_, "launch_ended")
-            .set("code", exit_code)
-            .set("text", why)
-            .set("restarts", Json(all.numbers().restarts))
-            .set("lost_steps", all.lost_steps)
-            .set("seconds", all.seconds)
-            .set("effective_training_time_ratio", all.effective_ratio()));
+  write(event(clock_, "launch_ended",
+              {{"code", exit_code},
+               {"text", why},
+               {"restarts", all.restarts},
+               {"lost_steps", all.lost_steps},
+               {"seconds", all.seconds},
+               {"effective_training_time_ratio", all.effective_ratio}}));
 }
 
 LaunchTotals LaunchRecord::totals() const {
   LaunchTotals totals = totals_;
   totals.seconds = seconds_between(began_, clock_.now());
   if (job_runs_) totals.useful_seconds += progress_.useful_seconds(RunProgress::Kept::kAll);
+  if (totals.seconds > 0) totals.effective_ratio = totals.useful_seconds / totals.seconds;
   return totals;
 }
 
@@ -177,12 +162,12 @@ void LaunchRecord::open_file() {
 }
 
 // A record that cannot be written is no reason to stop a run: AppendFile warns.
-void LaunchRecord::write(const Event& event) {
+void LaunchRecord::write(const std::string& line) {
   open_file();
   if (file_) {
-    file_->append(event.line());
+    file_->append(line);
   } else if (pending_.size() < kMostPending) {
-    pending_.push_back(event.line());
+    pending_.push_back(line);
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,18 +23,9 @@ class AppendFile;
 
 namespace dtrain::supervisor {
 
-struct LaunchTotals {
-  std::map<EndCause, int> restarts;
-  int64_t lost_steps = 0;     // trained, and trained again after a restart
+struct LaunchTotals : monitoring::LaunchNumbers {
   double useful_seconds = 0;  // training time of steps that were kept, or are not lost yet
   double seconds = 0;         // time since the launch began
-  int ranks = 0;              // that run now; 0 between two jobs
-  int hosts_lost = 0;
-
-  // Effective training time ratio, as Meta's study of large clusters defines it (arXiv 2410.21680):
-  // of the wall time.
-  double effective_ratio() const { return seconds > 0 ? useful_seconds / seconds : 0; }
-  monitoring::LaunchNumbers numbers() const;
 };
 
 class LaunchRecord {
@@ -71,8 +61,7 @@ class LaunchRecord {
   LaunchTotals totals() const;
 
  private:
-  class Event;
-  void write(const Event&);
+  void write(const std::string& line);
   std::filesystem::path file_name() const { return run_ / "launch.jsonl"; }
   void open_file();
   void settle();  // between two jobs

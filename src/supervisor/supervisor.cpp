@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/launcher.h"
-#include "dist/lone_process.h"
 #include "os/child_process.h"
 #include "os/file_lock.h"
 #include "supervisor/host_watch.h"
@@ -179,9 +178,8 @@ class Supervisor {
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
       take_signals();
-      if (wants_verdict_ &&
-          output
-              .holds_run()) {  // before that the signal might end ranks that are not in main() yet
+      // Before that the signal might end ranks that are not in main() yet
+      if (wants_verdict_ && output.holds_run()) {
         job.signal(SIGUSR2);
         wants_verdict_ = false;
       }
@@ -277,7 +275,7 @@ class Supervisor {
   void look_into_folder() {
     record_.look();
     if (record_.is_open()) metrics_.announce();
-    metrics_.set(record_.totals().numbers());
+    metrics_.set(record_.totals());
   }
 
   // The last lines again: those of ranks that only waited for the failed one are below its own.
@@ -326,7 +324,7 @@ class Supervisor {
     while (seconds_between(began, clock_.now()) < seconds && !request_.asked() && !enough()) {
       take_signals();
       lost_one_of({});
-      metrics_.set(record_.totals().numbers());
+      metrics_.set(record_.totals());
       clock_.sleep_for(std::chrono::milliseconds(kBetweenLooks));
     }
   }

@@ -58,8 +58,7 @@ std::string describe(const BadLosses::Found& found, const data::Store& store,
   return str("the loss of ", found.bad, " of ", found.of,
              " samples of a micro-step is not finite: ", join(names, ", "),
              all ? ". All of them: the weights have diverged. Use a smaller --lr, a warm-up "
-                   "(--schedule.warmup_steps) or "
-                   "--optimizer.clip_norm 1"
+                   "(--schedule.warmup_steps) or --optimizer.clip_norm 1"
                  : ". Look at these samples (dtrain inspect --verify), or use a smaller --lr or " +
                        against_overflow);
 }

@@ -1,7 +1,6 @@
 #include "train/broadcast_snapshot.h"
 
 #include "dist/object_collectives.h"
-#include "text/strings.h"
 
 namespace dtrain::train {
 

@@ -11,8 +11,7 @@ namespace {
 std::string smaller_batch(const BatchArithmetic& b) {
   if (largest_micro_batch(b) == 1) {
     return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional "
-           "networks), --amp bf16 or "
-           "fp16, or a smaller network";
+           "networks), --amp bf16 or fp16, or a smaller network";
   }
   return dtrain::str("use ", micro_batch_flags(b, largest_micro_batch(b) / 2),
                      ", which trains with the same global batch of ", b.global_batch);
@@ -26,12 +25,12 @@ std::optional<DeviceFailure> device_failure(const c10::Error& error, const Batch
   const std::string why = dist::first_line(error);
   // First: what a library cannot allocate on a GPU that has failed is not a matter of memory.
   if (dist::says_failed(error) || !state.works) {
-    return DeviceFailure{DeviceError(dtrain::str(
-                             device, " has failed ", where, ": ", why,
-                             ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows "
-                             "which. `dmesg` has the driver's message (Xid); --resume auto "
-                             "continues from the newest checkpoint")),
-                         /*lost=*/true};
+    return DeviceFailure{
+        DeviceError(dtrain::str(
+            device, " has failed ", where, ": ", why,
+            ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows which. `dmesg` has "
+            "the driver's message (Xid); --resume auto continues from the newest checkpoint")),
+        /*lost=*/true};
   }
   const std::optional<double> of_host =
       device.is_cpu() ? out_of_host_memory(error.what_without_backtrace()) : std::nullopt;

@@ -35,9 +35,8 @@ class GradScaler {
   const at::Tensor& found_inf() const { return found_inf_; }  // float32 scalar: 0 or 1
   const at::Tensor& norm() const { return norm_; }            // scalar of the parameters' dtype
   const at::Tensor& scale() const { return scale_; }          // float32 scalar
-  const at::Tensor& skipped() const {
-    return skipped_;
-  }  // int64 scalar: steps with an overflow so far
+  // int64 scalar: steps with an overflow so far
+  const at::Tensor& skipped() const { return skipped_; }
   bool enabled() const { return enabled_; }
 
   struct State {

@@ -7,8 +7,6 @@
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the Clock.
 
-#include <chrono>
-
 #include "config/interval.h"
 #include "core/clock.h"
 

@@ -88,11 +88,9 @@ std::string describe(const MemoryNeed& need) {
   const auto kind = [&](const char* name, double count) {
     if (count > 0) kinds.push_back(str(name, " ", bytes(count)));
   };
-  kind("weights", static_cast<double>(need.step.weights));
-  kind("gradients", static_cast<double>(need.step.gradients));
-  kind("moments", static_cast<double>(need.step.moments));
-  kind("average", static_cast<double>(need.step.average));
-  kind("activations", static_cast<double>(need.step.activations));
+  for (const auto& [name, of_step] : kMemoryKinds) {
+    if (of_step != &StepMemory::batch) kind(name, static_cast<double>(need.step.*of_step));
+  }
   kind("batches", static_cast<double>(need.step.batch) * static_cast<double>(1 + need.read_ahead));
   std::string text =
       str("a step needs about ", bytes(need.total()), " for its tensors (", join(kinds, ", "), ")");

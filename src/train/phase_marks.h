@@ -57,10 +57,6 @@ class PhaseMarks {
     }
   }
 
-  void drain(StepSums& sums) {
-    drain(sums, [](const Event&, measure::Phase, double) {});
-  }
-
   const Event* newest() const { return marks_.empty() ? nullptr : &marks_.back().event; }
 
  private:

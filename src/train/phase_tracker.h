@@ -14,7 +14,6 @@
 #include <functional>
 
 #include "device/profiler_range.h"
-#include "monitoring/step_stats.h"
 #include "train/phase_clock.h"
 #include "train/phase_trace.h"
 

@@ -6,22 +6,6 @@
 
 namespace dtrain::train {
 
-std::string to_string(Precision precision) {
-  switch (precision) {
-    case Precision::kFp16:
-      return "fp16";
-    case Precision::kBf16:
-      return "bf16";
-    case Precision::kTf32:
-      return "tf32";
-    case Precision::kFp32:
-      return "fp32";
-    case Precision::kFp64:
-      return "fp64";
-  }
-  return "";
-}
-
 Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capability) {
   using config::AmpMode;
   const bool cuda = device == at::kCUDA, ampere = cuda && has_bf16(device, capability);

@@ -9,12 +9,14 @@
 
 #include "config/choices.h"
 #include "layers/autocast.h"
+#include "text/named_enum.h"
 
 namespace dtrain::train {
 
 enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
-
-std::string to_string(Precision);  // name in the configuration: "fp16", ...
+// As in the configuration.
+constexpr auto names_of(Precision) { return names("fp16", "bf16", "tf32", "fp32", "fp64"); }
+inline std::string to_string(Precision precision) { return std::string(name_of(precision)); }
 
 // The precision that `train.amp` means on a device of this capability (10 × major + minor, see
 // device.h; 0 on the

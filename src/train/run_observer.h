@@ -18,7 +18,6 @@
 #include "measure/run_measurements.h"
 #include "monitoring/sink.h"
 #include "train/report_window.h"
-#include "train/skipped_steps.h"
 #include "train/step_runner.h"
 
 namespace dtrain::train {

@@ -6,7 +6,6 @@
 
 #include "core/clock.h"
 #include "core/spread.h"
-#include "device/device.h"
 #include "device/tensor_memory.h"
 #include "dist/object_collectives.h"
 #include "train/step_agreement.h"

@@ -1,7 +1,6 @@
 #include "train/step_sums.h"
 
 #include <cstddef>
-#include <utility>
 
 namespace dtrain::train {
 
@@ -12,7 +11,7 @@ void StepSums::add(Phase phase, double seconds) {
   if (step_) step_->wall += seconds;
   if (phase == Phase::kCount) return;
   totals_[static_cast<size_t>(phase)] += seconds;
-  if (step_) step_->phases[static_cast<size_t>(phase)] += seconds;
+  if (step_) step_->of(phase) += seconds;
 }
 
 void StepSums::add_launch(Phase phase, double seconds) {

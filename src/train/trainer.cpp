@@ -6,7 +6,6 @@
 #include "core/clock.h"
 #include "device/device.h"
 #include "dist/failure.h"
-#include "text/library_text.h"
 #include "text/strings.h"
 
 namespace dtrain::train {

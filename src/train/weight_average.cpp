@@ -1,6 +1,5 @@
 #include "train/weight_average.h"
 
-#include <algorithm>
 #include <map>
 
 #include "core/error.h"

@@ -12,7 +12,7 @@
 #include "config/load.h"
 #include "config/print.h"
 #include "core/error.h"
-#include "dist/lone_process.h"
+#include "dist/launcher.h"
 #include "job/process_context.h"
 #include "job/step_probe.h"
 #include "job/training_job.h"

@@ -12,7 +12,7 @@
 #include "diagnose/document_tables.h"
 #include "diagnose/made_faults.h"
 #include "diagnose/verdict.h"
-#include "monitoring/metric_tables.h"
+#include "monitoring/series.h"
 #include "os/file_system.h"
 
 namespace dtrain::diagnose {

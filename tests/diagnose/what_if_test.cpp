@@ -27,6 +27,10 @@ Change without(Phase phase) {
   return [phase](size_t, size_t, StepTimes& s) { s.phases[at(phase)] = 0; };
 }
 
+Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1) {
+  return diagnose::gain_of(ranks, WhatIf{.change = change, .network = network});
+}
+
 TEST(WhatIf, ACycleEndsWhenTheGradientsHaveMet) {
   const auto cycles = cycles_of({{step(1, 2, 3, 4, 5), step(10, 20, 30, 40, 50)}});
   ASSERT_EQ(cycles[0].size(), 1u);

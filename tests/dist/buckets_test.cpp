@@ -17,18 +17,19 @@ int64_t bytes(const Bucket& bucket) {
 }
 
 TEST(Buckets, TakesParametersFromTheLastAndClosesTheFirstEarly) {
-  const std::vector<ParamInfo> params = {{"a", 64}, {"b", 64}, {"c", 16}, {"d", 16}, {"e", 16}};
+  const std::vector<ParamInfo> params = {{64}, {64}, {16}, {16}, {16}};
   const auto buckets = plan_buckets(params, 64 * 4, 32 * 4);
   ASSERT_EQ(buckets.size(), 4u);
   EXPECT_EQ(buckets[0].params, (std::vector<size_t>{4, 3}));
   EXPECT_EQ(buckets[0].offsets, (std::vector<int64_t>{0, 16}));
-  EXPECT_EQ(buckets[1].params, (std::vector<size_t>{2}));  // with b it would pass the cap
+  EXPECT_EQ(buckets[1].params,
+            (std::vector<size_t>{2}));  // with the one before it would pass the cap
   EXPECT_EQ(buckets[2].params, (std::vector<size_t>{1}));
   EXPECT_EQ(buckets[3].params, (std::vector<size_t>{0}));
 }
 
 TEST(Buckets, AlignsEachParameterToACacheLine) {
-  const std::vector<ParamInfo> params = {{"a", 3}, {"b", 17}, {"c", 1}};
+  const std::vector<ParamInfo> params = {{3}, {17}, {1}};
   const auto buckets = plan_buckets(params, 1 << 20, 1 << 20);
   ASSERT_EQ(buckets.size(), 1u);
   EXPECT_EQ(buckets[0].offsets, (std::vector<int64_t>{0, 16, 48}));
@@ -36,7 +37,7 @@ TEST(Buckets, AlignsEachParameterToACacheLine) {
 }
 
 TEST(Buckets, AParameterLargerThanTheCapIsABucketOfItsOwn) {
-  const std::vector<ParamInfo> params = {{"small", 4}, {"large", 1000}, {"last", 4}};
+  const std::vector<ParamInfo> params = {{4}, {1000}, {4}};
   const auto buckets = plan_buckets(params, 256, 256);
   ASSERT_EQ(buckets.size(), 3u);
   EXPECT_EQ(buckets[1].params, (std::vector<size_t>{1}));
@@ -44,11 +45,10 @@ TEST(Buckets, AParameterLargerThanTheCapIsABucketOfItsOwn) {
 }
 
 TEST(Buckets, KeepsDtypesApartInTheOrderInWhichTheyFill) {
-  const std::vector<ParamInfo> params = {
-      {"a", 8, at::kFloat}, {"b", 8, at::kDouble}, {"c", 8, at::kFloat}};
+  const std::vector<ParamInfo> params = {{8, at::kFloat}, {8, at::kDouble}, {8, at::kFloat}};
   const auto buckets = plan_buckets(params, 1 << 20, 1 << 20);
   ASSERT_EQ(buckets.size(), 2u);
-  EXPECT_EQ(buckets[0].params, (std::vector<size_t>{1}));  // b is done before a
+  EXPECT_EQ(buckets[0].params, (std::vector<size_t>{1}));  // it is done before the first
   EXPECT_EQ(buckets[0].dtype, at::kDouble);
   EXPECT_EQ(buckets[1].params, (std::vector<size_t>{2, 0}));
 }
@@ -84,7 +84,7 @@ TEST(Buckets, KeepsItsPromisesForAnyList) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     auto draw = [&, n = uint64_t{0}](uint64_t below) mutable { return keyed(seed, n++) % below; };
     std::vector<ParamInfo> params(draw(40));
-    for (auto& param : params) param = {"p", static_cast<int64_t>(draw(400)), dtypes[draw(4)]};
+    for (auto& param : params) param = {static_cast<int64_t>(draw(400)), dtypes[draw(4)]};
     const auto cap = static_cast<int64_t>(draw(2000)), first = static_cast<int64_t>(draw(800));
     const auto buckets = plan_buckets(params, cap, first);
 

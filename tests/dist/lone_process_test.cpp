@@ -1,6 +1,6 @@
 // The environment of a process that a rank starts and that has to run alone.
 
-#include "dist/lone_process.h"
+#include "dist/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

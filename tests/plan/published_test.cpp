@@ -26,7 +26,7 @@ std::vector<TimedBucket> buckets_of(const Json& network) {
   std::vector<dist::ParamInfo> parameters;
   double all = 0;
   for (const Json& part : network) {
-    parameters.push_back({part[0].get<std::string>(), part[1].get<int64_t>()});
+    parameters.push_back({part[1].get<int64_t>()});
     all += part[2].get<double>();
   }
   std::vector<TimedBucket> buckets;

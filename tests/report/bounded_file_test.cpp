@@ -31,17 +31,16 @@ std::vector<std::string> lines_of(const std::filesystem::path& path, int64_t mos
   return lines;
 }
 
-TEST(BoundedFile, HeadTailAndSmallFiles) {
+TEST(BoundedFile, TailsAndSmallFiles) {
   const testing::TempDir folder;
   const auto path = file_with(folder, "0123456789");
-  EXPECT_EQ(read_head(path, 4).text, "0123");
   EXPECT_EQ(read_tail(path, 4).text, "6789");
   EXPECT_EQ(read_tail(path, 40).text, "0123456789");
   EXPECT_EQ(read_tail(path, 4).size, 10);
   EXPECT_EQ(read_small(path, 10).text, "0123456789");
   EXPECT_THAT(read_small(path, 9).problem, HasSubstr("has 10 B, which no such file needs"));
-  EXPECT_TRUE(read_head(folder / "none", 4).missing());
-  EXPECT_EQ(read_head(folder.path(), 4).problem, "is not a regular file");
+  EXPECT_TRUE(read_tail(folder / "none", 4).missing());
+  EXPECT_EQ(read_tail(folder.path(), 4).problem, "is not a regular file");
 }
 
 TEST(BoundedFile, Lines) {

@@ -98,8 +98,8 @@ TEST(Card, AVerdictHasTwoLines) {
   run.verdict.text =
       "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8";
   run.verdict.causes = {
-      {.cause = "decode", .rank = 1, .gain = 0.38},
-      {.cause = "late rank", .setting = "--a 1", .otherwise = "or more", .rank = 2, .gain = 0.05}};
+      {.name = "decode", .rank = 1, .gain = 0.38},
+      {.name = "late rank", .rank = 2, .gain = 0.05, .setting = "--a 1", .otherwise = "or more"}};
   run.verdict.communication = {.late = 0.0031, .latency = 0.0002, .not_overlapped = 0.001};
   const std::string text = card_of(run);
   EXPECT_THAT(
@@ -121,7 +121,7 @@ TEST(Card, TheSettingIsShownHoweverLongTheEvidenceIs) {
       "verdict: communication-bound: ", evidence,
       "; +3 % with --accumulate 8 (a larger global batch, which may need another learning rate)");
   run.verdict.causes = {
-      {.cause = "latency", .setting = "--accumulate 8", .evidence = evidence, .gain = 0.03}};
+      {.name = "latency", .gain = 0.03, .setting = "--accumulate 8", .evidence = evidence}};
   const std::string text = card_of(run);
   expect_fits(text);
   EXPECT_THAT(

@@ -1,6 +1,6 @@
 // Nothing that others named can become a part of the page.
 
-#include "report/page_data.h"
+#include "report/page_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -49,7 +49,7 @@ RunRecords hostile_run() {
   run.config.emplace_back("data.file", kHostile);
   run.gaps.push_back(kHostile);
   run.verdict.text = kHostile;
-  run.verdict.causes = {{.cause = kHostile, .setting = kHostile, .evidence = kHostile}};
+  run.verdict.causes = {{.name = kHostile, .setting = kHostile, .evidence = kHostile}};
   run.verdict.not_measured = {kHostile};
   run.checkpoints = {{.name = kHostile}};
   run.evaluations.back().metrics.emplace_back(kHostile, 1);
@@ -77,7 +77,7 @@ TEST(Page, TheVerdictHasTheSplitOfCommunication) {
 TEST(Page, ACauseHasItsSettingAndWhatElseIsSaidOfIt) {
   RunRecords run;
   run.verdict.causes = {
-      {.cause = "optimizer", .setting = "--accumulate 8", .otherwise = "(a larger <batch>)"}};
+      {.name = "optimizer", .setting = "--accumulate 8", .otherwise = "(a larger <batch>)"}};
   EXPECT_THAT(without_data(page_of(run)),
               HasSubstr("<code>--accumulate 8</code> (a larger &lt;batch&gt;)"));
 }

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "dist/lone_process.h"
+#include "dist/launcher.h"
 #include "support/fake_clock.h"
 #include "support/temp_dir.h"
 

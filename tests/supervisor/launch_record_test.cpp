@@ -191,9 +191,9 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   record.launch_ended(0, "");
   const LaunchTotals totals = record.totals();
   EXPECT_EQ(totals.lost_steps, 3);
-  EXPECT_EQ(totals.restarts.at(EndCause::kCrash), 1);
+  EXPECT_EQ(totals.restarts.at("crash"), 1);
   EXPECT_EQ(totals.seconds, 11 + 9 + 12);
-  EXPECT_NEAR(totals.effective_ratio(), 18. / 32, 1e-12);
+  EXPECT_NEAR(totals.effective_ratio, 18. / 32, 1e-12);
 
   const std::vector<json> all = events();
   ASSERT_EQ(all.size(), 7u) << "those from before the folder was there, too";

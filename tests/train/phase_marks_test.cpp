@@ -40,7 +40,7 @@ class Marks : public ::testing::Test {
   }
   void pass(double time) {
     device.now = time;
-    marks.drain(sums);
+    marks.drain(sums, [](const FakeEvent&, Phase, double) {});
   }
   // A step of 10 ms: 2 waiting for data, 7 computing, 1 in no phase.
   void step(double begin) {

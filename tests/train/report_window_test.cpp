@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "train/skipped_steps.h"
-
 namespace dtrain::train {
 namespace {
 
