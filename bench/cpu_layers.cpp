@@ -6,11 +6,9 @@
 //
 // LSTM: 64 sequences, 256 units, equal lengths, which oneDNN's LSTM takes as one call, and lengths
 // from half(50) to half(400) rows at random, as the network of `sequence` has them, which it takes
-// in groups of 8 of like length. Depthwise convolutions: those of mobilenet_v2 at 224 pixels,
-// 16 images.
-// Gradient of the weights of convolutions: those of headpose_cnn, resnet18 and mobilenet_v2 at 224
-// pixels, 16 images. Winograd: the 3 x 3 convolutions among them with stride 1, forward
-// and both gradients.
+// in groups of 8 of like length. Winograd: the 3 x 3 convolutions with stride 1 of headpose_cnn and
+// resnet18, 16 images of 224 pixels, forward and both gradients. norm: batch norm and what follows
+// it. bottleneck: blocks of mobilenet_v2.
 
 #include <ATen/Parallel.h>
 #include <torch/autograd.h>
@@ -23,10 +21,9 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "kernels/convolution.h"
 #include "kernels/winograd.h"
-#include "layers/convolution.h"
-#include "layers/depthwise.h"
+#include "layers/batch_norm.h"
+#include "layers/linear_bottleneck.h"
 #include "layers/lstm.h"
 
 namespace dtrain {
@@ -100,47 +97,63 @@ void compare_lstm(const char* what, const std::vector<int64_t>& lengths, int64_t
       [&] { layers::run_packed_lstm(layer, packed, steps, zeros, zeros).states.sum().backward(); });
 }
 
-void compare_depthwise(int64_t channels, int64_t size, int64_t stride) {
-  const at::Tensor x =
-      at::randn({16, channels, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
-  const at::Tensor input = x.set_requires_grad(true),
-                   weight = at::randn({channels, 1, 3, 3}).set_requires_grad(true);
-  const at::Tensor dy =
-      at::randn_like(at::conv2d(input, weight, {}, stride, 1, 1, channels).detach());
-  const auto backward = [&](const at::Tensor& y) {
-    torch::autograd::grad({y}, {input, weight}, {dy});
-  };
-  char what[64];
-  std::snprintf(what, sizeof(what), "depthwise, %ld channels, %ld pixels, stride %ld",
-                long(channels), long(size), long(stride));
-  compare(
-      what, [&] { backward(at::conv2d(input, weight, {}, stride, 1, 1, channels)); },
-      [&] { backward(layers::depthwise_conv(input, weight, stride)); });
-}
-
 at::Tensor random_image(at::IntArrayRef sizes) {
   return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-struct Convolution {
-  int64_t in, out, size, kernel, stride = 1;
-};
-
-void compare_weight_gradient(const Convolution& c) {
-  const at::Tensor x = random_image({16, c.in, c.size, c.size}),
-                   weight = random_image({c.out, c.in, c.kernel, c.kernel});
-  const at::Tensor dy = random_image(at::conv2d(x, weight, {}, c.stride, c.kernel / 2).sizes());
-  char what[64];
-  std::snprintf(what, sizeof(what), "weights %ld x %ld, %ld to %ld, %ld pixels, stride %ld",
-                long(c.kernel), long(c.kernel), long(c.in), long(c.out), long(c.size),
-                long(c.stride));
+// Batch norm, a residual if `residual`, ReLU, and max-pooling if `pool`, forward and backward.
+void compare_norm(int64_t channels, int64_t size, bool residual, bool pool) {
+  const at::Tensor x = random_image({16, channels, size, size}).set_requires_grad(true),
+                   added = residual ? random_image(x.sizes()) : at::Tensor();
+  layers::BatchNorm norm(channels);
+  char what[80];
+  std::snprintf(what, sizeof(what), "norm%s, ReLU%s, %ld channels, %ld pixels",
+                residual ? ", residual" : "", pool ? ", pooling" : "", long(channels), long(size));
   compare(
       what,
       [&] {
-        at::convolution_backward(dy, x, weight, {}, c.stride, c.kernel / 2, 1, false, 0, 1,
-                                 {false, true, false});
+        at::Tensor y = at::batch_norm(x, norm->weight, norm->bias, norm->running_mean,
+                                      norm->running_var, true, 0.1, 1e-5, false);
+        if (residual) y = y + added;
+        y = at::relu_(y);
+        (pool ? at::max_pool2d(y, 2) : y).sum().backward();
       },
-      [&] { kernels::conv2d_weight_gradient(x, weight, dy, c.stride, c.kernel / 2, false); });
+      [&] {
+        const layers::Epilogue epilogue{
+            .activation = layers::Activation::kReLU, .residual = added, .max_pool = pool};
+        norm->forward_with(x, epilogue).sum().backward();
+      });
+}
+
+// An inverted residual block of mobilenet_v2 in training: its layers one by one, by LibTorch's
+// convolutions and our batch norm, and as one operation.
+void compare_bottleneck(int64_t channels, int64_t size, int64_t stride) {
+  const int64_t hidden = 6 * channels;
+  const at::Tensor x = random_image({16, channels, size, size}).set_requires_grad(true);
+  layers::BatchNorm first(hidden), second(hidden);
+  const auto weight = [](at::IntArrayRef shape) {
+    return at::randn(shape).mul_(0.1).set_requires_grad(true);
+  };
+  const layers::LinearBottleneck block{.expansion = weight({hidden, channels, 1, 1}),
+                                       .expansion_norm = first.get(),
+                                       .depthwise = weight({hidden, 1, 3, 3}),
+                                       .depthwise_norm = second.get(),
+                                       .projection = weight({channels, hidden, 1, 1}),
+                                       .stride = stride};
+  if (!layers::is_fused(block, x)) return;
+  char what[80];
+  std::snprintf(what, sizeof(what), "bottleneck, %ld channels, %ld pixels, stride %ld",
+                long(channels), long(size), long(stride));
+  const layers::Epilogue relu6{.activation = layers::Activation::kReLU6};
+  compare(
+      what,
+      [&] {
+        const at::Tensor wide = first->forward_with(at::conv2d(x, block.expansion), relu6);
+        const at::Tensor filtered = second->forward_with(
+            at::conv2d(wide, block.depthwise, {}, stride, 1, 1, hidden), relu6);
+        at::conv2d(filtered, block.projection).sum().backward();
+      },
+      [&] { layers::run(block, x).sum().backward(); });
 }
 
 void compare_winograd(int64_t in, int64_t out, int64_t size) {
@@ -183,28 +196,12 @@ int main(int argc, char** argv) {
   compare_lstm("LSTM 256 to 256, 113 rows", equal, 64, 256);
   compare_lstm("LSTM 128 to 256, 25 to 200 rows", ragged, 8, 128);
   compare_lstm("LSTM 8 to 256, 20 rows", std::vector<int64_t>(64, 20), 64, 8);
+  compare_norm(32, 112, /*residual=*/false, /*pool=*/true);
+  compare_norm(64, 56, /*residual=*/true, /*pool=*/false);
+  compare_norm(256, 14, /*residual=*/true, /*pool=*/false);
   for (const auto& [channels, size, stride] :
-       {std::tuple(32, 112, 1), std::tuple(96, 112, 2), std::tuple(144, 56, 1),
-        std::tuple(144, 56, 2), std::tuple(192, 28, 1), std::tuple(192, 28, 2),
-        std::tuple(384, 14, 1), std::tuple(576, 14, 1), std::tuple(576, 14, 2),
-        std::tuple(960, 7, 1)}) {
-    compare_depthwise(channels, size, stride);
-  }
-  for (const Convolution& c : {Convolution{3, 32, 224, 3},
-                               {32, 64, 112, 3},
-                               {64, 128, 56, 3},
-                               {128, 256, 28, 3},
-                               {256, 512, 14, 3},
-                               {3, 64, 224, 7, 2},
-                               {64, 64, 56, 3},
-                               {64, 128, 56, 3, 2},
-                               {128, 128, 28, 3},
-                               {256, 256, 14, 3},
-                               {512, 512, 7, 3},
-                               {3, 32, 224, 3, 2},
-                               {16, 96, 112, 1},
-                               {576, 96, 14, 1}}) {
-    compare_weight_gradient(c);
+       {std::tuple(16, 112, 2), std::tuple(24, 56, 1), std::tuple(64, 14, 1)}) {
+    compare_bottleneck(channels, size, stride);
   }
   for (const auto& [in, out, size] :
        {std::tuple(32, 64, 112), std::tuple(64, 128, 56), std::tuple(128, 256, 28),

@@ -20,19 +20,11 @@ struct AttentionLoops {
                    Number* v);
 };
 
+template <typename Number>
 struct Scratch {
   std::vector<int32_t> left;
-  std::vector<float> floats;
-  std::vector<double> doubles;
+  std::vector<Number> scores;
 };
-template <typename Number>
-std::vector<Number>& scratch_numbers(Scratch& scratch) {
-  if constexpr (std::is_same_v<Number, float>) {
-    return scratch.floats;
-  } else {
-    return scratch.doubles;
-  }
-}
 
 // The pairs (step, element) that have a gradient, by step. They are about half of all pairs,
 // because chosen elements are not scored again.

@@ -10,7 +10,6 @@
 #include "kernels/batch_norm_loops.h"
 #include "kernels/intra_op.h"
 #include "kernels/lengths.h"
-#include "kernels/streamed_copy.h"
 #include "kernels/work_parts.h"
 
 namespace dtrain::kernels::batch_norm::cpu {
@@ -275,10 +274,8 @@ void pooled_input_gradient(const at::Tensor& out, const at::Tensor& x, const at:
                            const at::Tensor& chosen,
                            const Coefficients<NumberOf<Store>>& coefficients) {
   const PooledRows rows(out.sizes());
-  const NormTensors<Store> data{.x = data_of<Store>(x),
-                                .dy = data_of<Store>(dy),
-                                .out = mutable_data_of<Store>(out),
-                                .streams = out.nbytes() >= kStreamedBytes};
+  const NormTensors<Store> data{
+      .x = data_of<Store>(x), .dy = data_of<Store>(dy), .out = mutable_data_of<Store>(out)};
   in_parallel(rows.count(), [&](int64_t part) {
     rows.for_rows(part, [&](const PooledRow& row) {
       loops<Store>().pool_input_gradient(row, coefficients, data, data_of<uint8_t>(chosen));
@@ -342,8 +339,7 @@ NormOutput normalize(const at::Tensor& x, const at::Tensor& lengths, const Affin
     const NormOutput out = {lengths.defined() ? at::zeros_like(x) : at::empty_like(x), {}};
     const NormTensors<Store> data{.x = data_of<Store>(x),
                                   .residual = data_of<Store>(epilogue.residual),
-                                  .out = mutable_data_of<Store>(out.y),
-                                  .streams = out.y.nbytes() >= kStreamedBytes};
+                                  .out = mutable_data_of<Store>(out.y)};
     in_parallel(parts.count(), [&](int64_t part) {
       for_runs_of(parts, part, values, [&](const ElementRun& run, const Coefficients<Number>& of) {
         loops<Store>().normalize(run, of, data, epilogue.activation);
@@ -390,10 +386,8 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
       return;
     }
     const Parts parts(saved.x, saved.lengths);
-    const NormTensors<Store> data{.x = data_of<Store>(saved.x),
-                                  .dy = data_of<Store>(dy),
-                                  .out = mutable_data_of<Store>(out),
-                                  .streams = out.nbytes() >= kStreamedBytes};
+    const NormTensors<Store> data{
+        .x = data_of<Store>(saved.x), .dy = data_of<Store>(dy), .out = mutable_data_of<Store>(out)};
     const Activation activation = saved.y.defined() ? Activation::kNone : saved.activation;
     in_parallel(parts.count(), [&](int64_t part) {
       for_runs_of(parts, part, values, [&](const ElementRun& run, const Coefficients<Number>& of) {

@@ -1,12 +1,17 @@
 #pragma once
 
-// Batch norm on the CPU, as batch_norm_kernels.h describes it, and max-pooling with an activation
-// alone: divides tensors among threads and calls the loops. The parts of a tensor are the same for
-// any number of threads and their sums are added up in order, so that results depend on neither
-// threads nor timing.
+// Batch norm on the CPU, as layers/batch_norm_arithmetic.h describes it, and max-pooling with an
+// activation alone: divides tensors among threads and calls the loops. The parts of a tensor are
+// the same for any number of threads and their sums are added up in order, so that results depend
+// on neither threads nor timing.
 //
 // These layers are bound by memory. So one pass after that for the statistics computes all that
 // follows, and backward reads the input again instead of keeping what lies between.
+//
+// Gain (build/bench/cpu_layers 2 norm): a step of mobilenet_v2 is 1.13 times as fast as with
+// LibTorch's batch norm, of headpose_cnn at 224 pixels 1.08 times, of resnet18 as fast; pooling
+// makes one of simple_cnn 1.17 times as fast. Delete it when LibTorch's sums do not depend on the
+// number of threads, and it computes what follows in the same pass.
 
 #include "kernels/batch_norm_types.h"
 

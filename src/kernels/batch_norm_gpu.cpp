@@ -3,6 +3,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <utility>
+
 #include "core/check.h"
 
 namespace dtrain::kernels::batch_norm::gpu {
@@ -190,18 +192,15 @@ Statistics run_statistics(const blocks::Runner& runner, ChannelJob& job, const R
 }  // namespace
 
 std::optional<blocks::Type> type_of(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kFloat:
-      return blocks::Type::kFloat;
-    case at::kHalf:
-      return blocks::Type::kHalf;
-    case at::kBFloat16:
-      return blocks::Type::kBFloat16;
-    case at::kDouble:
-      return blocks::Type::kDouble;
-    default:
-      return std::nullopt;
+  constexpr std::pair<at::ScalarType, blocks::Type> kTypes[] = {
+      {at::kFloat, blocks::Type::kFloat},
+      {at::kHalf, blocks::Type::kHalf},
+      {at::kBFloat16, blocks::Type::kBFloat16},
+      {at::kDouble, blocks::Type::kDouble}};
+  for (const auto& [dtype, type] : kTypes) {
+    if (dtype == x.scalar_type()) return type;
   }
+  return std::nullopt;
 }
 
 bool can_pool(const at::Tensor& x) {

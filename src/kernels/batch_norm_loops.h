@@ -41,9 +41,6 @@ struct NormTensors {  // whole tensors
   const Store* y = nullptr;         // the output; for the gradient if there was a residual
   const Store* dy = nullptr;
   Store* out = nullptr;
-  // The results are more than the caches hold, so that writing them past the caches saves reading
-  // their memory first. Then `out` is aligned to 64 bytes.
-  bool streams = false;
 };
 
 // A row of outputs of max-pooling of 2 x 2 with stride 2, channels last; an odd last column of x is

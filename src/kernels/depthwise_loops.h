@@ -32,17 +32,19 @@ inline WindowRows rows_around(const DepthwiseShape& s, const float* sample, int6
 }
 
 // Weights lie as [3, 3, C]. Each call computes one row.
+struct DepthwiseLoops {
+  void (*convolve)(const DepthwiseShape&, const WindowRows& x, const float* weights, float* y);
 
-// A row y [OW, C].
-void convolve(const DepthwiseShape&, const WindowRows& x, const float* weights, float* y);
+  // With stride 2, a row dx [W, C] of the gradient: an even one from row `at` of dy, an odd one
+  // also from the row `below` that follows, which is of zeros after the last. `zeros`: [C]. With
+  // stride 1 the gradient is a convolution of dy with the weights in the opposite order.
+  void (*spread)(const DepthwiseShape&, bool odd, const float* at, const float* below,
+                 const float* weights, const float* zeros, float* dx);
 
-// With stride 2, a row dx [W, C] of the gradient: an even one from row `at` of dy, an odd one also
-// from the row `below` that follows, which is of zeros after the last. `zeros`: [C]. With stride 1
-// the gradient is a convolution of dy with the weights in the opposite order.
-void spread(const DepthwiseShape&, bool odd, const float* at, const float* below,
-            const float* weights, const float* zeros, float* dx);
-
-// Adds the gradient of the weights by a row of dy.
-void add_weight_gradient(const DepthwiseShape&, const WindowRows& x, const float* dy, float* dw);
+  // Adds the gradient of the weights by a row of dy.
+  void (*add_weight_gradient)(const DepthwiseShape&, const WindowRows& x, const float* dy,
+                              float* dw);
+};
+const DepthwiseLoops& loops();  // uses the widest vectors of the CPU; thread-safe
 
 }  // namespace dtrain::kernels::depthwise

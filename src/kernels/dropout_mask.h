@@ -1,7 +1,8 @@
 #pragma once
 
 // The mask of keyed dropout. CPU and GPU share this code, which uses integers up to one exact
-// comparison, so their masks are identical.
+// comparison, so their masks are identical. It exists for that, not for speed: promise 1 of
+// docs/promises.md needs it, and so do masked_noise.h and teacher_forcing.h.
 
 #include <cstdint>
 

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <vector>
 
-#include "kernels/depthwise.h"
+#include "kernels/depthwise_loops.h"
 #include "kernels/fused_convolutions.h"
 #include "kernels/fused_tensors.h"
 #include "kernels/intra_op.h"
@@ -15,10 +14,20 @@
 namespace dtrain::kernels::fused {
 namespace {
 
-using depthwise::by_tap;
+using depthwise::DepthwiseLoops;
 using depthwise::DepthwiseShape;
-using depthwise::weight_of_parts;
 using depthwise::WindowRows;
+
+// A weight [C, 1, 3, 3] as the loops read it, [9, C], and the sum of its gradients [parts, 9, C] as
+// a weight.
+at::Tensor by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().contiguous(); }
+at::Tensor weight_of_parts(const at::Tensor& parts) {
+  return parts.sum(0, /*keepdim=*/false, at::kDouble)
+      .to(at::kFloat)
+      .t()
+      .contiguous()
+      .view({-1, 1, 3, 3});
+}
 
 constexpr int64_t kBandElements = 128 << 10;  // elements of the input per band
 
@@ -87,6 +96,7 @@ ConvOutput depthwise(const Input& in, const at::Tensor& weight, int64_t stride) 
   const at::Tensor& x = in.x;
   const DepthwiseShape s = {x.size(1), x.size(2), x.size(3), stride};
   const int64_t channels = s.channels, width = s.out_width(), height = s.out_height();
+  const DepthwiseLoops& loops = depthwise::loops();
   const at::Tensor y = empty_image({x.size(0), channels, height, width}, x.options()),
                    taps = by_tap(weight);
   const std::vector<float> zeros(static_cast<size_t>(s.width * channels));
@@ -94,20 +104,18 @@ ConvOutput depthwise(const Input& in, const at::Tensor& weight, int64_t stride) 
     return SampleRows<Input>(in, sample, s.height, s.width, channels, zeros.data());
   };
   std::vector<float> first(static_cast<size_t>(width * channels));
-  depthwise::convolve(s, rows_of(0).around(0), taps.const_data_ptr<float>(), first.data());
+  loops.convolve(s, rows_of(0).around(0), taps.const_data_ptr<float>(), first.data());
   first.resize(static_cast<size_t>(channels));
   const Bands bands(x.size(0), s);
   ChunkSums sums(bands.count(), channels);
   for_bands(bands, [&](int64_t band, int64_t sample, int64_t row, int64_t end) {
     SampleRows<Input> rows = rows_of(sample);
-    ResultRows result(y, width);
     for (; row < end; ++row) {
       const int64_t position = (sample * height + row) * width;
-      float* out = result.at(position);
-      depthwise::convolve(s, rows.around(row * stride), taps.const_data_ptr<float>(), out);
+      float* out = row_of(y, position);
+      loops.convolve(s, rows.around(row * stride), taps.const_data_ptr<float>(), out);
       batch_norm::loops<float>().sums({0, width * channels, channels}, out, first.data(),
                                       sums.of(band));
-      result.finish(position, width);
     }
   });
   return {y, sums.values_about(first, x.size(0) * height * width)};
@@ -117,6 +125,7 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
                               const Gradient& gradient, bool with_x) {
   const at::Tensor& x = in.x;
   const DepthwiseShape s = {x.size(1), x.size(2), x.size(3), stride};
+  const DepthwiseLoops& loops = depthwise::loops();
   const int64_t channels = s.channels, line = s.width * channels;
   Gradients result{.x = with_x ? at::empty_like(x) : at::Tensor(), .sums = {}, .weight = {}};
   const at::Tensor taps = by_tap(weight), backward_taps = stride == 1 ? taps.flip(0) : taps;
@@ -128,22 +137,19 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
     SampleRows<Input> rows(in, sample, s.height, s.width, channels, zeros.data());
     SampleRows<Gradient> dy(gradient, sample, s.out_height(), s.out_width(), channels,
                             zeros.data());
-    std::optional<ResultRows> of_result;
-    if (with_x) of_result.emplace(result.x, s.width);
     float* dw = of_bands.mutable_data_ptr<float>() + band * 9 * channels;
     const float* of_taps = backward_taps.const_data_ptr<float>();
     for (; row < end; ++row) {
-      depthwise::add_weight_gradient(s, rows.around(row * stride), dy(row), dw);
+      loops.add_weight_gradient(s, rows.around(row * stride), dy(row), dw);
       for (int64_t i = row * stride; with_x && i < std::min(s.height, (row + 1) * stride); ++i) {
         const int64_t position = (sample * s.height + i) * s.width;
-        float* dx = of_result->at(position);
+        float* dx = row_of(result.x, position);
         if (stride == 1) {
-          depthwise::convolve(s, dy.around(i), of_taps, dx);
+          loops.convolve(s, dy.around(i), of_taps, dx);
         } else {
-          depthwise::spread(s, i % 2 == 1, dy(row), dy(row + 1), of_taps, zeros.data(), dx);
+          loops.spread(s, i % 2 == 1, dy(row), dy(row + 1), of_taps, zeros.data(), dx);
         }
         if (in.norm != nullptr) add_gradient_sums(in, position, s.width, dx, sums.of(band));
-        of_result->finish(position, s.width);
       }
     }
   });

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "kernels/fused_convolutions.h"
@@ -152,15 +151,13 @@ ConvOutput pointwise(const Input& in, const at::Tensor& weight, bool with_sums) 
   ChunkSums sums(chunks.count(), with_sums ? columns : 0);
   intra_op_for(0, chunks.count(), 1, [&](int64_t begin, int64_t end) {
     std::vector<float> memory(static_cast<size_t>(in.norm == nullptr ? 0 : chunks.size * inner));
-    ResultRows result(out, chunks.size);
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t row = chunk * chunks.size, count = chunks.rows_of(chunk);
-      float* y = result.at(row);
+      float* y = row_of(out, row);
       multiply(read(in, row, count, memory.data()), count, inner, panels, columns, zeros.data(), y);
       if (with_sums)
         batch_norm::loops<float>().sums({0, count * columns, columns}, y, origin.data(),
                                         sums.of(chunk));
-      result.finish(row, count);
     }
   });
   return {out, with_sums ? sums.values_about(origin, rows) : at::Tensor()};
@@ -186,8 +183,6 @@ Gradients pointwise_gradients(const Input& in, const at::Tensor& weight, const G
   intra_op_for(0, cut.parts, 1, [&](int64_t first, int64_t last) {
     std::vector<float> of_x(static_cast<size_t>(in.norm == nullptr ? 0 : chunks.size * inputs)),
         of_y(static_cast<size_t>(gradient.norm == nullptr ? 0 : chunks.size * outputs));
-    std::optional<ResultRows> of_result;
-    if (with_x) of_result.emplace(result.x, chunks.size);
     TransposedSums transposed(wide, narrow, kRowsOfSums);
     for (int64_t part = first; part < last; ++part) {
       float* into = products.mutable_data_ptr<float>() + part * products.stride(0);
@@ -198,10 +193,9 @@ Gradients pointwise_gradients(const Input& in, const at::Tensor& weight, const G
         const float* from = read(in, row, count, of_x.data());
         transposed.add(fewer_inputs ? dy : from, fewer_inputs ? from : dy, count, into);
         if (!with_x) continue;
-        float* dx = of_result->at(row);
+        float* dx = row_of(result.x, row);
         multiply(dy, count, outputs, panels, inputs, zeros.data(), dx);
         if (in.norm != nullptr) add_gradient_sums(in, row, count, dx, sums.of(chunk));
-        of_result->finish(row, count);
       }
     }
   });

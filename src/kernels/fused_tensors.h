@@ -11,7 +11,6 @@
 
 #include "kernels/batch_norm_channels.h"
 #include "kernels/fused_convolutions.h"
-#include "kernels/streamed_copy.h"
 
 namespace dtrain::kernels::fused {
 
@@ -52,27 +51,9 @@ inline void add_gradient_sums(const Input& in, int64_t row, int64_t count, const
                                            {.x = x, .dy = dx}, kActivation, sums);
 }
 
-// Rows of a result: computed where they belong, or, of a result that is larger than the caches, in
-// `memory`, from where finish() copies them past the caches.
-class ResultRows {
- public:
-  ResultRows(const at::Tensor& result, int64_t most_rows)
-      : data_(result.mutable_data_ptr<float>()),
-        channels_(result.size(1)),
-        memory_(result.nbytes() < kStreamedBytes ? 0 : static_cast<size_t>(most_rows * channels_)) {
-  }
-
-  float* at(int64_t row) { return memory_.empty() ? data_ + row * channels_ : memory_.data(); }
-  void finish(int64_t row, int64_t count) {
-    if (!memory_.empty())
-      copy_past_caches(memory_.data(), count * channels_, data_ + row * channels_);
-  }
-
- private:
-  float* data_;
-  int64_t channels_;
-  std::vector<float> memory_;
-};
+inline float* row_of(const at::Tensor& image, int64_t row) {
+  return image.mutable_data_ptr<float>() + row * image.size(1);
+}
 
 // Two sums per channel, of chunks that different threads may add up: the same for any number
 // of threads.

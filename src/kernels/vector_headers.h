@@ -1,7 +1,6 @@
 #pragma once
 
-// The headers that loops compiled by vector_sets.inc use. They cannot be included there, inside of
-// a namespace.
+// The headers of loops that vector_sets.inc compiles, which is included inside of a namespace.
 
 #include <algorithm>
 #include <cmath>

@@ -209,16 +209,10 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 
 // Rounding of the results, and some sums of hundreds of values in float32.
 double tolerance(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kHalf:
-      return 0x1p-9;
-    case at::kBFloat16:
-      return 0x1p-6;
-    case at::kDouble:
-      return 1e-11;
-    default:
-      return 2e-5;
-  }
+  return dtype == at::kHalf       ? 0x1p-9
+         : dtype == at::kBFloat16 ? 0x1p-6
+         : dtype == at::kDouble   ? 1e-11
+                                  : 2e-5;
 }
 
 std::optional<std::string> disagreement_in(const Runner& runner, const Case& c, at::Device device,

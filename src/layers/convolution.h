@@ -2,8 +2,7 @@
 
 // Convolutions for training and evaluation. On CPUs with AVX2 or AVX-512, for float32 in
 // channels_last, those of 3 x 3 with stride 1 and padding 1 are computed by Winograd's algorithm
-// (kernels/winograd.h), up to twice as fast as by oneDNN. For others the gradient of the weights is
-// computed by loops of our own where oneDNN's is slower (docs/benchmarks.md).
+// (kernels/winograd.h), and all others by LibTorch.
 //
 // Thread-safety: any thread, on LibTorch's threads.
 

@@ -8,9 +8,8 @@
 
 #include <cstdint>
 
-#include "layers/random_context.h"
-
 #include "layers/packed_steps.h"
+#include "layers/random_context.h"
 
 namespace dtrain::layers {
 

@@ -28,15 +28,8 @@ class MaxPool : public torch::autograd::Function<MaxPool> {
 };
 
 at::Tensor activate(at::Tensor x, Activation activation) {
-  switch (activation) {
-    case Activation::kReLU:
-      return at::relu_(x);
-    case Activation::kReLU6:
-      return at::relu6_(x);
-    case Activation::kNone:
-      break;
-  }
-  return x;
+  if (activation == Activation::kReLU) return at::relu_(x);
+  return activation == Activation::kReLU6 ? at::relu6_(x) : x;
 }
 
 }  // namespace

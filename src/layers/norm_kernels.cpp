@@ -3,7 +3,6 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "core/log.h"
 #include "kernels/batch_norm_gpu.h"
@@ -38,14 +37,13 @@ class ComparedKernels {
   };
 
   bool are_right(at::Device device, at::ScalarType dtype) const {
-    const std::optional<std::string> found =
-        batch_norm::disagreement(kernels_.runner, device, dtype);
+    const auto found = batch_norm::disagreement(kernels_.runner, device, dtype);
     if (!found) return true;
     log::warning(dtrain::str("dtrain's own kernels of batch norm cannot be used on ", device,
                              " for ", c10::toString(dtype), ": ", *found,
                              ". LibTorch's operators take their place, and training is slower. "
-                             "Please report this with the name "
-                             "of the GPU; --device.fused_norm false avoids this message"));
+                             "Please report this with the name of the GPU; "
+                             "--device.fused_norm false avoids this message"));
     return false;
   }
 

@@ -7,7 +7,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "layers/convolution.h"
-#include "layers/depthwise.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
 #include "layers/linear_bottleneck.h"
@@ -21,23 +20,19 @@ namespace nn = torch::nn;
 // torchvision's Conv2dNormActivation.
 class ConvNormRelu6 : public nn::Module {
  public:
-  explicit ConvNormRelu6(const catalog::Convolution& conv)
-      : stride_(conv.stride), depthwise_(conv.groups == conv.out) {
+  explicit ConvNormRelu6(const catalog::Convolution& conv) {
     conv_ = register_module("0", convolution(conv));
     norm_ = register_module("1", layers::BatchNorm(conv.out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_)
-                                    : layers::convolve(*conv_, x);
-    return norm_->forward_with(y, {.activation = layers::Activation::kReLU6});
+    return norm_->forward_with(layers::convolve(*conv_, x),
+                               {.activation = layers::Activation::kReLU6});
   }
 
   const at::Tensor& weight() const { return conv_->weight; }
   layers::BatchNormImpl* norm() { return norm_.get(); }
 
  private:
-  int64_t stride_;
-  bool depthwise_;
   nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
 };

@@ -7,7 +7,6 @@
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
 
-#include "kernels/convolution.h"
 #include "layers/autocast.h"
 
 namespace dtrain::layers {
@@ -74,78 +73,35 @@ TEST(Convolution, EqualsLibTorchs) {
     const auto expected = all_of(wide->forward(wide_x), wide_x, wide);
     const auto found = all_of(convolve(*conv, x), x, conv);
     for (size_t i = 0; i < expected.size(); ++i) expect_near(found[i], expected[i], c, "convolve");
-    // Our loops, also where convolve() does not take them.
-    at::manual_seed(5);
-    const at::Tensor dy = at::randn(found[0].sizes()).contiguous(at::MemoryFormat::ChannelsLast);
-    const auto [of_weight, of_bias] = kernels::conv2d_weight_gradient(
-        x.detach(), conv->weight, dy, c.stride, c.padding, /*with_bias=*/true);
-    expect_near(of_weight, expected[2], c, "gradient of the weight");
-    expect_near(of_bias, expected[3], c, "gradient of the bias");
-    EXPECT_TRUE(of_weight.is_contiguous(at::MemoryFormat::ChannelsLast)) << c;
   }
 }
 
-TEST(Convolution, HasTheSameBitsAtTheSameNumberOfThreads) {
-  const int before = at::get_num_threads();
-  const at::Tensor x = channels_last({4, 24, 20, 20}), weight = channels_last({40, 24, 3, 3}),
-                   dy = channels_last({4, 40, 20, 20});
-  for (const int threads : {1, 2, 3, 64}) {
-    at::set_num_threads(threads);
-    const auto one = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-    const auto other = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-    EXPECT_TRUE(at::equal(one.first, other.first) && at::equal(one.second, other.second))
-        << threads;
-  }
-  at::set_num_threads(before);
-}
-
-TEST(Convolution, SharesRowsBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) {
-  const int before = at::get_num_threads();
-  const at::Tensor x = channels_last({1, 1024, 6, 6}), weight = channels_last({1030, 1024, 3, 3}),
-                   dy = channels_last({1, 1030, 6, 6});
-  at::set_num_threads(1);
-  const auto expected = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-  at::set_num_threads(5);
-  const auto found = kernels::conv2d_weight_gradient(x, weight, dy, 1, 1, true);
-  EXPECT_TRUE(at::equal(found.first, expected.first))
-      << "one part has all rows, so that the sums have the same order";
-  EXPECT_TRUE(at::equal(found.second, expected.second));
-  at::set_num_threads(before);
-}
-
-// The first by LibTorch, with a gradient of the weights by our loops; the second by
-// Winograd's algorithm.
-const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1},
-                                     {3, 32, 32, 10, 10, 3, 3, 1, 1}};
+const Case kOurs{3, 32, 32, 10, 10, 3, 3, 1, 1};  // by Winograd's algorithm
 
 TEST(Convolution, ComputesOnlyTheGradientsThatAreAskedFor) {
-  for (const Case& c : kOurCases) {
-    torch::nn::Conv2d conv = make_conv(c);
-    const at::Tensor x =
-        channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
-    conv->weight.set_requires_grad(false);
-    conv->bias.set_requires_grad(false);
-    convolve(*conv, x).sum().backward();
-    EXPECT_TRUE(x.grad().defined());
-    EXPECT_FALSE(conv->weight.grad().defined());
-    conv->weight.set_requires_grad(true);
-    convolve(*conv, x.detach()).sum().backward();
-    EXPECT_TRUE(conv->weight.grad().defined());
-    EXPECT_FALSE(conv->bias.grad().defined());
-  }
+  torch::nn::Conv2d conv = make_conv(kOurs);
+  const at::Tensor x =
+      channels_last({kOurs.samples, kOurs.in, kOurs.height, kOurs.width}).set_requires_grad(true);
+  conv->weight.set_requires_grad(false);
+  conv->bias.set_requires_grad(false);
+  convolve(*conv, x).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_FALSE(conv->weight.grad().defined());
+  conv->weight.set_requires_grad(true);
+  convolve(*conv, x.detach()).sum().backward();
+  EXPECT_TRUE(conv->weight.grad().defined());
+  EXPECT_FALSE(conv->bias.grad().defined());
 }
 
 TEST(Convolution, WorksWithoutABias) {
-  for (const Case& c : kOurCases) {
-    at::manual_seed(4);
-    torch::nn::Conv2d conv(torch::nn::Conv2dOptions(c.in, c.out, 3).padding(1).bias(false));
-    const at::Tensor x =
-        channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
-    const at::Tensor found = torch::autograd::grad({convolve(*conv, x).sum()}, {conv->weight})[0];
-    const at::Tensor expected = torch::autograd::grad({conv->forward(x).sum()}, {conv->weight})[0];
-    EXPECT_LE((found - expected).abs().max().item<double>(),
-              1e-5 * expected.abs().max().item<double>());
-  }
+  at::manual_seed(4);
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(kOurs.in, kOurs.out, 3).padding(1).bias(false));
+  const at::Tensor x =
+      channels_last({kOurs.samples, kOurs.in, kOurs.height, kOurs.width}).set_requires_grad(true);
+  const at::Tensor found = torch::autograd::grad({convolve(*conv, x).sum()}, {conv->weight})[0];
+  const at::Tensor expected = torch::autograd::grad({conv->forward(x).sum()}, {conv->weight})[0];
+  EXPECT_LE((found - expected).abs().max().item<double>(),
+            1e-5 * expected.abs().max().item<double>());
 }
 
 TEST(Convolution, IsNotByWinogradWhereThatDoesNotPayOff) {

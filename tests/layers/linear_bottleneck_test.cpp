@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include "kernels/streamed_copy.h"
 #include "layers/autocast.h"
 #include "os/vector_set.h"
 
@@ -142,37 +141,6 @@ TEST(LinearBottleneckTest, EqualsItsLayersInFloat64) {
     EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
     expect_close(block.all_of(y), expected, 1e-5, text_of(sizes));
     EXPECT_EQ(block.inner->num_batches_tracked.item<int64_t>(), 1);
-  }
-}
-
-// Rounding decides for a few of these many values on which side of a bend they are.
-TEST(LinearBottleneckTest, WritesLargeTensorsPastTheCaches) {
-  if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "needs AVX2";
-  for (const Sizes& sizes :
-       {Sizes{4, 16, 96, 24, 112, 111, 2}, Sizes{6, 32, 32, 16, 161, 150, 1, false}}) {
-    ASSERT_GT(sizes.samples * sizes.hidden * sizes.height * sizes.width * 4,
-              static_cast<int64_t>(kernels::kStreamedBytes));
-    Block block = drawn(sizes, 1), layers = drawn(sizes, 1);
-    const Tensors found = block.all_of(run(block.layers(), block.x)),
-                  expected = layers.all_of(layers.one_by_one());
-    for (size_t i = 0; i < found.size(); ++i) {
-      const double error = (found[i] - expected[i]).norm().item<double>();
-      EXPECT_LE(error, 2e-3 * std::max(1.0, expected[i].norm().item<double>()))
-          << text_of(sizes) << " tensor " << i;
-    }
-  }
-}
-
-TEST(LinearBottleneckTest, CopiesPastTheCachesFromAndToAnyAddress) {
-  const at::Tensor from = at::randn({64});
-  for (const int64_t to_offset : {0, 1, 3}) {
-    for (const int64_t count : {0, 1, 2, 5, 16, 39}) {
-      const at::Tensor to = at::zeros({64});
-      kernels::copy_past_caches(from.const_data_ptr<float>() + 2, count,
-                                to.mutable_data_ptr<float>() + to_offset);
-      EXPECT_TRUE(at::equal(to.narrow(0, to_offset, count), from.narrow(0, 2, count)));
-      EXPECT_EQ(to.count_nonzero().item<int64_t>(), count);
-    }
   }
 }
 
