@@ -92,8 +92,7 @@ class Communicator {
 // The arithmetic of reductions on the host: out[i] = by_rank[0][i] op by_rank[1][i] op ..., in this
 // order, so that the result depends on the inputs alone. float16 and bfloat16 are reduced in
 // float32 and rounded once, int64 wraps around, and a NaN wins kMax. `out` may be one of the
-// inputs. Throws Error
-// for a dtype that cannot be reduced. Pure.
+// inputs. Throws Error for a dtype that cannot be reduced. Pure.
 void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank,
                           void* out, int64_t elements);
 

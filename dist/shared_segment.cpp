@@ -82,8 +82,7 @@ int make_locked(const std::string& path, FileDescriptor& file) {
   return info.st_nlink == 0 ? EAGAIN : 0;
 }
 
-// A file of no size. Only this process has it: another can open it only by the path in the
-// offer.
+// A file of no size. Only this process has it: another can open it only by the path in the offer.
 Offer make_file(const SharedMemoryOptions& options, bool named, FileDescriptor& file) {
   Offer failed;
   if (!named) {

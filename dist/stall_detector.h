@@ -77,9 +77,8 @@ class StallDetector {
   const Heartbeat& own() const { return reports_[static_cast<size_t>(rank_)].heartbeat; }
   bool all_left() const;
 
-  // The error of describe_stall(). The lowest rank that is alive reports first; the others only
-  // if it does
-  // not, some seconds later.
+  // The error of describe_stall(). The lowest rank that is alive reports first; the others only if
+  // it does not, some seconds later.
   std::optional<PeerError> judge() const;
 
  private:

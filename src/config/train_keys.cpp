@@ -21,7 +21,7 @@ std::vector<Option> train_keys(Train& train) {
              {.unit = "samples", .range = between(0, 1 << 30), .fixed = true}),
       Option("train.amp", &train.amp,
              "precision of forward and backward; auto: bf16 or fp16 on a GPU, fp32 on the CPU; "
-             "off: fp32; fp64: all in float64, slow, for comparing runs",
+             "off: fp32; fp64: for checks, slow",
              {.alias = "amp", .synonyms = {{"off", "fp32"}}}),
       Option("train.seed", &train.seed, "seed of all random numbers",
              {.alias = "seed", .range = at_least(0), .fixed = true}),

@@ -104,8 +104,7 @@ void check_governor(Outcome& outcome, const Launch& launch, const HostRanks& hos
   const os::Facts& facts = host.machine();
   if (!outcome.can_see(facts.governor.has_value(), launch, host.name)) return;
   if (*facts.governor == "performance") return;
-  // With these drivers the hardware chooses the clock, and follows load quickly under
-  // any governor.
+  // With these drivers the hardware chooses the clock, and follows load quickly under any governor.
   const std::string driver = facts.scaling_driver.value_or("");
   const bool by_hardware = driver == "intel_pstate" || driver == "amd-pstate-epp";
   const bool slow = *facts.governor == "powersave" && !by_hardware;

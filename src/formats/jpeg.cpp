@@ -20,9 +20,8 @@ namespace {
 
 constexpr int kMostScans = 500;  // a progressive file with thousands of scans would take minutes
 
-// Whether no pixel is lost or wrong after a warning, because decoding does not use what it
-// is about.
-// All other warnings are about cut or corrupt data, and libjpeg then makes up pixels.
+// Whether no pixel is lost or wrong after a warning, because decoding does not use what it is
+// about. All other warnings are about cut or corrupt data, and libjpeg then makes up pixels.
 bool harmless(int warning) {
   switch (warning) {
     case JWRN_ADOBE_XFORM:      // an unknown color transform: YCbCr, or YCCK with four components

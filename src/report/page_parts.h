@@ -1,8 +1,7 @@
 #pragma once
 
 // The pieces that pages are put together from, and data inside a page, which must not become a part
-// of it. What is given as HTML must have been escaped (html_text() of
-// text/printable.h). Pure.
+// of it. What is given as HTML must have been escaped (html_text() of text/printable.h). Pure.
 
 #include <cstddef>
 #include <optional>

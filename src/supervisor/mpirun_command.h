@@ -33,9 +33,8 @@ std::vector<std::string> handed_on(const std::string& name, const std::vector<st
                                    std::span<const std::string> environment);
 
 // The program by which mpirun starts its daemons on other hosts, as words to put a host and a
-// command behind: of
-// `--mca plm_rsh_agent` among `flags`, of OMPI_MCA_plm_rsh_agent in `environment`, or ssh, each
-// with its plm_rsh_args.
+// command behind: of `--mca plm_rsh_agent` among `flags`, of OMPI_MCA_plm_rsh_agent in
+// `environment`, or ssh, each with its plm_rsh_args.
 std::vector<std::string> remote_shell(const std::vector<std::string>& flags,
                                       std::span<const std::string> environment);
 

@@ -65,8 +65,7 @@ void put_back_and_terminate() {
 
 }  // namespace
 
-// Its thread may outlive the relay, where the output is no longer read: it
-// shares the ownership.
+// Its thread may outlive the relay, where the output is no longer read: it shares the ownership.
 class OutputRelay::Outlet {
  public:
   explicit Outlet(FileDescriptor file) : file_(std::move(file)) {}

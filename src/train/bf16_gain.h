@@ -13,8 +13,7 @@
 
 namespace dtrain::train {
 
-// Whether a run should measure it: no precision is chosen, and the CPU has products
-// of bfloat16.
+// Whether a run should measure it: no precision is chosen, and the CPU has products of bfloat16.
 bool should_measure_bf16(config::AmpMode, at::DeviceType, bool has_products);
 
 // Seconds of float32 divided by those of bfloat16, of forward and backward of a layer of the kind

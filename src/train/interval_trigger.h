@@ -2,8 +2,7 @@
 
 // When an interval of the configuration (checkpoint.every, train.eval_every, run.log_every) is due.
 // By steps and epochs every rank knows it alone. By time only the clock of rank 0 counts: its
-// trigger makes a request, which
-// StepAgreement turns into a decision of all ranks.
+// trigger makes a request, which StepAgreement turns into a decision of all ranks.
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the Clock.
 

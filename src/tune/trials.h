@@ -55,15 +55,13 @@ class Trials {
   void show_again();  // the same with the time that has passed; on any rank, in a long trial
   void show_end();    // end of all stages
 
-  // ---- the run ----
-  // Kept for settings with the same network
+  // ---- the run ---- Kept for settings with the same network
   const job::ConnectedRun& run_for(const TunedSettings&);
   void leave_run();  // its memory is given back
 
-  // ---- rates ----
-  // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the
-  // settings cannot be used. nullopt: no time is left though a rate is known, or a signal asked
-  // to stop.
+  // ---- rates ---- In samples/s, of steps with one micro-step, for as many as the run would make.
+  // NaN: the settings cannot be used. nullopt: no time is left though a rate is known, or a signal
+  // asked to stop.
   std::optional<double> rate_of(Stage, const TunedSettings&, double seconds);
   // The same of `whole` steps, or of one micro-step. nullopt: the settings cannot be used.
   std::optional<double> final_rate(const TunedSettings&, bool whole);
