@@ -8,7 +8,6 @@
 
 #include "kernels/batch_norm_gpu.h"
 #include "layers/autocast.h"
-#include "layers/batch_norm_arithmetic.h"
 #include "layers/lengths.h"
 #include "text/library_text.h"
 #include "text/strings.h"
@@ -16,8 +15,9 @@
 namespace dtrain::layers::batch_norm {
 namespace {
 
-namespace gpu = kernels::batch_norm::gpu;
-using kernels::batch_norm::blocks::Runner;
+using namespace kernels::batch_norm;
+using blocks::Runner;
+using kernels::Activation;
 
 struct Case {
   std::vector<int64_t> sizes;
