@@ -56,9 +56,9 @@ enum class TensorPass : uint8_t {
   kInputGradient,  // out = the gradient of x, 0 beyond the lengths
 };
 
-// The passes of batch_norm_kernels.h over whole tensors. With max-pooling of 2 x 2, the rows of the
-// table are windows of x [B, height, width, channels]: all windows for kInputGradient, otherwise
-// those that have an output.
+// A pass of batch_norm_gpu.h over whole tensors. With max-pooling of 2 x 2, the rows of the table
+// are windows of x [B, height, width, channels]: all windows for kInputGradient, otherwise those
+// that have an output.
 struct TensorJob {
   TensorPass pass = TensorPass::kSums;
   Type type = Type::kFloat;

@@ -61,7 +61,7 @@ class BatchNormImpl : public torch::nn::Module {
   // like that.
   at::Tensor forward(const at::Tensor& input);
   // apply_epilogue(epilogue, forward(input)). On the CPU, and where own kernels take the input on a
-  // GPU (batch_norm_gpu.h), in the same pass over memory, and backward needs only the input, the
+  // GPU (norm_kernels.h), in the same pass over memory, and backward needs only the input, the
   // output where there is a residual, and a byte for each pooled output.
   at::Tensor forward_with(const at::Tensor& input, const Epilogue&);
 
@@ -73,9 +73,9 @@ class BatchNormImpl : public torch::nn::Module {
                            Activation = Activation::kNone);
 
   // For layers that add up a training batch themselves: the statistics that it is normalized with,
-  // from sums() of this rank (batch_norm_kernels.h). Sums them over the ranks in a SyncScope, moves
-  // the running statistics, and records; while a record is replayed they are those of the record,
-  // and sums() is not called.
+  // from sums() of this rank (batch_norm_arithmetic.h). Sums them over the ranks in a SyncScope,
+  // moves the running statistics, and records; while a record is replayed they are those of the
+  // record, and sums() is not called.
   BatchNormStatistics batch_statistics(const at::Tensor& input,
                                        const std::function<at::Tensor()>& sums);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A comparison of dtrain's own GPU kernels of batch norm with LibTorch's operators. Kernels that
+// A comparison of dtrain's own GPU kernels of batch norm with its definition. Kernels that
 // give wrong numbers on a machine that was never tried must not train a network there.
 
 #include <c10/util/Exception.h>

@@ -6,7 +6,7 @@
 //   1 x 1 convolution
 // The first three are left out where the block does not expand. As one operation it passes over
 // memory about half as often as the layers do one by one, because nothing that is normalized is
-// written (fused_convolutions.h).
+// written (kernels/fused_convolutions.h).
 //
 // Thread-safety: as batch norm (batch_norm.h), whose scopes and records apply.
 

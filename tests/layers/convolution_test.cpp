@@ -1,4 +1,4 @@
-// Convolutions by our own loops, compared with LibTorch's in float64.
+// Convolutions by Winograd's algorithm where that pays off, compared with LibTorch's in float64.
 
 #include "layers/convolution.h"
 
@@ -22,8 +22,8 @@ std::ostream& operator<<(std::ostream& to, const Case& c) {
             << ", padding " << c.padding;
 }
 
-// Tails of tiles, of rows of a tile, of blocks; windows over the edge; kernels as large as what
-// they see.
+// Winograd's algorithm runs those with 16 and 32 channels where these are whole tiles of the
+// vectors (tests/kernels/winograd_test.cpp has more); LibTorch runs the others.
 const std::vector<Case> kCases = {
     {2, 3, 5, 9, 11, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 3, 3, 1, 1},    {2, 7, 33, 6, 5, 3, 3, 2, 1},
     {3, 16, 16, 14, 14, 3, 3, 1, 1},  {2, 3, 64, 30, 31, 7, 7, 2, 3}, {2, 4, 40, 8, 8, 1, 1, 1, 0},
