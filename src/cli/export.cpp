@@ -83,30 +83,19 @@ std::string torchscript(const job::TrainedModel& model) {
   return std::move(out).str();
 }
 
-// All checks that need no weights. Sets the default of `out`; returns the network's name.
-std::string check(Options* options, const fs::path& checkpoint) {
-  const exporting::Metadata metadata =
-      checkpoint::read_header(checkpoint / "model.safetensors").metadata;
-  const std::string& network = exporting::required(metadata, "network");
-  if (options->format == "torchscript" && !catalog::is_from_file(network)) {
+void check(const Options& options, const std::string& network,
+           const checkpoint::Metadata& metadata) {
+  if (options.format == "torchscript" && !catalog::is_from_file(network)) {
     throw UsageError(str(network,
                          " is dtrain's own network and has no TorchScript code: --format onnx runs "
                          "everywhere, and --format safetensors loads into the PyTorch network of "
                          "the same name (docs/export.md shows how)"));
   }
-  job::check_module_option(options->inference.module_file, metadata);
+  job::check_module_option(options.inference.module_file, metadata);
   if (const std::string reason = exporting::why_not_int8(network);
-      options->format == "onnx-int8" && !reason.empty()) {
+      options.format == "onnx-int8" && !reason.empty()) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
-  if (options->out.empty()) options->out = network + kSuffix.at(options->format);
-  options->out = link_target(options->out);
-  const auto module_file = metadata.find("module_file");
-  protect(options->out, {.files = {options->data, options->inference.module_file,
-                                   module_file == metadata.end() ? "" : module_file->second},
-                         .folders = {checkpoint}});
-  check_new_file(options->out, options->force);
-  return network;
 }
 
 // Of the network of a TorchScript file, which is not run here, a mask may be infinite.
@@ -121,19 +110,28 @@ void check_finite(const std::string& safetensors, const std::string& network,
 
 // The checkpoint to export, on rank 0; elsewhere nothing.
 struct Source {
-  fs::path checkpoint;
-  std::string network, chosen;
+  job::FoundCheckpoint found;
+  std::string network;
+  Inputs inputs;  // all that the command reads
 };
 
-// Sets the default of `out`.
+// With all checks that need no weights. Sets `out`: its default, and where a link leads to.
 Source find_source(dist::Communicator& host, Options& options) {
   Source source;
   dist::agree_on_rank0(host, [&] {
-    const job::FoundCheckpoint found = job::find_checkpoint(options.checkpoint);
-    source.checkpoint = found.folder;
-    if (!found.chosen.empty()) source.chosen = str(" (", found.chosen, ")");
-    checkpoint::CheckpointStore::verify(found.folder);
-    source.network = check(&options, found.folder);
+    source.found = job::find_checkpoint(options.checkpoint);
+    const fs::path& folder = source.found.folder;
+    checkpoint::CheckpointStore::verify(folder);
+    const checkpoint::Metadata metadata =
+        checkpoint::read_header(folder / "model.safetensors").metadata;
+    source.network = exporting::required(metadata, "network");
+    check(options, source.network, metadata);
+    if (options.out.empty()) options.out = source.network + kSuffix.at(options.format);
+    options.out = link_target(options.out);
+    const auto module_file = metadata.find("module_file");
+    source.inputs = {.files = {options.data, options.inference.module_file,
+                               module_file == metadata.end() ? "" : module_file->second},
+                     .folders = {folder}};
   });
   return source;
 }
@@ -141,7 +139,7 @@ Source find_source(dist::Communicator& host, Options& options) {
 // The bytes of the file. `model`: for the formats that need its code or its data.
 std::string bytes_of(job::ProcessContext& process, const Options& options, const Source& source,
                      const std::optional<job::TrainedModel>& model) {
-  const fs::path weights_file = source.checkpoint / "model.safetensors";
+  const fs::path weights_file = source.found.folder / "model.safetensors";
   if (options.format == "safetensors") {
     std::string bytes = read_text(weights_file);
     check_finite(bytes, source.network, weights_file);
@@ -168,13 +166,19 @@ std::string bytes_of(job::ProcessContext& process, const Options& options, const
 int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
   const Source source = find_source(process.host, options);
+  const std::string& chosen = source.found.chosen;
+  const job::CheckpointName name{.path = source.found.folder.string(), .choice = ""};
+  const ModelOpening opening{.checkpoint = name,
+                             .how = options.inference,
+                             .out = options.out,
+                             .is_file = true,
+                             .replace = options.force,
+                             .inputs = source.inputs};
   std::optional<job::TrainedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
-    const job::CheckpointName found{.path = source.checkpoint.string(), .choice = ""};
-    model = open_model(process, {.checkpoint = found,
-                                 .how = options.inference,
-                                 .out = options.out,
-                                 .replace = options.force});
+    model = open_model(process, opening);
+  } else {
+    guard_output(process.host, opening);
   }
   dist::agree_on_rank0(process.host, [&] {
     const std::string bytes = bytes_of(process, options, source, model);
@@ -183,8 +187,8 @@ int export_to(job::ProcessContext& process, const Options& given) {
     job::install_stop_signals();  // so that no half-written file is left behind
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", source.network, " as ", options.format, ", ",
-                   human_bytes(static_cast<double>(bytes.size())), ", from ",
-                   source.checkpoint.string(), source.chosen));
+                   human_bytes(static_cast<double>(bytes.size())), ", from ", name.path,
+                   chosen.empty() ? "" : str(" (", chosen, ")")));
   });
   return 0;
 }

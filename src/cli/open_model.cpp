@@ -7,13 +7,19 @@
 
 namespace dtrain::cli {
 
-job::TrainedModel open_model(job::ProcessContext& process, const ModelOpening& opening) {
-  dist::Communicator& host = process.host;
-  const std::filesystem::path out = is_standard_output(opening.out) ? "" : opening.out;
+std::filesystem::path guard_output(dist::Communicator& host, const ModelOpening& opening) {
+  const bool streams = !opening.is_file && is_standard_output(opening.out);
+  const std::filesystem::path out = streams ? "" : opening.out;
   dist::agree_on_rank0(host, [&] {
     protect(out, opening.inputs, opening.is_earlier_output);
-    check_output(out, opening.replace);
+    (opening.is_file ? check_new_file : check_output)(out, opening.replace);
   });
+  return out;
+}
+
+job::TrainedModel open_model(job::ProcessContext& process, const ModelOpening& opening) {
+  dist::Communicator& host = process.host;
+  const std::filesystem::path out = guard_output(host, opening);
   job::TrainedModel model = job::load_model(host, opening.checkpoint,
                                             {.module_file = opening.how.module_file,
                                              .on_bad_sample = opening.on_bad_sample,
