@@ -36,7 +36,7 @@ std::string out_of_memory(dist::Communicator& host, const StepTrial& trial, cons
   }
   std::string mine;
   if (missing) {
-    const std::string advice = trial.memory_advice(missing->bytes);
+    const std::string advice = trial.context().memory_advice(missing->bytes);
     mine = missing->what + (advice.empty() ? "" : ": " + advice);
   }
   const std::vector<std::string> all = dist::all_gather_object(host, mine);

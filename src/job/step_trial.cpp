@@ -5,6 +5,8 @@
 namespace dtrain::job {
 namespace {
 
+const std::atomic<bool> kNeverStops = false;
+
 config::Config config_of(const ConnectedRun& run, const StepTrialOptions& options) {
   config::Config config = run.config;
   if (options.change) options.change(config);
@@ -26,28 +28,18 @@ data::Splits splits_of(const ConnectedRun& run, int64_t global_batch, bool whole
 }  // namespace
 
 StepTrial::StepTrial(const ConnectedRun& run, const StepTrialOptions& options)
-    : run_(run),
-      options_(options),
-      config_(config_of(run, options)),
+    : config_(config_of(run, options)),
       splits_(splits_of(run, config_.train.global_batch, options.whole_steps)),
       batches_(train::batch_arithmetic(config_.train, run.process.world.size,
-                                       static_cast<int64_t>(splits_.train.size()))) {}
-
-train::StepRunner& StepTrial::runner() {
-  static const std::atomic<bool> never_stops = false;
-  if (!runner_) {
-    train::TrainContext context = run_.context(config_, batches_, splits_, no_sinks_, never_stops);
-    context.loader_threads = reader_threads(config_.data.workers, run_.process.cores);
-    context.recorder = options_.recorder;
-    runner_.emplace(std::move(context));
-  }
-  return *runner_;
+                                       static_cast<int64_t>(splits_.train.size()))),
+      context_(run.context(config_, batches_, splits_, no_sinks_, kNeverStops)) {
+  context_.loader_threads = reader_threads(config_.data.workers, run.process.cores);
+  context_.recorder = options.recorder;
 }
 
-void StepTrial::throw_device_failure(const c10::Error& error) const {
-  const auto failure = run_.device_failure(error, batches_, "in a measured step");
-  if (failure && failure->lost) run_.end_process(failure->error);
-  if (failure) throw failure->error;
+train::StepRunner& StepTrial::runner() {
+  if (!runner_) runner_.emplace(context_);
+  return *runner_;
 }
 
 }  // namespace dtrain::job

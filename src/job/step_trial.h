@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "config/config.h"
 #include "data/order/splits.h"
@@ -36,24 +35,16 @@ class StepTrial {
   StepTrial(const ConnectedRun&, const StepTrialOptions&);
 
   // The first call makes it, which may find the memory full: an error of LibTorch, for which the
-  // functions below have words. Collective then.
+  // context has words (train/device_failure.h). Collective then.
   train::StepRunner& runner();
-
-  // What to change when memory is full. Not collective.
-  std::string memory_advice(double requested) const {
-    return run_.memory_advice(batches_, requested);
-  }
-  // Throws the DeviceError of a training if the error is about the memory of the device, and ends
-  // the process if the device has failed; returns otherwise.
-  void throw_device_failure(const c10::Error&) const;
+  const train::TrainContext& context() const { return context_; }
 
  private:
-  const ConnectedRun& run_;
-  const StepTrialOptions options_;
   const config::Config config_;
   const data::Splits splits_;  // training samples alone
   const train::BatchArithmetic batches_;
   monitoring::Sinks no_sinks_;
+  train::TrainContext context_;
   std::optional<train::StepRunner> runner_;
 };
 

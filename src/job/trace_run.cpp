@@ -24,6 +24,7 @@
 #include "text/strings.h"
 #include "trace/chrome_trace.h"
 #include "trace/memory_peak.h"
+#include "train/device_failure.h"
 
 namespace dtrain::job {
 
@@ -232,7 +233,7 @@ class TraceRun {
     summary_.clock_error = std::max(before.error, after.error);
     collect();
   } catch (const c10::Error& error) {
-    trial_.throw_device_failure(error);
+    train::throw_device_failure(error, trial_.context(), "in a measured step");
     throw;
   }
 

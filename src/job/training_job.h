@@ -125,15 +125,6 @@ struct ConnectedRun : PlacedRun {
   train::TrainContext context(const config::Config&, const train::BatchArithmetic&,
                               const data::Splits&, monitoring::Sinks&,
                               const std::atomic<bool>& stop_requested) const;
-  // What an error of LibTorch means for the device when such batches are trained (`where`: see
-  // train::device_failure()). nullopt: it is not about the device.
-  std::optional<train::DeviceFailure> device_failure(const c10::Error&,
-                                                     const train::BatchArithmetic&,
-                                                     const std::string& where) const;
-  // What to change when memory is full; see job/memory_advice.h. Not collective.
-  std::string memory_advice(const train::BatchArithmetic&, double requested) const;
-  // Ends the whole job, before anything that belongs to a failed GPU is destroyed.
-  [[noreturn]] void end_process(const Error&) const;
   // For measurements, after the last step: waits for all ranks, and the watchdog ends. Collective.
   void end_watch() const { connections->watchdog().close(); }
 

@@ -20,6 +20,7 @@
 #include "job/training_job.h"
 #include "text/number_text.h"
 #include "text/strings.h"
+#include "train/device_failure.h"
 #include "train/step_agreement.h"
 #include "train/trainer.h"
 
@@ -31,29 +32,26 @@ constexpr double kHeadroomSeconds = 3;
 train::TrainResult run_trainer(AnnouncedRun& run, checkpoint::CheckpointStore* checkpoints,
                                const std::atomic<bool>& stop_requested) try {
   RunDisplay& display = *run.display;
-  const auto fail = [&](const Error& error) {
+  train::TrainContext context =
+      run.context(run.config, run.batches, run.data.splits, display.sinks(), stop_requested);
+  context.checkpoints = checkpoints;
+  context.device_failed = [&](const Error& error) {
     const dist::Failure failure = dist::describe(error);
     dist::report(failure);
     display.failed(failure);
     run.process.mpi.abort(failure.exit_code);
   };
-  train::TrainContext context =
-      run.context(run.config, run.batches, run.data.splits, display.sinks(), stop_requested);
-  context.checkpoints = checkpoints;
-  context.device_failed = fail;
   context.check_run_folder = [&] { check_run_folder(run.plan); };
   context.take_gpu_use = display.take_gpu_use();
   context.compare_readers = true;
   try {
-    train::Trainer trainer(std::move(context));
+    train::Trainer trainer(context);
     if (run.snapshot) dist::agree(run.process.host, [&] { trainer.resume(*run.snapshot); });
     run.snapshot.reset();
     return trainer.run();
   } catch (const c10::Error& error) {
     // Thrown while making what lives as long as the run: buckets, moments
-    const auto failure = run.device_failure(error, run.batches, "before the first step");
-    if (failure && failure->lost) fail(failure->error);
-    if (failure) throw failure->error;
+    train::throw_device_failure(error, context, "before the first step");
     throw;
   }
 } catch (...) {
@@ -133,12 +131,25 @@ train::TrainContext ConnectedRun::context(const config::Config& config,
                                           const data::Splits& splits, monitoring::Sinks& sinks,
                                           const std::atomic<bool>& stop_requested) const {
   const bool other_file = snapshot && is_other_file(*snapshot, *data.store);
+  const auto end_process = [this](const Error& error) {
+    dist::report(dist::describe(error));
+    process.mpi.abort(error.exit_code());
+  };
+  const auto advise = [this, &batches](double requested) {
+    return memory_advice(
+        this->config, data, batches, precision,
+        {.device = process.device,
+         .capability = device_properties.capability,
+         .capacity = static_cast<double>(device_properties.memory_bytes / sharing.ranks),
+         .requested = requested});
+  };
   return {.config = config,
           .batches = batches,
           .task = *task,
           .store = *data.store,
           .splits = splits,
           .device = process.device,
+          .device_facts = device_properties,
           .precision = precision,
           .loader_threads = loader_threads,
           .cores = process.cores,
@@ -153,39 +164,11 @@ train::TrainContext ConnectedRun::context(const config::Config& config,
           .verdict_requested = &install_verdict_signal(),
           .progress = [watchdog = &connections->watchdog()](
                           const char* phase, int64_t step) { watchdog->progress(phase, step); },
-          .device_failed = [this](const Error& error) { end_process(error); },
-          .memory_advice =
-              [this, &batches](double requested) { return memory_advice(batches, requested); },
+          .device_failed = end_process,
+          .memory_advice = advise,
           .verified_epoch = other_file ? snapshot->step / batches.steps_per_epoch : 0,
           .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0,
           .global_batch_given = global_batch_given};
-}
-
-std::optional<train::DeviceFailure> ConnectedRun::device_failure(
-    const c10::Error& error, const train::BatchArithmetic& batches,
-    const std::string& where) const {
-  return train::device_failure(
-      error, batches,
-      {.device = process.device,
-       .memory_bytes = static_cast<double>(device_properties.memory_bytes),
-       .works = device::works(process.device),
-       .advice = [&](double requested) { return memory_advice(batches, requested); }},
-      where);
-}
-
-std::string ConnectedRun::memory_advice(const train::BatchArithmetic& batches,
-                                        double requested) const {
-  return job::memory_advice(
-      config, data, batches, precision,
-      {.device = process.device,
-       .capability = device_properties.capability,
-       .capacity = static_cast<double>(device_properties.memory_bytes / sharing.ranks),
-       .requested = requested});
-}
-
-void ConnectedRun::end_process(const Error& error) const {
-  dist::report(dist::describe(error));
-  process.mpi.abort(error.exit_code());
 }
 
 FinishedRun AnnouncedRun::train() && {

@@ -53,4 +53,19 @@ std::optional<DeviceFailure> device_failure(const c10::Error& error, const Batch
       /*lost=*/false};
 }
 
+void throw_device_failure(const c10::Error& error, const TrainContext& context,
+                          const std::string& where) {
+  const std::optional<DeviceFailure> failure =
+      device_failure(error, context.batches,
+                     {.device = context.device,
+                      .memory_bytes = static_cast<double>(context.device_facts.memory_bytes),
+                      .works = device::works(context.device),
+                      .advice = context.memory_advice},
+                     where);
+  if (!failure) return;
+  // Nothing that belongs to a failed GPU can be freed: that throws again, where nothing catches it.
+  if (failure->lost && context.device_failed) context.device_failed(failure->error);
+  throw failure->error;
+}
+
 }  // namespace dtrain::train

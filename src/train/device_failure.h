@@ -4,18 +4,14 @@
 
 #include <torch/types.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "core/error.h"
 #include "train/batch_arithmetic.h"
+#include "train/train_context.h"
 
 namespace dtrain::train {
-
-// What to change when memory is full, given the bytes that could not be allocated (0: not known);
-// "" if that is not known. Takes seconds, and never throws.
-using MemoryAdvice = std::function<std::string(double requested)>;
 
 struct DeviceState {
   at::Device device;
@@ -35,5 +31,9 @@ struct DeviceFailure {
 // with half of the memory. Asks a failed GPU nothing.
 std::optional<DeviceFailure> device_failure(const c10::Error&, const BatchArithmetic&,
                                             const DeviceState&, const std::string& where);
+
+// Throws the error of device_failure() for the device and the batches of the context, after
+// TrainContext::device_failed() if the GPU is lost; returns if there is none.
+void throw_device_failure(const c10::Error&, const TrainContext&, const std::string& where);
 
 }  // namespace dtrain::train

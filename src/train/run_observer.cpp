@@ -47,9 +47,8 @@ std::string text_of(const std::vector<int64_t>& lengths) {
 RunObserver::RunObserver(StepRunner& steps)
     : steps_(steps),
       context_(steps.context()),
-      device_(device::properties(context_.device)),
       measurements_(context_.host),
-      meter_(context_.cores, device_.pci_bus_id) {}
+      meter_(context_.cores, context_.device_facts.pci_bus_id) {}
 
 // ---- before the first step ----------------------------------------------------------------------
 
@@ -124,7 +123,7 @@ void RunObserver::complete(StepStats& stats) {
   window_.summarize(stats, now, clock.totals());
   const device::MemoryUse memory = device::memory_use(context_.device);
   stats.memory_used = static_cast<double>(memory.allocated);
-  stats.memory_total = static_cast<double>(device_.memory_bytes);
+  stats.memory_total = static_cast<double>(context_.device_facts.memory_bytes);
   stats.memory_reserved = static_cast<double>(memory.reserved);
   stats.memory_peak = static_cast<double>(memory.peak);
   stats.allocator_retries = memory.retries;
@@ -205,8 +204,9 @@ measure::RankSample RunObserver::used_resources() {
                    {Quantity::kComputeThreads, at::get_num_threads()}});
   if (context_.host_cores > 0) used.values[Quantity::kHostCores] = context_.host_cores;
   if (context_.device.is_cuda()) {
-    used.values.set({{Quantity::kGpuMemory, static_cast<double>(device_.memory_bytes)},
-                     {Quantity::kGpuCapability, device_.capability}});
+    used.values.set(
+        {{Quantity::kGpuMemory, static_cast<double>(context_.device_facts.memory_bytes)},
+         {Quantity::kGpuCapability, context_.device_facts.capability}});
   }
   const size_t ended = steps_.tracker().clock().ended_steps();
   used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
@@ -262,8 +262,8 @@ void RunObserver::check_samples_are_left(int64_t bad_samples) const {
 void RunObserver::check_losses() const {
   const BadLosses::Found found = steps_.bad_losses().gather(context_.host);
   if (found.bad == 0) return;
-  const std::string against =
-      against_overflow(context_.precision, context_.device.type(), device_.capability);
+  const std::string against = against_overflow(context_.precision, context_.device.type(),
+                                               context_.device_facts.capability);
   throw NumericsError(
       str(describe(found, context_.store, against), " (seen by step ", steps_.steps(), ")"));
 }
@@ -280,11 +280,11 @@ void RunObserver::check_finite(const StepStats& stats) {
   const bool ends_without_loss =
       steps_.steps() == context_.batches.total_steps && skipped > 0 && !std::isfinite(stats.loss);
   if (skipped >= kMostSkippedInARow || ends_without_loss) {
-    throw NumericsError(
-        str("the gradient was not finite in the last ", skipped, " steps (loss ", stats.loss,
-            " at step ", steps_.steps(),
-            "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or ",
-            against_overflow(context_.precision, context_.device.type(), device_.capability)));
+    throw NumericsError(str("the gradient was not finite in the last ", skipped, " steps (loss ",
+                            stats.loss, " at step ", steps_.steps(),
+                            "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or ",
+                            against_overflow(context_.precision, context_.device.type(),
+                                             context_.device_facts.capability)));
   }
 }
 

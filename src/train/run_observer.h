@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "device/device.h"
 #include "diagnose/evidence.h"
 #include "dist/communicator.h"
 #include "measure/resource_meter.h"
@@ -25,8 +24,6 @@ namespace dtrain::train {
 class RunObserver {
  public:
   explicit RunObserver(StepRunner&);
-
-  const device::Properties& device() const { return device_; }  // asked once
 
   // Before the first step: names the hosts, measures the network and, where that is asked for, the
   // headroom. Collective.
@@ -82,8 +79,7 @@ class RunObserver {
 
   StepRunner& steps_;
   const TrainContext& context_;
-  const device::Properties device_;  // device of this rank
-  std::vector<std::string> nodes_;   // host names by rank
+  std::vector<std::string> nodes_;  // host names by rank
   ReportWindow window_;
   measure::RunMeasurements measurements_;
   measure::ResourceMeter meter_;

@@ -16,17 +16,21 @@
 #include "core/error.h"
 #include "data/order/splits.h"
 #include "data/store.h"
+#include "device/device.h"
 #include "dist/metered_communicator.h"
 #include "measure/rank_sample.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
 #include "trace/recorder.h"
 #include "train/batch_arithmetic.h"
-#include "train/device_failure.h"
 #include "train/phase_tracker.h"
 #include "train/precision.h"
 
 namespace dtrain::train {
+
+// What to change when memory is full, given the bytes that could not be allocated (0: not known);
+// "" if that is not known. Takes seconds, and never throws.
+using MemoryAdvice = std::function<std::string(double requested)>;
 
 struct TrainContext {
   const config::Config& config;
@@ -35,6 +39,7 @@ struct TrainContext {
   const data::Store& store;
   const data::Splits& splits;
   at::Device device;
+  device::Properties device_facts;  // what the driver says of it
   Precision precision;
   int loader_threads;                    // reader threads of this rank
   int cores, host_cores;                 // that this rank may use; of its host

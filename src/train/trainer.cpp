@@ -4,9 +4,9 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "device/device.h"
 #include "dist/failure.h"
 #include "text/strings.h"
+#include "train/device_failure.h"
 
 namespace dtrain::train {
 namespace {
@@ -38,23 +38,15 @@ TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::Error& e) {
-    const std::optional<DeviceFailure> failure =
-        device_failure(e, context_.batches,
-                       {context_.device, static_cast<double>(observer_.device().memory_bytes),
-                        device::works(context_.device), context_.memory_advice},
-                       steps_.where());
-    if (!failure && !steps_.left_alone().empty()) {
+    throw_device_failure(e, context_, steps_.where());
+    if (!steps_.left_alone().empty()) {
       throw DataError(
           str("the network cannot train on the one sample that is left of a micro-batch, ",
               steps_.where(), ": ", dist::first_line(e),
               ". Repair the data, use a larger --batch-size, or a network without ",
               "batch norm. Left out: ", steps_.left_alone()));
     }
-    if (!failure) throw;
-    // Nothing that belongs to a failed GPU can be freed: that throws again, where nothing
-    // catches it.
-    if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
-    throw failure->error;
+    throw;
   }
 }
 

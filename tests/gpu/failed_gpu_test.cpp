@@ -19,7 +19,8 @@ namespace {
 
 void fail_a_kernel() { at::_assert_async(at::zeros({1}, at::TensorOptions(testing::gpu()))); }
 
-// Ends the process while all that belongs to the GPU lives, as ConnectedRun::end_process() does.
+// Ends the process while all that belongs to the GPU lives, as TrainContext::device_failed() does
+// in a job.
 [[noreturn]] void leave(int exit_code, const char* message) {
   std::fprintf(stderr, "%s\n", message);
   ::_exit(exit_code);

@@ -92,6 +92,7 @@ inline train::TrainResult train_measured(
                           .store = *example.store,
                           .splits = splits,
                           .device = device,
+                          .device_facts = device::properties(device),
                           .precision = precision,
                           .loader_threads = 1,
                           .cores = 1,

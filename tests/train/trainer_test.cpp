@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "support/temp_dir.h"
 #include "text/strings.h"
+#include "train/device_failure.h"
 #include "train/evaluate.h"
 #include "train/schedule.h"
 #include "train/toy_run.h"
