@@ -104,8 +104,7 @@ void RunObserver::report(StepStats& stats, bool verdict_asked) {
     // As a logging step: with NCCL the host waits for the other ranks here.
     steps_.tracker().wait_for_others();
     dist::wait_for_device(context_.device, {&context_.gradients, context_.statistics});
-    steps_.tracker().clock().synchronize();
-    gather(used_resources());
+    gather();
     stats.own = measurements_.own();
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
@@ -138,11 +137,9 @@ void RunObserver::complete(StepStats& stats) {
                {Quantity::kSkippedSteps, static_cast<double>(stats.skipped_total)},
                {Quantity::kLossScale, stats.loss_scale}});
   if (context_.device.is_cuda()) of_run_[Quantity::kGpuMemoryPeak] = stats.memory_peak;
-  measure::RankSample used = used_resources();
-  used.values.set({{Quantity::kMemory, stats.memory_used},
-                   {Quantity::kQueue, window_.mean_queue(stats) /
-                                          static_cast<double>(context_.config.data.prefetch)}});
-  gather(used);
+  gather({{Quantity::kMemory, stats.memory_used},
+          {Quantity::kQueue,
+           window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch)}});
   stats.ranks = measurements_.last();
   stats.own = measurements_.own();
   // This step ends where the next one begins.
@@ -213,8 +210,12 @@ measure::RankSample RunObserver::used_resources() {
   return used;
 }
 
-void RunObserver::gather(const measure::RankSample& used, bool of_steps_alone) {
-  measurements_.gather(steps_.tracker().clock().take_steps(), used, of_steps_alone);
+void RunObserver::gather(const measure::Values& more, bool of_steps_alone) {
+  PhaseClock& clock = steps_.tracker().clock();
+  clock.synchronize();
+  measure::RankSample used = used_resources();
+  used.values.set(more);
+  measurements_.gather(clock.take_steps(), used, of_steps_alone);
 }
 
 void RunObserver::judge(bool asked) {
@@ -244,8 +245,7 @@ diagnose::RunEvidence RunObserver::evidence() {
 }
 
 diagnose::RunEvidence RunObserver::conclude() {
-  steps_.tracker().clock().synchronize();
-  gather(used_resources(), /*of_steps_alone=*/false);  // an evaluation or a test may have followed
+  gather({}, /*of_steps_alone=*/false);  // an evaluation or a test may have followed
   return evidence();
 }
 

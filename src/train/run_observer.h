@@ -68,8 +68,8 @@ class RunObserver {
   void probe_headroom();
   void complete(monitoring::StepStats&);  // what logging steps alone know; collective
   measure::RankSample used_resources();   // since the last call
-  // The steps since the last call. Requires: the clock is synchronized. Collective.
-  void gather(const measure::RankSample&, bool of_steps_alone = true);
+  // The steps since the last call and, with `more`, what was measured meanwhile. Collective.
+  void gather(const measure::Values& more = {}, bool of_steps_alone = true);
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
   void judge(bool asked);
   std::vector<monitoring::CollectiveStats> collectives() const;
