@@ -21,7 +21,9 @@ class MeteredCommunicator : public Communicator {
   virtual void record(trace::Track* track) = 0;
 };
 
-// Counts the operations of a communicator of host tensors by the times that their Work tells.
+// Counts the operations of a communicator of host tensors by the times that their Work tells. Those
+// on a device count themselves, because the host does not wait for an operation and its Work tells
+// no time: NCCL's by events of its stream, the staged one's as the host communicator that it uses.
 std::unique_ptr<MeteredCommunicator> make_metered_communicator(std::unique_ptr<Communicator>);
 
 }  // namespace dtrain::dist
