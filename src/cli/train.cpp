@@ -8,6 +8,7 @@
 #include "config/print.h"
 #include "dist/launcher.h"
 #include "job/process_context.h"
+#include "job/run_display.h"
 #include "job/training_job.h"
 
 namespace dtrain::cli {

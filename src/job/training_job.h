@@ -38,7 +38,6 @@
 #include "job/data_set.h"
 #include "job/device_sharing.h"
 #include "job/process_context.h"
-#include "job/run_display.h"
 #include "job/run_folder.h"
 #include "job/run_paths.h"
 #include "tasks/task.h"
@@ -50,6 +49,7 @@
 
 namespace dtrain::job {
 
+class RunDisplay;
 struct OpenedRun;
 struct PreparedRun;
 struct PlacedRun;
@@ -139,6 +139,7 @@ struct NamedRun : ConnectedRun {
   AnnouncedRun announce() &&;
 };
 
+// Callers of its verbs include job/run_display.h.
 struct AnnouncedRun : NamedRun {
   std::unique_ptr<RunDisplay> display;
 

@@ -10,6 +10,7 @@
 #include "dist/object_collectives.h"
 #include "dist/supervisor_lines.h"
 #include "job/batch_choice.h"
+#include "job/run_display.h"
 #include "job/signals.h"
 #include "job/training_job.h"
 #include "os/process_info.h"

@@ -15,6 +15,7 @@
 #include "dist/link_probe.h"
 #include "job/memory_advice.h"
 #include "job/resume.h"
+#include "job/run_display.h"
 #include "job/run_report.h"
 #include "job/signals.h"
 #include "job/training_job.h"
