@@ -16,6 +16,7 @@ bool positive(std::span<const int64_t> sizes) {
 
 int64_t size_of(Element element) {
   constexpr int64_t kBytes[] = {1, 4, 8};
+  static_assert(std::size(kBytes) == names_of(Element{}).size());
   return kBytes[static_cast<size_t>(element)];
 }
 

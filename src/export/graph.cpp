@@ -10,6 +10,7 @@ namespace dtrain::exporting {
 int64_t element_bytes(TensorType element) {
   // In the order of TensorType
   constexpr int64_t kBytes[] = {4, 8, 4, 1, 1, 1};
+  static_assert(std::size(kBytes) == static_cast<size_t>(TensorType::kCount));
   return kBytes[static_cast<size_t>(element)];
 }
 

@@ -17,7 +17,7 @@
 
 namespace dtrain::exporting {
 
-enum class TensorType { kFloat, kInt64, kInt32, kInt8, kUint8, kBool };
+enum class TensorType { kFloat, kInt64, kInt32, kInt8, kUint8, kBool, kCount };
 int64_t element_bytes(TensorType);
 
 struct Constant {

@@ -17,6 +17,7 @@ onnx::TensorProto::DataType type_of(TensorType element) {
   // In the order of TensorType
   constexpr Proto::DataType kTypes[] = {Proto::FLOAT, Proto::INT64, Proto::INT32,
                                         Proto::INT8,  Proto::UINT8, Proto::BOOL};
+  static_assert(std::size(kTypes) == static_cast<size_t>(TensorType::kCount));
   return kTypes[static_cast<size_t>(element)];
 }
 

@@ -9,6 +9,7 @@ at::ScalarType type_of(TensorType element) {
   // In the order of TensorType
   constexpr at::ScalarType kTypes[] = {at::kFloat, at::kLong, at::kInt,
                                        at::kChar,  at::kByte, at::kBool};
+  static_assert(std::size(kTypes) == static_cast<size_t>(TensorType::kCount));
   return kTypes[static_cast<size_t>(element)];
 }
 

@@ -44,6 +44,7 @@ enum class Kind : int32_t {
                // training thread, or -1
   kKernel,     // a kernel or a copy on a GPU
   kCounter,    // a value from now on (no duration): a
+  kCount
 };
 
 struct Event {

@@ -19,6 +19,7 @@ constexpr std::string_view kWait = "allreduce_wait";
 constexpr const char* kCategories[] = {"phase",  "step",          "loader",   "bucket",
                                        "bucket", "communication", "operator", "backward operator",
                                        "kernel", "counter"};
+static_assert(std::size(kCategories) == static_cast<size_t>(Kind::kCount));
 
 bool lasts(Kind kind) {
   return kind == Kind::kPhase || kind == Kind::kStage || kind == Kind::kOperation ||
