@@ -17,33 +17,37 @@ using Json = nlohmann::ordered_json;
 
 // Each struct lists its members once, for the writer and the reader: fields() calls `visit` with
 // the name and the value of each.
-#define DTRAIN_FIELD(member) visit(#member, facts.member);
-#define DTRAIN_FIELDS(Struct, ...)                                       \
-  template <typename Visitor>                                            \
-  void fields(Visitor& visit, Struct& facts) {                           \
-    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(DTRAIN_FIELD, __VA_ARGS__)) \
+#define F(member) visit(#member, facts.member)
+#define DTRAIN_FIELDS(Struct, ...)             \
+  template <typename Visitor>                  \
+  void fields(Visitor& visit, Struct& facts) { \
+    __VA_ARGS__;                               \
   }
-DTRAIN_FIELDS(os::ProcessLimit, soft, hard)
-DTRAIN_FIELDS(os::Facts, online_cores, allowed_cores, cpuset, cpu_quota, cpu_model, governor,
-              scaling_driver, numa_nodes, memory, available_memory, memory_limit, memory_used, swap,
-              free_swap, shared_memory, free_shared_memory, open_files, processes, locked_memory,
-              file_size, address_space, process_limit, processes_used, threads_of_user,
-              iommu_groups, iommu_passthrough, infiniband_devices, network_interfaces)
-DTRAIN_FIELDS(os::PcieLink, width, card_width, slot_width, generation, card_generation, numa_node,
-              near_cores)
-DTRAIN_FIELDS(os::FileSystemFacts, type, mount_point, folder, network, read_only, writable, bytes,
-              free_bytes, free_files)
-DTRAIN_FIELDS(PeerFacts, bus_id, result, error)
-DTRAIN_FIELDS(GpuFacts, name, uuid, bus_id, memory, used_memory, persistence, power_limit,
-              default_power_limit, temperature, throttled_by, host_copy_rate, link, peers)
-DTRAIN_FIELDS(NetworkFacts, parameters, model_bytes, optimizer_bytes, batch_bytes)
-DTRAIN_FIELDS(RankFacts, rank, local_rank, local_size, host, node, resident_bytes, program,
-              program_hash, versions, nccl, driver, keys, variables, clock_offset, clock_spread,
-              port, port_problem, device, device_problem, visible_gpus, gpu, machine, threads,
-              readers, other_cpu, stolen_cpu, data_file, data_problem, data_checksum, data_lock,
-              data_system, run_system, run_lock, network, network_problem, network_refused)
+DTRAIN_FIELDS(os::ProcessLimit, F(soft), F(hard))
+DTRAIN_FIELDS(os::Facts, F(online_cores), F(allowed_cores), F(cpuset), F(cpu_quota), F(cpu_model),
+              F(governor), F(scaling_driver), F(numa_nodes), F(memory), F(available_memory),
+              F(memory_limit), F(memory_used), F(swap), F(free_swap), F(shared_memory),
+              F(free_shared_memory), F(open_files), F(processes), F(locked_memory), F(file_size),
+              F(address_space), F(process_limit), F(processes_used), F(threads_of_user),
+              F(iommu_groups), F(iommu_passthrough), F(infiniband_devices), F(network_interfaces))
+DTRAIN_FIELDS(os::PcieLink, F(width), F(card_width), F(slot_width), F(generation),
+              F(card_generation), F(numa_node), F(near_cores))
+DTRAIN_FIELDS(os::FileSystemFacts, F(type), F(mount_point), F(folder), F(network), F(read_only),
+              F(writable), F(bytes), F(free_bytes), F(free_files))
+DTRAIN_FIELDS(PeerFacts, F(bus_id), F(result), F(error))
+DTRAIN_FIELDS(GpuFacts, F(name), F(uuid), F(bus_id), F(memory), F(used_memory), F(persistence),
+              F(power_limit), F(default_power_limit), F(temperature), F(throttled_by),
+              F(host_copy_rate), F(link), F(peers))
+DTRAIN_FIELDS(NetworkFacts, F(parameters), F(model_bytes), F(optimizer_bytes), F(batch_bytes))
+DTRAIN_FIELDS(RankFacts, F(rank), F(local_rank), F(local_size), F(host), F(node), F(resident_bytes),
+              F(program), F(program_hash), F(versions), F(nccl), F(driver), F(keys), F(variables),
+              F(clock_offset), F(clock_spread), F(port), F(port_problem), F(device),
+              F(device_problem), F(visible_gpus), F(gpu), F(machine), F(threads), F(readers),
+              F(other_cpu), F(stolen_cpu), F(data_file), F(data_problem), F(data_checksum),
+              F(data_lock), F(data_system), F(run_system), F(run_lock), F(network),
+              F(network_problem), F(network_refused))
 #undef DTRAIN_FIELDS
-#undef DTRAIN_FIELD
+#undef F
 
 // Of a limit that is an infinite number, which JSON cannot write
 constexpr const char* kInfinite = "none";
