@@ -14,7 +14,7 @@ namespace {
 constexpr double kOfLoadingAlone = 0.1, kOfLoader = 0.5;  // shares of the time that is left
 
 // Of loading alone, by reader threads; adds rows.
-std::vector<LoadingSpeed> loading_speeds(Trials& trials, TuneState& found) {
+std::vector<LoadingSpeed> loading_speeds(const Trials& trials, TuneState& found) {
   const auto own = static_cast<int>(found.settings.workers);
   const int cores = dist::broadcast_object(trials.process().host, trials.process().cores);
   const std::vector<int> threads = trials.run().freedom[row_of(&TunedSettings::workers)]
@@ -22,7 +22,7 @@ std::vector<LoadingSpeed> loading_speeds(Trials& trials, TuneState& found) {
                                        : std::vector{own};
   const double each = std::clamp(
       kOfLoadingAlone * trials.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
-  trials.show(Stage::kLoader);
+  trials.time().show(Stage::kLoader);
   trials.leave_run();  // which may have been made with another batch
   const job::DataBench bench =
       job::bench_data(trials.run_for(found.settings),
@@ -69,7 +69,7 @@ double most_ahead(const Trials& trials, const TuneState& found) {
 
 }  // namespace
 
-TuneState choose_loader(Trials& trials, TuneState found) {
+TuneState choose_loader(const Trials& trials, TuneState found) {
   const TunedRun& run = trials.run();
   const Freedom& freedom = run.freedom;
   if (trials.stopped() ||
@@ -85,8 +85,8 @@ TuneState choose_loader(Trials& trials, TuneState found) {
       KeyGroup::kLoader, found.settings, freedom,
       {.speeds = speeds, .needed = found.rate, .most_ahead = most_ahead(trials, found)});
   if (candidates.size() < 2) return found;
-  const auto chosen = take(found, trials.choose(Stage::kLoader, KeyGroup::kLoader, candidates,
-                                                kAsGood, kOfLoader * trials.left()));
+  const auto chosen = choose(trials, found, Stage::kLoader, KeyGroup::kLoader, candidates, kAsGood,
+                             kOfLoader * trials.left());
   if (chosen) found.settings = *chosen;
   return found;
 }

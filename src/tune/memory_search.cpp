@@ -25,7 +25,7 @@ struct SharedTrial {  // result of one rank; travels to the others
 };
 
 // The process of this rank; nothing is tried where a lower rank has the same device.
-SharedTrial try_here(Trials& trials, const TunedSettings& settings, double seconds,
+SharedTrial try_here(const Trials& trials, const TunedSettings& settings, double seconds,
                      std::string& why) {
   const Budget& budget = trials.run().budget;
   if (!budget.first_on_device) return {};
@@ -39,8 +39,8 @@ SharedTrial try_here(Trials& trials, const TunedSettings& settings, double secon
       .kill_bytes = settings.batch_size == 1 ? budget.host_bytes : budget.kill_bytes,
       .seconds = seconds};
   const MemoryTrial trial = try_memory(config, options, [&] {
-    trials.show_again();
-    return trials.stop_of_this_rank().load();
+    trials.time().show_again();
+    return trials.time().stop_of_this_rank().load();
   });
   why = trial.out_of_memory;
   const bool known = trial.out_of_memory.empty();
@@ -82,10 +82,10 @@ TrialRow row_of(const TunedSettings& settings, const BatchTrial& trial) {
 }
 
 // Adds its row and, if it fits, its memory. nullopt: it could not end.
-std::optional<BatchTrial> try_batch(Trials& trials, MemorySearch& search, TunedSettings settings,
-                                    int64_t batch, double seconds) {
+std::optional<BatchTrial> try_batch(const Trials& trials, MemorySearch& search,
+                                    TunedSettings settings, int64_t batch, double seconds) {
   if (trials.stopped()) return std::nullopt;
-  trials.begin_trial(Stage::kMemory);
+  trials.time().show(Stage::kMemory, /*begins_trial=*/true);
   settings.batch_size = batch;
   dist::Communicator& host = trials.process().host;
   SharedTrial mine;
@@ -119,7 +119,7 @@ void add(TuneState& found, MemorySearch search) {
   found.largest = std::move(search.largest);
 }
 
-MemorySearch search_memory(Trials& trials, const TunedSettings& settings, int64_t start,
+MemorySearch search_memory(const Trials& trials, const TunedSettings& settings, int64_t start,
                            double seconds) {
   const auto began = std::chrono::steady_clock::now();
   const TunedRun& run = trials.run();
@@ -140,7 +140,7 @@ MemorySearch search_memory(Trials& trials, const TunedSettings& settings, int64_
   return search;
 }
 
-MemorySearch search_memory_again(Trials& trials, const TunedSettings& settings,
+MemorySearch search_memory_again(const Trials& trials, const TunedSettings& settings,
                                  const LargestBatch& largest, double seconds) {
   if (!trials.run().freedom[row_of(&TunedSettings::batch_size)])
     return try_memory_of(trials, settings, seconds);
@@ -148,7 +148,7 @@ MemorySearch search_memory_again(Trials& trials, const TunedSettings& settings,
   return search_memory(trials, settings, std::max(largest.batch, settings.batch_size), seconds);
 }
 
-MemorySearch try_memory_of(Trials& trials, const TunedSettings& settings, double seconds) {
+MemorySearch try_memory_of(const Trials& trials, const TunedSettings& settings, double seconds) {
   MemorySearch search;
   const auto trial =
       try_batch(trials, search, settings, settings.batch_size, std::max(seconds, kShortestTrial));

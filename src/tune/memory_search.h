@@ -22,15 +22,15 @@ struct MemorySearch {
 void add(TuneState&, MemorySearch);  // its rows, and its largest batch in place of the one before
 
 // From `start` on, for about `seconds`, or until one batch fits or none is left.
-MemorySearch search_memory(Trials&, const TunedSettings&, int64_t start, double seconds);
+MemorySearch search_memory(const Trials&, const TunedSettings&, int64_t start, double seconds);
 
 // The same for settings with another network than that of `largest`, from its batch on. Where a
 // flag sets the batch size, that one alone is tried: the result is that or 0.
-MemorySearch search_memory_again(Trials&, const TunedSettings&, const LargestBatch& largest,
+MemorySearch search_memory_again(const Trials&, const TunedSettings&, const LargestBatch& largest,
                                  double seconds);
 
 // Tries the batch of these settings alone. The result is that, or 0 if it does not fit or the trial
 // could not end.
-MemorySearch try_memory_of(Trials&, const TunedSettings&, double seconds);
+MemorySearch try_memory_of(const Trials&, const TunedSettings&, double seconds);
 
 }  // namespace dtrain::tune

@@ -26,13 +26,14 @@ bool has_half(config::AmpMode amp) {
 
 // Not even one sample fits as it is given: with activations that are recomputed, then in a smaller
 // type as well.
-bool finds_room_otherwise(Trials& trials, TuneState& found) {
+bool finds_room_otherwise(const Trials& trials, TuneState& found) {
   const TunedRun& run = trials.run();
   TunedSettings other = run.given;
   const config::AmpMode smallest =
       precisions(other.amp, trials.process().device.type(), run.capability).front();
   const auto fits = [&] {
-    add(found, search_memory(trials, other, 1, kShareOfOthers * trials.minutes_in_seconds()));
+    add(found,
+        search_memory(trials, other, 1, kShareOfOthers * trials.time().minutes_in_seconds()));
     if (found.largest.batch > 0) found.settings = other;
     return found.largest.batch > 0 || trials.stopped();
   };
@@ -59,7 +60,7 @@ std::string needed_for_one(const Trials& trials, int threads) {
                                         .threads = threads,
                                         .kill_bytes = run.budget.host_bytes,
                                         .seconds = kForTheMessage},
-                                       [&] { return trials.stop_of_this_rank().load(); });
+                                       [&] { return trials.time().stop_of_this_rank().load(); });
   if (trial.ended) return "what it needs could not be counted";
   if (!trial.out_of_memory.empty()) return trial.out_of_memory;
   const train::StepMemory& m = trial.memory;
@@ -96,7 +97,7 @@ std::string budget_text(const TunedRun& run) {
 
 // Where the time ended in the search, the given batch may lie between one that fits and one that
 // does not.
-void try_given_batch(Trials& trials, TuneState& found) {
+void try_given_batch(const Trials& trials, TuneState& found) {
   LargestBatch& largest = found.largest;
   const TunedSettings& given = trials.run().given;
   const bool ruled_out = std::ranges::any_of(largest.trials, [&](const BatchTrial& trial) {
@@ -153,22 +154,22 @@ const BatchTrial& last_trial(const LargestBatch& search) {
   return search.trials.back();
 }
 
-TuneState find_largest_batch(Trials& trials) {
+TuneState find_largest_batch(const Trials& trials) {
   const TunedRun& run = trials.run();
   dist::Communicator& host = trials.process().host;
   TuneState found{.settings = run.given};
   for (const std::string& kept : run.kept) found.left_out.push_back(kept + ": given by a flag");
   const int64_t start = first_batch(trials, found);
-  add(found, search_memory(trials, run.given, start, kShare * trials.minutes_in_seconds()));
+  add(found, search_memory(trials, run.given, start, kShare * trials.time().minutes_in_seconds()));
   try_given_batch(trials, found);
   found.largest_as_given = found.largest;
   if (trials.stopped()) return found;
   dist::agree_on_rank0(host, [&] {
     if (found.largest.batch == 0 && found.largest.end == LargestBatch::End::kStopped) {
-      throw Error(
-          str("no batch that fits into memory was found from ", start,
-              " on: a trial could not end in the ", human_duration(trials.minutes_in_seconds()),
-              " of --minutes. Give more of them, or begin with a smaller train.batch_size"));
+      throw Error(str(
+          "no batch that fits into memory was found from ", start,
+          " on: a trial could not end in the ", human_duration(trials.time().minutes_in_seconds()),
+          " of --minutes. Give more of them, or begin with a smaller train.batch_size"));
     }
   });
   const int64_t given = run.given.batch_size;

@@ -14,7 +14,7 @@ namespace dtrain::tune {
 
 // For the given settings; where not even one sample fits with them, for others that need less.
 // DeviceError if nothing fits, and for a batch size that a flag sets and that does not fit.
-TuneState find_largest_batch(Trials&);
+TuneState find_largest_batch(const Trials&);
 
 // The batch with which the search begins on a GPU: the one that was measured on such a card, or a
 // part of it if a rank may use only a part of the memory; else an estimate from that memory, but

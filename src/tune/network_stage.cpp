@@ -37,7 +37,7 @@ void go_back_to(TuneState& found, const TunedSettings& before, size_t first_row,
 // The network that was chosen by its rate may need more memory than the one before: the search for
 // the largest batch again. Rates were measured beside the budget, which on the CPU
 // nothing enforces.
-void keep_if_it_fits(Trials& trials, TuneState& found, const TunedSettings& before,
+void keep_if_it_fits(const Trials& trials, TuneState& found, const TunedSettings& before,
                      size_t first_row) {
   trials.leave_run();  // its memory is for the trials
   MemorySearch search =
@@ -56,7 +56,7 @@ void keep_if_it_fits(Trials& trials, TuneState& found, const TunedSettings& befo
 }
 
 // The given batch if it fits with checkpointing alone, else that of the other candidates.
-int64_t batch_with_checkpointing(Trials& trials, TuneState& found) {
+int64_t batch_with_checkpointing(const Trials& trials, TuneState& found) {
   const TunedRun& run = trials.run();
   TunedSettings given = found.settings;
   given.batch_size = run.given.batch_size;
@@ -76,12 +76,12 @@ std::vector<config::AmpMode> precisions_here(const Trials& trials, const TunedSe
 }
 
 // The fastest of the networks, if it fits.
-void take_fastest_network(Trials& trials, TuneState& found,
+void take_fastest_network(const Trials& trials, TuneState& found,
                           const std::vector<TunedSettings>& candidates, double share_of_time) {
   if (candidates.size() < 2) return;
   const size_t first_row = found.rows.size();
-  const auto chosen = take(found, trials.choose(Stage::kNetwork, KeyGroup::kNetwork, candidates,
-                                                kSameNetwork, share_of_time * trials.left()));
+  const auto chosen = choose(trials, found, Stage::kNetwork, KeyGroup::kNetwork, candidates,
+                             kSameNetwork, share_of_time * trials.left());
   if (!chosen) return;
   const TunedSettings before = found.settings;
   found.settings = *chosen;
@@ -92,7 +92,7 @@ void take_fastest_network(Trials& trials, TuneState& found,
 
 // What travels through shared memory has no bytes to save. Rounding has to be worth more than
 // a tie.
-void choose_wire(Trials& trials, TuneState& found) {
+void choose_wire(const Trials& trials, TuneState& found) {
   constexpr double kTie = 0.03;
   const TunedRun& run = trials.run();
   if (trials.stopped() || !run.freedom[row_of(&TunedSettings::wire)] || run.batches.ranks == 1)
@@ -101,8 +101,8 @@ void choose_wire(Trials& trials, TuneState& found) {
   if (gradients.name() == "shared_memory") return;
   const std::vector<TunedSettings> candidates =
       candidates_of(KeyGroup::kWire, found.settings, run.freedom, {});
-  const auto chosen = take(found, trials.choose(Stage::kNetwork, KeyGroup::kWire, candidates, kTie,
-                                                kOfWire * trials.left()));
+  const auto chosen = choose(trials, found, Stage::kNetwork, KeyGroup::kWire, candidates, kTie,
+                             kOfWire * trials.left());
   if (chosen) found.settings.wire = chosen->wire;
 }
 
@@ -116,7 +116,7 @@ double best_rate_with(const TuneState& found, config::AmpMode amp) {
   return best;
 }
 
-void choose_network_again(Trials& trials, TuneState& found) {
+void choose_network_again(const Trials& trials, TuneState& found) {
   const config::AmpMode own = found.settings.amp;
   Space space{.amps = precisions_here(trials, found.settings)};
   const double contends = kContends * best_rate_with(found, own);
@@ -133,14 +133,15 @@ void choose_network_again(Trials& trials, TuneState& found) {
 // Those of the batches that a short look, from the largest down, does not rule out; adds rows of
 // the others. First is the one that was found so far, which is known to work: for the others the
 // time may not suffice, and the largest is at the edge of the memory.
-std::vector<TunedSettings> contending_batches(Trials& trials, TuneState& found,
+std::vector<TunedSettings> contending_batches(const Trials& trials, TuneState& found,
                                               std::vector<TunedSettings> batches) {
   if (batches.size() < 2) return batches;
   std::ranges::sort(batches, std::greater(), &TunedSettings::batch_size);
-  const double seconds = trials.first_look_seconds(), until = (1 - kOfLooks) * trials.left();
+  const double seconds = first_look_seconds(trials.run().options, found.overhead),
+               until = (1 - kOfLooks) * trials.left();
   const Looks looks = look_along(batches.size(), [&](size_t index) -> std::optional<double> {
     if (trials.left() < until) return std::nullopt;
-    return trials.rate_of(Stage::kBatch, batches[index], seconds);
+    return trials.rate_of(Stage::kBatch, batches[index], seconds, found.overhead);
   });
   std::vector<TunedSettings> contenders = {found.settings};
   for (size_t i = 0; i < looks.rates.size(); ++i) {
@@ -168,14 +169,7 @@ std::vector<TunedSettings> contending_batches(Trials& trials, TuneState& found,
 
 }  // namespace
 
-std::optional<TunedSettings> take(TuneState& found, Chosen chosen) {
-  found.add(chosen.rows);
-  if (!chosen.left_out.empty()) found.left_out.push_back(std::move(chosen.left_out));
-  if (chosen.settings) found.rate = chosen.rate;
-  return chosen.settings;
-}
-
-TuneState choose_network(Trials& trials, TuneState found) {
+TuneState choose_network(const Trials& trials, TuneState found) {
   if (trials.stopped()) return found;
   const TunedRun& run = trials.run();
   const bool memory_is_short = found.largest.end == LargestBatch::End::kLimit;
@@ -192,7 +186,8 @@ TuneState choose_network(Trials& trials, TuneState found) {
                                            : ", for which --minutes do not suffice"));
   }
   // One short look says how long a trial takes.
-  const std::optional<double> first = trials.rate_of(Stage::kNetwork, found.settings, kFirstLook);
+  const std::optional<double> first =
+      trials.rate_of(Stage::kNetwork, found.settings, kFirstLook, found.overhead);
   if (!first) return found;
   found.rate = *first;
   take_fastest_network(trials, found, candidates, kOfNetwork);
@@ -200,7 +195,7 @@ TuneState choose_network(Trials& trials, TuneState found) {
   return found;
 }
 
-TuneState choose_batch(Trials& trials, TuneState found) {
+TuneState choose_batch(const Trials& trials, TuneState found) {
   const TunedRun& run = trials.run();
   if (trials.stopped() || !run.freedom[row_of(&TunedSettings::batch_size)]) return found;
   // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
@@ -212,8 +207,8 @@ TuneState choose_batch(Trials& trials, TuneState found) {
       candidates_of(KeyGroup::kBatch, found.settings, run.freedom,
                     {.share_of_global_batch = share, .largest_batch = found.largest.batch}));
   if (candidates.size() < 2) return found;
-  const auto chosen = take(found, trials.choose(Stage::kBatch, KeyGroup::kBatch, candidates,
-                                                kAsGood, kOfBatch * trials.left()));
+  const auto chosen = choose(trials, found, Stage::kBatch, KeyGroup::kBatch, candidates, kAsGood,
+                             kOfBatch * trials.left());
   if (!chosen || *chosen == found.settings) return found;
   found.settings = *chosen;
   choose_network_again(trials, found);

@@ -15,7 +15,7 @@
 namespace dtrain::tune {
 namespace {
 
-void make_range_test(Trials& trials, TuneState& found) {
+void make_range_test(const Trials& trials, TuneState& found) {
   constexpr int64_t kSteps = 100, kFewest = 20;
   const TunedRun& run = trials.run();
   const TunedSettings& settings = found.settings;
@@ -33,7 +33,8 @@ void make_range_test(Trials& trials, TuneState& found) {
   const auto began = std::chrono::steady_clock::now();
   runner.step_at(first);
   const double step = std::max(1e-6, seconds_since(began));
-  const double fitting = trials.left_in_all() / dist::broadcast_object(trials.process().host, step);
+  const double fitting =
+      trials.time().left_in_all() / dist::broadcast_object(trials.process().host, step);
   if (fitting < static_cast<double>(kFewest)) {
     found.left_out.push_back(str("the range test of the learning rate: ", kFewest, " steps of ",
                                  human_duration(step), " do not fit into --minutes"));
@@ -45,7 +46,7 @@ void make_range_test(Trials& trials, TuneState& found) {
   Divergence divergence(steps);
   for (const double rate : rates) {
     if (trials.stopped()) return;
-    trials.show(Stage::kRate);
+    trials.time().show(Stage::kRate);
     test.rates.push_back(rate);
     test.losses.push_back(runner.step_at(rate));  // the same on all ranks
     if (divergence.add(test.losses.back())) break;
@@ -57,7 +58,7 @@ void make_range_test(Trials& trials, TuneState& found) {
 
 }  // namespace
 
-TuneState test_rates(Trials& trials, TuneState found) {
+TuneState test_rates(const Trials& trials, TuneState found) {
   if (trials.stopped()) return found;
   try {
     make_range_test(trials, found);

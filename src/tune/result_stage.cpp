@@ -18,7 +18,7 @@ struct Comparison {
   bool found_failed = false;  // it ran out of memory
 };
 
-Comparison measure(Trials& trials, const TuneState& found) {
+Comparison measure(const Trials& trials, const TuneState& found) {
   const TunedRun& run = trials.run();
   const bool differs = !(found.settings == run.given);
   const double steps = (found.given_fits && differs ? 2 : 1) * kRounds * kStepsOfRound;
@@ -56,7 +56,7 @@ TrialRow row_of(const TunedSettings& settings, const std::optional<Spread>& rate
 
 }  // namespace
 
-TuneState compare(Trials& trials, TuneState found) {
+TuneState compare(const Trials& trials, TuneState found) {
   if (trials.stopped() || !(found.rate > 0)) return found;
   const TunedSettings given = trials.run().given, tried = found.settings;
   const Comparison rates = measure(trials, found);

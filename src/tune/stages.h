@@ -11,21 +11,18 @@ namespace dtrain::tune {
 
 // Precision × channels_last × checkpointing, and what travels between ranks; the search for the
 // largest batch again where they change it.
-TuneState choose_network(Trials&, TuneState);
+TuneState choose_network(const Trials&, TuneState);
 
 // At the knee of the rate, not at the edge of memory; then the network again, if the batch has
 // changed: with a larger one, another precision or memory format may be the fastest.
-TuneState choose_batch(Trials&, TuneState);
+TuneState choose_batch(const Trials&, TuneState);
 
-TuneState choose_loader(Trials&, TuneState);  // reader threads × batches read ahead
+TuneState choose_loader(const Trials&, TuneState);  // reader threads × batches read ahead
 
 // The given settings and the found ones in turn, so that what the machine does meanwhile hits both.
 // What was given stays where it is faster.
-TuneState compare(Trials&, TuneState);
+TuneState compare(const Trials&, TuneState);
 
-TuneState test_rates(Trials&, TuneState);  // the learning rate's range
-
-// Adds what was tried, and returns the choice.
-std::optional<TunedSettings> take(TuneState&, Chosen);
+TuneState test_rates(const Trials&, TuneState);  // the learning rate's range
 
 }  // namespace dtrain::tune

@@ -36,6 +36,18 @@ RoundLimits round_limits(double overhead, double longest) {
   return {.overhead = overhead, .shortest = std::min(shortest, longest), .longest = longest};
 }
 
+// Most of what a trial takes beside its measurement are steps, which take longer with more samples.
+double expected_overhead(const TrialOverhead& last, const StepBatches& batches,
+                         const std::vector<TunedSettings>& candidates) {
+  constexpr double kWithoutSteps = 0.2;
+  if (last.batch_size == 0) return last.seconds;
+  double samples = 0;
+  for (const TunedSettings& one : candidates)
+    samples += static_cast<double>(batches.micro_batch_of(one.batch_size));
+  const double batch = samples / static_cast<double>(candidates.size());
+  return last.seconds * std::max(kWithoutSteps, batch / static_cast<double>(last.batch_size));
+}
+
 }  // namespace
 
 std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) {
@@ -47,63 +59,45 @@ std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) 
   return halving.stopped ? str(stage, ": longer measurements of the best candidates", kNoTime) : "";
 }
 
-Trials::Trials(job::ProcessContext& process, const TunedRun& run, Time began,
-               const std::atomic<bool>& stop, const ReportProgress& report)
-    : process_(process), tuned_(run), began_(began), stop_(stop), report_(report) {}
+TuneTime::TuneTime(const job::ProcessContext& process, const TuneOptions& options, Time began,
+                   const std::atomic<bool>& stop, const ReportProgress& report)
+    : process_(process), options_(options), began_(began), stop_(stop), report_(report) {}
 
-double Trials::left_in_all() {
+double TuneTime::left_in_all() const {
   return dist::broadcast_object(process_.host, minutes_in_seconds() - seconds_since(began_));
 }
 
-double Trials::left() {
-  return left_in_all() - (tuned_.options.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0);
+double TuneTime::left() const {
+  return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0);
 }
 
-bool Trials::stopped() {
+bool TuneTime::stopped() {
   if (stopped_) return true;
   const std::vector<int> asked = dist::all_gather_object(process_.host, int{stop_.load()});
   stopped_ = std::ranges::find(asked, 1) != asked.end();
   return stopped_;
 }
 
-void Trials::begin_trial(Stage stage) {
-  ++trials_begun_;
+void TuneTime::show(Stage stage, bool begins_trial) {
   shown_ = stage;
-  in_trial_ = true;
+  in_trial_ = begins_trial;
+  if (begins_trial) ++trials_begun_;
   show_again();
 }
 
-void Trials::show(Stage stage) {
-  shown_ = stage;
-  in_trial_ = false;
-  show_again();
-}
-
-// The last trial may take longer than the minutes: the work has not ended then.
-void Trials::show_again() {
-  const auto limit = static_cast<int64_t>(1000 * minutes_in_seconds());
-  const int64_t passed = milliseconds();
-  report(name_of(shown_).data(), passed, std::max(limit, passed + 1));
-}
-
-void Trials::show_end() {
-  in_trial_ = false;
-  const int64_t passed = milliseconds();
-  report("tune", passed, passed);
-}
-
-int64_t Trials::milliseconds() const { return static_cast<int64_t>(1000 * seconds_since(began_)); }
-
-void Trials::report(const char* stage, int64_t passed, int64_t total) {
+void TuneTime::report(const char* stage, bool ended) const {
   if (process_.world.rank != 0) return;
+  const auto passed = static_cast<int64_t>(1000 * seconds_since(began_));
+  // The last trial may take longer than the minutes: the work has not ended then.
+  const auto limit = std::max(static_cast<int64_t>(1000 * minutes_in_seconds()), passed + 1);
   report_({.stage = stage,
            .done = passed,
-           .total = total,
+           .total = ended ? passed : limit,
            .unit = Progress::Unit::kMilliseconds,
-           .trials = trials_begun_ - (in_trial_ ? 1 : 0)});
+           .trials = trials_begun_ - (in_trial_ && !ended ? 1 : 0)});
 }
 
-const job::ConnectedRun& Trials::run_for(const TunedSettings& settings) {
+const job::ConnectedRun& Trials::run_for(const TunedSettings& settings) const {
   if (run_ && same_network(run_settings_, settings)) return *run_;
   leave_run();
   const log::Quiet quiet;  // it says the same each time
@@ -118,7 +112,7 @@ const job::ConnectedRun& Trials::run_for(const TunedSettings& settings) {
   return *run_;
 }
 
-void Trials::leave_run() {
+void Trials::leave_run() const {
   if (!run_) return;
   run_->end_watch();
   run_.reset();
@@ -126,7 +120,7 @@ void Trials::leave_run() {
 }
 
 StepProbe Trials::probe(const TunedSettings& settings, int64_t accumulate, int64_t warm_steps,
-                        double seconds) {
+                        double seconds) const {
   return job::probe_step(run_for(settings),
                          {.batch_size = tuned_.batches.micro_batch_of(settings.batch_size),
                           .accumulate = accumulate,
@@ -145,10 +139,11 @@ double Trials::rate_with(const StepProbe& probe, const TunedSettings& settings) 
          step;
 }
 
-std::optional<double> Trials::rate_of(Stage stage, const TunedSettings& settings, double seconds) {
+std::optional<double> Trials::rate_of(Stage stage, const TunedSettings& settings, double seconds,
+                                      TrialOverhead& overhead) const {
   // One rate is needed in any case.
-  if (stopped() || (left() <= 0 && has_rate_)) return std::nullopt;
-  begin_trial(stage);
+  if (stopped() || (left() <= 0 && overhead.batch_size > 0)) return std::nullopt;
+  time_.show(stage, /*begins_trial=*/true);
   const auto began = std::chrono::steady_clock::now();
   const StepProbe measured = probe(settings, /*accumulate=*/1, /*warm_steps=*/2, seconds);
   if (!measured.measured()) {
@@ -156,16 +151,16 @@ std::optional<double> Trials::rate_of(Stage stage, const TunedSettings& settings
     return std::nan("");
   }
   const double timed = measured.step_seconds() * static_cast<double>(measured.ranks.front().steps);
-  overhead_ = dist::broadcast_object(process_.host, std::max(0.0, seconds_since(began) - timed));
-  overhead_batch_ = tuned_.batches.micro_batch_of(settings.batch_size);
-  has_rate_ = true;
+  overhead = {
+      .seconds = dist::broadcast_object(process_.host, std::max(0.0, seconds_since(began) - timed)),
+      .batch_size = tuned_.batches.micro_batch_of(settings.batch_size)};
   const double samples_per_second = rate_with(measured, settings);
   log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
   return samples_per_second;
 }
 
-std::optional<double> Trials::final_rate(const TunedSettings& settings, bool whole) {
-  begin_trial(Stage::kResult);
+std::optional<double> Trials::final_rate(const TunedSettings& settings, bool whole) const {
+  time_.show(Stage::kResult, /*begins_trial=*/true);
   const int64_t accumulate = whole ? tuned_.batches.accumulate_of(settings.batch_size) : 1;
   const StepProbe measured =
       probe(settings, accumulate, /*warm_steps=*/1, tuned_.options.seconds / 2);
@@ -173,48 +168,41 @@ std::optional<double> Trials::final_rate(const TunedSettings& settings, bool who
   return rate_with(measured, settings);
 }
 
-double Trials::first_look_seconds() const {
-  return round_limits(overhead_, tuned_.options.seconds).shortest;
+double first_look_seconds(const TuneOptions& options, const TrialOverhead& last) {
+  return round_limits(last.seconds, options.seconds).shortest;
 }
 
-// Most of what a trial takes beside its measurement are steps, which take longer with more samples.
-double Trials::expected_overhead(const std::vector<TunedSettings>& candidates) const {
-  constexpr double kWithoutSteps = 0.2;
-  if (overhead_batch_ == 0) return overhead_;
-  double samples = 0;
-  for (const TunedSettings& one : candidates)
-    samples += static_cast<double>(tuned_.batches.micro_batch_of(one.batch_size));
-  const double batch = samples / static_cast<double>(candidates.size());
-  return overhead_ * std::max(kWithoutSteps, batch / static_cast<double>(overhead_batch_));
-}
-
-Chosen Trials::choose(Stage stage, KeyGroup group, const std::vector<TunedSettings>& candidates,
-                      double tolerance, double seconds) {
+std::optional<TunedSettings> choose(const Trials& trials, TuneState& found, Stage stage,
+                                    KeyGroup group, const std::vector<TunedSettings>& candidates,
+                                    double tolerance, double seconds) {
+  const TunedRun& run = trials.run();
   std::vector<double> costs;
   for (TunedSettings one : candidates) {
-    one.batch_size = tuned_.batches.micro_batch_of(one.batch_size);  // which the run makes of it
-    costs.push_back(cost_of(group, one, tuned_.given));
+    one.batch_size = run.batches.micro_batch_of(one.batch_size);  // which the run makes of it
+    costs.push_back(cost_of(group, one, run.given));
   }
+  const double overhead = expected_overhead(found.overhead, run.batches, candidates);
   const std::vector<Round> rounds =
-      plan_rounds(candidates.size(), seconds,
-                  round_limits(expected_overhead(candidates), tuned_.options.seconds));
+      plan_rounds(candidates.size(), seconds, round_limits(overhead, run.options.seconds));
   const Halving halving = halve(costs, rounds, tolerance, [&](size_t index, double timed) {
-    return rate_of(stage, candidates[index], timed);
+    return trials.rate_of(stage, candidates[index], timed, found.overhead);
   });
-  Chosen chosen;
+  std::optional<TunedSettings> chosen;
   for (const Candidate& one : halving.candidates) {
     const bool wins = one.index == halving.winner;
-    chosen.rows.push_back({.stage = stage,
-                           .settings = candidates[one.index],
-                           .samples_per_second = one.rate,
-                           .seconds = one.seconds,
-                           .chosen = wins,
-                           .note = std::isnan(one.rate) ? "out of memory" : ""});
+    found.rows.push_back({.stage = stage,
+                          .settings = candidates[one.index],
+                          .samples_per_second = one.rate,
+                          .seconds = one.seconds,
+                          .chosen = wins,
+                          .note = std::isnan(one.rate) ? "out of memory" : ""});
     if (!wins) continue;
-    chosen.settings = candidates[one.index];
-    chosen.rate = one.rate;
+    chosen = candidates[one.index];
+    found.rate = one.rate;
   }
-  if (!stopped()) chosen.left_out = left_out_of(stage, candidates.size(), halving);
+  const std::string left_out =
+      trials.stopped() ? "" : left_out_of(stage, candidates.size(), halving);
+  if (!left_out.empty()) found.left_out.push_back(left_out);
   return chosen;
 }
 

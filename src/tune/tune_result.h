@@ -47,12 +47,19 @@ struct TrialMemory {
   double batch_bytes = 0;  // a batch that is read ahead
 };
 
+// What the last trial that measured a rate took beside its measurement.
+struct TrialOverhead {
+  double seconds = 1;
+  int64_t batch_size = 0;  // its micro-batch; 0: no rate was measured
+};
+
 struct TuneState {
   TunedSettings settings = {};  // so far
   double rate = 0;              // samples/s, by the last choice; 0: none was measured
   LargestBatch largest = {};    // with the found precision, format and checkpointing
   LargestBatch largest_as_given = {};
   TrialMemory memory = {};
+  TrialOverhead overhead = {};
   bool given_fits = true;
   // Where the search for the largest batch began, on a GPU: "starts from an estimate for h100: ..."
   std::string start = {};

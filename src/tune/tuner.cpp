@@ -15,7 +15,8 @@ TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded,
                 const ReportProgress& report) {
   const auto began = std::chrono::steady_clock::now();
   TuneResult result{.run = look_at(process, loaded, options)};
-  Trials trials(process, result.run, began, stop, report);
+  TuneTime time(process, result.run.options, began, stop, report);
+  const Trials trials(process, result.run, time);
   TuneState found = find_largest_batch(trials);
   found = choose_network(trials, std::move(found));
   found = choose_batch(trials, std::move(found));
@@ -24,8 +25,8 @@ TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded,
   if (result.run.options.range_test) found = test_rates(trials, std::move(found));
   trials.leave_run();
   result.found = std::move(found);
-  result.interrupted = trials.was_stopped();
-  if (!result.interrupted) trials.show_end();
+  result.interrupted = time.was_stopped();
+  if (!result.interrupted) time.show_end();
   result.seconds = seconds_since(began);
   return result;
 }
