@@ -15,6 +15,7 @@ namespace dtrain::monitoring {
 namespace {
 
 using measure::Phase;
+using measure::Quantity;
 
 // The phases in the order of a step.
 struct PhaseWord {
@@ -48,9 +49,9 @@ std::string time_split(const StepStats& s) {
 
 std::string memory(const StepStats& s) {
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  const std::string used = fixed(s.memory_used / kGiB, 1);
-  return s.memory_total > 0 ? str(used, "/", fixed(s.memory_total / kGiB, 1), " GiB")
-                            : used + " GiB";
+  const std::string used = fixed(s.values[Quantity::kMemory] / kGiB, 1);
+  const double all = s.values[Quantity::kDeviceMemory];
+  return all > 0 ? str(used, "/", fixed(all / kGiB, 1), " GiB") : used + " GiB";
 }
 
 // Three significant digits, since the norm of a gradient may have any size: 0.52, 0.00213,
@@ -156,9 +157,10 @@ std::string step_line(const StepStats& s) {
   if (!std::isnan(s.samples_per_second))
     parts.push_back(fixed(s.samples_per_second, 1) + " samples/s");
   parts.push_back("step " + time_split(s));
-  if (s.memory_used > 0) parts.push_back("mem " + memory(s));
-  if (!std::isnan(s.loss_scale)) parts.push_back("scale " + fixed(s.loss_scale, 0));
-  if (s.skipped_total > 0) parts.push_back("skipped " + str(s.skipped_total));
+  const double scale = s.values[Quantity::kLossScale], skipped = s.values[Quantity::kSkippedSteps];
+  if (s.values[Quantity::kMemory] > 0) parts.push_back("mem " + memory(s));
+  if (!std::isnan(scale)) parts.push_back("scale " + fixed(scale, 0));
+  if (skipped > 0) parts.push_back("skipped " + fixed(skipped, 0));
   if (s.bad_samples > 0) parts.push_back("bad samples " + str(s.bad_samples));
   if (!std::isnan(s.eta_seconds)) parts.push_back("eta " + human_duration(s.eta_seconds));
   return join(parts, " | ");

@@ -22,6 +22,7 @@ namespace dtrain::monitoring {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using measure::Quantity;
 
 void put(Json& object, const std::string& name, double value) {
   if (std::isfinite(value)) {
@@ -96,7 +97,7 @@ Json rank_json(const measure::RankMeans& r) {
   put(j, "other_seconds", r.times.other());
   if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
   if (r.times.launch > 0) put(j, "launch_seconds", r.times.launch);
-  for (const measure::Quantity quantity : measure::all_quantities()) {
+  for (const Quantity quantity : measure::all_quantities()) {
     const measure::QuantityRow& row = measure::row_of(quantity);
     const double value = r.values[quantity];
     if (row.key.empty() || std::isnan(value)) continue;
@@ -131,8 +132,8 @@ class JsonLines : public Sink {
     put(j, "loss", s.loss);
     put(j, "learning_rate", s.learning_rate);
     put(j, "grad_norm", s.grad_norm);
-    put(j, "loss_scale", s.loss_scale);
-    j["skipped_total"] = s.skipped_total;
+    put(j, "loss_scale", s.values[Quantity::kLossScale]);
+    j["skipped_total"] = static_cast<int64_t>(s.values.or_zero(Quantity::kSkippedSteps));
     j["samples"] = s.samples;
     j["micro_steps"] = s.micro_steps;
     put(j, "samples_per_second", s.samples_per_second);
@@ -146,8 +147,8 @@ class JsonLines : public Sink {
     j["bytes_reduced"] = s.bytes_reduced;
     j["loader_bytes"] = s.loader_bytes;
     j["loader_queue"] = s.loader_queue;
-    put(j, "memory_used_bytes", s.memory_used);
-    put(j, "memory_total_bytes", s.memory_total);
+    put(j, "memory_used_bytes", s.values[Quantity::kMemory]);
+    put(j, "memory_total_bytes", s.values[Quantity::kDeviceMemory]);
     if (!std::isnan(s.padding_waste)) put(j, "padding_waste", s.padding_waste);
     if (s.bad_samples > 0) j["bad_samples"] = s.bad_samples;
     j["ledger"] = hex(s.ledger);  // text, because many readers round a JSON number of 64 bits

@@ -18,6 +18,7 @@ namespace dtrain::monitoring {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using measure::Quantity;
 
 // A browser that asks again within this time receives the same text: many of them at once cost
 // one conversion.
@@ -36,10 +37,10 @@ Point point_of(const StepStats& s, double time) {
                  s.loss,
                  s.learning_rate,
                  s.grad_norm,
-                 s.loss_scale,
+                 s.values[Quantity::kLossScale],
                  s.samples_per_second,
                  s.step_seconds,
-                 s.memory_used};
+                 s.values[Quantity::kMemory]};
   std::copy(s.phase_seconds.begin(), s.phase_seconds.end(), point.begin() + kColumns.size());
   return point;
 }
@@ -123,7 +124,7 @@ Json quantities_json() {
 
 Json rank_json(const measure::RankMeans& r) {
   Json values = Json::array();
-  for (const measure::Quantity quantity : measure::all_quantities()) {
+  for (const Quantity quantity : measure::all_quantities()) {
     if (!measure::row_of(quantity).title.empty()) values.push_back(number(r.values[quantity]));
   }
   return {{"rank", r.rank},
@@ -170,10 +171,10 @@ class LivePage::State {
     position.total_steps = s.total_steps;
     position.epoch = s.epoch;
     position.epochs = s.epochs;
-    position.memory_total = s.memory_total;
     position.time = time();
     if (s.logging) {
-      position.skipped = s.skipped_total;
+      position.skipped = static_cast<int64_t>(s.values.or_zero(Quantity::kSkippedSteps));
+      position.memory_total = s.values[Quantity::kDeviceMemory];
       position.bad_samples = s.bad_samples;
       position.eta_seconds = s.eta_seconds;
       mine_.points.push_back(point_of(s, position.time));

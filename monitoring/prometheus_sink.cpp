@@ -35,14 +35,17 @@ static_assert(Phase::kCheckpoint < Phase::kEval &&
 const Histogram::BucketBoundaries kStepBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
                                                   0.5,   1,     2,     5,    10,   20,   60};
 
-const Labels kInfGrad = {{"reason", "inf_grad"}};
-
 class RankSeries : public PrometheusSink {
  public:
   RankSeries(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
              const std::optional<BasicAuth>& auth, std::vector<Page> pages)
-      : first_on_host_(id.local_rank == 0),
-        global_(id.rank == 0),
+      : global_(id.rank == 0),
+        // One rank exports what several measure, so that a sum over ranks counts it once.
+        exports_([first_on_host = id.local_rank == 0,
+                  global = global_](const measure::QuantityRow& row) {
+          if (row.scope == measure::QuantityScope::kHost) return first_on_host;
+          return row.scope != measure::QuantityScope::kRun || global;
+        }),
         series_(registry_, {{"job_id", id.job_id},
                             {"rank", str(id.rank)},
                             {"local_rank", str(id.local_rank)},
@@ -157,33 +160,19 @@ class RankSeries : public PrometheusSink {
     reduced_ = &series_.counter("dtrain_reduced_bytes_total");
     loader_bytes_ = &series_.counter("dtrain_loader_bytes_total");
     loader_queue_ = &series_.gauge("dtrain_loader_queue_depth");
-    // These exist from the start, at 0.
-    for (const char* name : {"dtrain_allocator_retries_total", "dtrain_out_of_memory_total"})
-      series_.counter(name);
-    for (const char* name : {"dtrain_memory_used_bytes", "dtrain_memory_total_bytes"})
-      series_.gauge(name);
-    for (const char* kind : {"allocated", "reserved", "peak"})
-      series_.gauge("dtrain_device_memory_bytes", {{"kind", kind}});
+    series_.start(exports_);
     if (!global_) return;
     samples_ = &series_.counter("dtrain_samples_total");
     epochs_ = &series_.counter("dtrain_epochs_total");
-    series_.counter("dtrain_optimizer_skips_total", kInfGrad);
     series_.gauge("dtrain_start_timestamp_seconds").Set(unix_seconds());
     planned_ = &series_.gauge("dtrain_planned_steps");
     learning_rate_ = &series_.gauge("dtrain_learning_rate");
     for (const char* name : {"dtrain_eta_seconds", "dtrain_grad_norm"}) series_.gauge(name);
-    series_.gauge("dtrain_amp_loss_scale").Set(StepStats::kUnknown);
   }
 
   // Means per step since the last call; `steps`: the steps since then.
   void record_own(const measure::RankMeans& own, double steps) {
-    for (const measure::Quantity quantity : measure::all_quantities()) {
-      const measure::QuantityRow& row = measure::row_of(quantity);
-      // The ranks of a host measure the same: the first one exports it, so that a sum over ranks
-      // counts it once.
-      if (row.scope == measure::QuantityScope::kHost && !first_on_host_) continue;
-      series_.record(quantity, own.values[quantity] * (measure::counts_up(row) ? steps : 1));
-    }
+    series_.record(own.values, steps, exports_);
     if (own.times.launch > 0)
       series_.counter("dtrain_launch_seconds_total").Increment(own.times.launch * steps);
     constexpr std::array kBuckets = {"first", "middle", "last"};
@@ -206,15 +195,7 @@ class RankSeries : public PrometheusSink {
       phases_[i]->Increment(std::max(0.0, phases[i]) * steps);
     }
     other_->Increment(std::max(0.0, s.own ? s.own->times.other() : s.other_seconds) * steps);
-    series_.gauge("dtrain_memory_used_bytes").Set(s.memory_used);
-    series_.gauge("dtrain_memory_total_bytes").Set(s.memory_total);
-    const std::pair<const char*, double> kinds[] = {
-        {"allocated", s.memory_used}, {"reserved", s.memory_reserved}, {"peak", s.memory_peak}};
-    for (const auto& [kind, bytes] : kinds)
-      series_.gauge("dtrain_device_memory_bytes", {{"kind", kind}}).Set(bytes);
-    raise_to(series_.counter("dtrain_allocator_retries_total"),
-             static_cast<double>(s.allocator_retries));
-    raise_to(series_.counter("dtrain_out_of_memory_total"), static_cast<double>(s.out_of_memory));
+    series_.record(s.values, 1, exports_);
     for (const CollectiveStats& c : s.collectives) {
       const Labels labels = {{"communicator", c.communicator}, {"op", c.operation}};
       raise_to(series_.counter("dtrain_collective_bytes_total", labels), c.bytes);
@@ -228,18 +209,15 @@ class RankSeries : public PrometheusSink {
     planned_->Set(static_cast<double>(s.total_steps));
     learning_rate_->Set(s.learning_rate);
     if (!s.logging) return;
-    raise_to(series_.counter("dtrain_optimizer_skips_total", kInfGrad),
-             static_cast<double>(s.skipped_total));
     // NaN and infinity too, which an alert watches for.
     series_.gauge("dtrain_loss", {{"split", "train"}}).Set(s.loss);
     series_.gauge("dtrain_grad_norm").Set(s.grad_norm);
-    series_.gauge("dtrain_amp_loss_scale").Set(s.loss_scale);
     series_.gauge("dtrain_eta_seconds").Set(s.eta_seconds);
     series_.set_known("dtrain_padding_ratio", s.padding_waste);
   }
 
-  const bool first_on_host_;  // exports what is the same on all ranks of a host
-  const bool global_;         // rank 0 exports what is the same on all ranks
+  const bool global_;  // rank 0 exports what is the same on all ranks
+  const SeriesFactory::Exports exports_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const SeriesFactory series_;
   int64_t last_phases_step_ = 0, last_own_step_ = 0;

@@ -14,6 +14,17 @@
 namespace dtrain::monitoring {
 namespace {
 
+ExportedBy exported_by(measure::QuantityScope scope) {
+  switch (scope) {
+    case measure::QuantityScope::kHost:
+      return ExportedBy::kHost;
+    case measure::QuantityScope::kRun:
+      return ExportedBy::kRank0;
+    default:
+      return ExportedBy::kAll;
+  }
+}
+
 std::vector<SeriesRow> make_rows() {
   using Type = SeriesType;
   using Where = ExportedBy;
@@ -27,8 +38,7 @@ std::vector<SeriesRow> make_rows() {
     const auto same = [&](const SeriesRow& other) { return other.name == row.metric; };
     if (row.metric.empty() || std::any_of(rows.begin(), rows.end(), same)) continue;
     rows.push_back({row.metric, std::string(row.label),
-                    measure::counts_up(row) ? Type::kCounter : Type::kGauge,
-                    row.scope == measure::QuantityScope::kHost ? Where::kHost : Where::kAll,
+                    measure::counts_up(row) ? Type::kCounter : Type::kGauge, exported_by(row.scope),
                     measure::help_of(quantity)});
   }
   return rows;
@@ -94,13 +104,28 @@ void SeriesFactory::set_known(std::string_view name, double value, const Labels&
   if (!std::isnan(value)) gauge(name, more).Set(value);
 }
 
-void SeriesFactory::record(measure::Quantity quantity, double value) const {
-  const measure::QuantityRow& row = measure::row_of(quantity);
-  if (row.metric.empty() || std::isnan(value)) return;
+void SeriesFactory::start(const Exports& exports) const {
+  for (const measure::QuantityRow& row : measure::quantity_rows()) {
+    if (row.at_start && exports(row)) set(row, *row.at_start, 0);
+  }
+}
+
+void SeriesFactory::record(const measure::Values& values, double steps,
+                           const Exports& exports) const {
+  for (const measure::Quantity quantity : measure::all_quantities()) {
+    const measure::QuantityRow& row = measure::row_of(quantity);
+    if (!row.metric.empty() && !std::isnan(values[quantity]) && exports(row))
+      set(row, values[quantity], steps);
+  }
+}
+
+void SeriesFactory::set(const measure::QuantityRow& row, double value, double steps) const {
   Labels label;
   if (!row.label.empty()) label.emplace(row.label, row.value);
-  if (measure::counts_up(row)) {
-    counter(row.metric, label).Increment(std::max(0.0, value));
+  if (row.kind == measure::QuantityKind::kTotal) {
+    raise_to(counter(row.metric, label), value);
+  } else if (measure::counts_up(row)) {
+    counter(row.metric, label).Increment(std::max(0.0, value * steps));
   } else {
     gauge(row.metric, label).Set(value);
   }

@@ -4,13 +4,14 @@
 // have a metric), and a factory that registers them. Every name and its HELP stand in a table, from
 // which docs/metrics.md is generated.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "measure/quantity.h"
+#include "measure/rank_sample.h"
 #include "text/named_enum.h"
 
 namespace prometheus {
@@ -65,12 +66,17 @@ class SeriesFactory {
 
   // Sets a gauge unless the value is NaN: what was not measured is absent.
   void set_known(std::string_view name, double value, const Labels& more = {}) const;
-  // The series of a quantity that has a metric: raises its counter by `value`, or sets its gauge.
-  // Does nothing if the value is NaN.
-  void record(measure::Quantity, double value) const;
+
+  // The quantities that have a metric, where the caller is the one that exports them.
+  using Exports = std::function<bool(const measure::QuantityRow&)>;
+  // Those with a value from the start.
+  void start(const Exports&) const;
+  // Raises counters and sets gauges, but for what is NaN. `steps`: that a sum per step stands for.
+  void record(const measure::Values&, double steps, const Exports&) const;
 
  private:
   Labels with(const Labels& more) const;
+  void set(const measure::QuantityRow&, double value, double steps) const;
 
   std::shared_ptr<prometheus::Registry> registry_;
   Labels labels_;

@@ -33,10 +33,10 @@ struct StepStats {
   int64_t samples = 0;  // all ranks, this step
   int64_t micro_steps = 1;
   bool logging = false;  // a logging step, at which the values that come from the device are known
-  double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
-  double learning_rate = 0;
-  // Steps skipped so far because a gradient was not finite; known at logging steps
-  int64_t skipped_total = 0;
+  // Results and settings of the run, which no rank measures: they have no row among the quantities
+  double loss = kUnknown, grad_norm = kUnknown, learning_rate = 0;
+  // Memory, counts since the run began and the loss scale; known at logging steps
+  measure::Values values = {};
   double step_seconds = 0;                // wall time; at logging steps the mean since the last one
   measure::PhaseSeconds phase_seconds{};  // mean per step since the last logging step
   double other_seconds = 0;               // likewise, in no phase
@@ -45,12 +45,6 @@ struct StepStats {
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
   int loader_queue = 0;
-  // Of the device; on the CPU the resident set and the machine's memory
-  double memory_used = 0, memory_total = 0;
-  // By LibTorch's allocator now, and at most; known at logging steps
-  double memory_reserved = 0, memory_peak = 0;
-  // Retries and failures of the allocator so far; known at logging steps
-  int64_t allocator_retries = 0, out_of_memory = 0;
   std::vector<CollectiveStats> collectives = {};  // known at logging steps
   uint64_t ledger = 0;  // checksum of the samples used so far; known at logging steps
   double padding_waste =

@@ -33,11 +33,11 @@ class TensorBoard : public Sink {
     add("loss/train", s.loss);
     add("lr", s.learning_rate);
     add_known("grad_norm", s.grad_norm);
-    add_known("loss_scale", s.loss_scale);
+    add_known("loss_scale", s.values[measure::Quantity::kLossScale]);
     add_known("samples_per_second", s.samples_per_second);
     for (size_t i = 0; i < measure::kPhases; ++i)
       add(str("phase/", measure::kPhaseNames[i]), s.phase_seconds[i]);
-    add("memory_used_gib", s.memory_used / (1024.0 * 1024.0 * 1024.0));
+    add("memory_used_gib", s.values[measure::Quantity::kMemory] / (1024.0 * 1024.0 * 1024.0));
     write(s.step);
   }
 

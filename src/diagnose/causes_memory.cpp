@@ -107,7 +107,7 @@ void add_full_memory(const RunEvidence& run, Findings& found) {
                     otherwise = smaller.empty() ? "try a smaller network" : "";
   for (size_t rank = 0; run.settings.gpu && rank < run.ranks.size(); ++rank) {
     const Values& gpu = run.ranks[rank].values;
-    const double peak = gpu[Quantity::kGpuMemoryPeak], memory = gpu[Quantity::kGpuMemory];
+    const double peak = gpu[Quantity::kMemoryPeak], memory = gpu[Quantity::kDeviceMemory];
     const bool retries = gpu[Quantity::kAllocatorRetries] > 0;
     if (!retries && !(peak > kFull * memory)) continue;
     found.push_back(

@@ -17,12 +17,12 @@ monitoring::StepStats stats_of(const report::StepWindow& window) {
   s.loss = window.loss;
   s.learning_rate = window.learning_rate;
   s.grad_norm = window.grad_norm;
-  s.loss_scale = window.loss_scale;
   s.samples_per_second = window.samples_per_second;
   s.step_seconds = window.step_seconds;
   s.other_seconds = window.other_seconds;
   s.phase_seconds = window.phase_seconds;
-  s.memory_used = window.memory_bytes;
+  s.values = {{measure::Quantity::kLossScale, window.loss_scale},
+              {measure::Quantity::kMemory, window.memory_bytes}};
   return s;
 }
 

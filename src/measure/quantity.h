@@ -6,9 +6,13 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <string_view>
 
 namespace dtrain::measure {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 enum class Quantity : size_t {
 #define DTRAIN_QUANTITY(name, ...) name,
@@ -28,8 +32,9 @@ enum class QuantityKind {
   kTotal,  // a count since the run began: its growth since the end of the first window, by steps
 };
 
-// Whose value it is. The ranks of a host measure the same value. kGpu: unknown on the CPU.
-enum class QuantityScope { kRank, kHost, kGpu };
+// Whose value it is. The ranks of a host measure the same value, and all ranks that of a run. kGpu:
+// unknown on the CPU.
+enum class QuantityScope { kRank, kHost, kGpu, kRun };
 
 struct QuantityRow {
   // In metrics.jsonl: the object in the record of a rank ("": the record itself), and its key.
@@ -40,12 +45,14 @@ struct QuantityRow {
   QuantityScope scope = QuantityScope::kRank;
   // What weighs a kMean. kCount, or a weight that is unknown: the steps of the window.
   Quantity weight = Quantity::kCount;
-  // In Prometheus: a counter for kSum and kRate, a gauge for the others. "": not exported.
+  // In Prometheus: a counter for kSum, kRate and kTotal, a gauge for the others. "": not exported.
   std::string_view metric = {};
   std::string_view label = {}, value = {};  // tell rows with the same metric apart
-  std::string_view title = {};              // its column on the live page; "": none
-  std::string_view missing = {};            // what a verdict says if it was not measured
-  std::string_view help = {};               // stands in the first of several rows with one metric
+  // What its series shows until it is measured; none: it is absent.
+  std::optional<double> at_start = {};
+  std::string_view title = {};    // its column on the live page; "": none
+  std::string_view missing = {};  // what a verdict says if it was not measured
+  std::string_view help = {};     // stands in the first of several rows with one metric
 };
 
 const std::array<QuantityRow, kQuantities>& quantity_rows();
@@ -54,9 +61,10 @@ const QuantityRow& row_of(Quantity);
 // For loops over all of them, in the order of the table.
 const std::array<Quantity, kQuantities>& all_quantities();
 
-// Whether its series counts up: what a window has is added to a counter. The others are gauges.
+// Whether its series counts up. The others are gauges.
 constexpr bool counts_up(const QuantityRow& row) {
-  return row.kind == QuantityKind::kSum || row.kind == QuantityKind::kRate;
+  return row.kind == QuantityKind::kSum || row.kind == QuantityKind::kRate ||
+         row.kind == QuantityKind::kTotal;
 }
 
 // The help of a row, or else that of the first row with the same metric.

@@ -7,15 +7,12 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <utility>
 
 #include "measure/quantity.h"
 #include "measure/step_times.h"
 
 namespace dtrain::measure {
-
-inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // One value per quantity. NaN: it was not measured.
 class Values {

@@ -120,25 +120,15 @@ void RunObserver::complete(StepStats& stats) {
   const auto now = SteadyClock::now();
   logged_own_step_ = steps_.own_steps();
   window_.summarize(stats, now, clock.totals());
-  const device::MemoryUse memory = device::memory_use(context_.device);
-  stats.memory_used = static_cast<double>(memory.allocated);
-  stats.memory_total = static_cast<double>(context_.device_facts.memory_bytes);
-  stats.memory_reserved = static_cast<double>(memory.reserved);
-  stats.memory_peak = static_cast<double>(memory.peak);
-  stats.allocator_retries = memory.retries;
-  stats.out_of_memory = memory.failures;
+  stats.values.set(memory());
   stats.collectives = collectives();
   const Consumption::Report consumed =
       steps_.consumption().report(context_.host, steps_.loader().bad_ids());
   stats.ledger = consumed.totals.ledger;
   stats.bad_samples = consumed.totals.bad_samples;
   stats.padding_waste = consumed.padding_waste;
-  of_run_.set({{Quantity::kAllocatorRetries, static_cast<double>(stats.allocator_retries)},
-               {Quantity::kSkippedSteps, static_cast<double>(stats.skipped_total)},
-               {Quantity::kLossScale, stats.loss_scale}});
-  if (context_.device.is_cuda()) of_run_[Quantity::kGpuMemoryPeak] = stats.memory_peak;
-  gather({{Quantity::kMemory, stats.memory_used},
-          {Quantity::kQueue,
+  reported_ = stats.values;
+  gather({{Quantity::kQueue,
            window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch)}});
   stats.ranks = measurements_.last();
   stats.own = measurements_.own();
@@ -146,6 +136,18 @@ void RunObserver::complete(StepStats& stats) {
   stats.slowest = measurements_.slowest(steps_.steps() - 1);
   window_.begin(steps_.steps(), now, clock.totals());
   check_samples_are_left(stats.bad_samples);
+}
+
+measure::Values RunObserver::memory() const {
+  const device::MemoryUse use = device::memory_use(context_.device);
+  const auto allocated = static_cast<double>(use.allocated);
+  return {{Quantity::kMemory, allocated},
+          {Quantity::kDeviceMemory, static_cast<double>(context_.device_facts.memory_bytes)},
+          {Quantity::kMemoryAllocated, allocated},
+          {Quantity::kMemoryReserved, static_cast<double>(use.reserved)},
+          {Quantity::kMemoryPeak, static_cast<double>(use.peak)},
+          {Quantity::kAllocatorRetries, static_cast<double>(use.retries)},
+          {Quantity::kOutOfMemory, static_cast<double>(use.failures)}};
 }
 
 void RunObserver::evaluated(const monitoring::EvalStats& stats) {
@@ -196,15 +198,12 @@ std::vector<monitoring::CollectiveStats> RunObserver::collectives() const {
 measure::RankSample RunObserver::used_resources() {
   measure::RankSample used = meter_.sample(steps_.loader().stats());
   if (context_.take_gpu_use) used.values.set(context_.take_gpu_use());
-  used.values.set(of_run_);
+  used.values.set(reported_);
   used.values.set({{Quantity::kLoaderThreads, context_.loader_threads},
                    {Quantity::kComputeThreads, at::get_num_threads()}});
   if (context_.host_cores > 0) used.values[Quantity::kHostCores] = context_.host_cores;
-  if (context_.device.is_cuda()) {
-    used.values.set(
-        {{Quantity::kGpuMemory, static_cast<double>(context_.device_facts.memory_bytes)},
-         {Quantity::kGpuCapability, context_.device_facts.capability}});
-  }
+  if (context_.device.is_cuda())
+    used.values[Quantity::kGpuCapability] = context_.device_facts.capability;
   const size_t ended = steps_.tracker().clock().ended_steps();
   used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
   return used;
@@ -269,7 +268,8 @@ void RunObserver::check_losses() const {
 }
 
 void RunObserver::check_finite(const StepStats& stats) {
-  const int64_t skipped_now = skipped_.update(stats.skipped_total, steps_.steps());
+  const auto skipped_total = static_cast<int64_t>(stats.values[Quantity::kSkippedSteps]);
+  const int64_t skipped_now = skipped_.update(skipped_total, steps_.steps());
   // Both are reduced values, so all ranks continue here or none does.
   if (std::isfinite(stats.loss) && skipped_now == 0) return;
   check_losses();

@@ -67,6 +67,7 @@ class RunObserver {
 
   void probe_headroom();
   void complete(monitoring::StepStats&);  // what logging steps alone know; collective
+  measure::Values memory() const;         // memory of the device, and what its allocator did
   measure::RankSample used_resources();   // since the last call
   // The steps since the last call and, with `more`, what was measured meanwhile. Collective.
   void gather(const measure::Values& more = {}, bool of_steps_alone = true);
@@ -83,7 +84,7 @@ class RunObserver {
   ReportWindow window_;
   measure::RunMeasurements measurements_;
   measure::ResourceMeter meter_;
-  measure::Values of_run_ = {};    // what counts since the run began, as reported last
+  measure::Values reported_ = {};  // StepStats::values of the newest logging step
   size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
   Rare rare_;
   Carried carried_;

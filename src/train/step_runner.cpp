@@ -19,6 +19,7 @@ namespace dtrain::train {
 namespace {
 
 using measure::Phase;
+using measure::Quantity;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
 
@@ -202,8 +203,8 @@ void StepRunner::read_device(StepStats& stats) {
   if (values[1] != 0) loss_ = values[0] / values[1];
   stats.loss = loss_;
   stats.grad_norm = values[2];
-  if (scaler_.enabled()) stats.loss_scale = values[3];
-  stats.skipped_total = static_cast<int64_t>(values[4]);
+  if (scaler_.enabled()) stats.values[Quantity::kLossScale] = values[3];
+  stats.values[Quantity::kSkippedSteps] = values[4];
 }
 
 // ---- the network --------------------------------------------------------------------------------

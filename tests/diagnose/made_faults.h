@@ -100,8 +100,8 @@ inline void set_healthy_gpu(RunEvidence& run) {
   for (RankEvidence& rank : run.ranks) {
     rank.values[Quantity::kGpuCapability] = 86;
     rank.values[Quantity::kCardWidth] = rank.values[Quantity::kLinkWidth] = 16;
-    rank.values[Quantity::kGpuMemory] = 24e9;
-    rank.values[Quantity::kGpuMemoryPeak] = 12e9;
+    rank.values[Quantity::kDeviceMemory] = 24e9;
+    rank.values[Quantity::kMemoryPeak] = 12e9;
     rank.values[Quantity::kAllocatorRetries] = 0;
     rank.values.set(gpu_readings(1, 0, 350, 350));
   }
@@ -261,7 +261,7 @@ inline std::vector<MadeFault> recorded_faults() {
        [](double) {
          return measured({}, [](RunEvidence& run) {
            set_healthy_gpu(run);
-           run.ranks[1].values[Quantity::kGpuMemoryPeak] = 23.9e9;
+           run.ranks[1].values[Quantity::kMemoryPeak] = 23.9e9;
          });
        },
        false},

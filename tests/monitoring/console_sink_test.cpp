@@ -35,7 +35,7 @@ TEST(StepLine, ASmallNormKeepsItsDigits) {
 
 TEST(StepLine, LeavesOutWhatIsUnknown) {
   StepStats s = sample_step();
-  s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
+  s.values[measure::Quantity::kLossScale] = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
   s.phase_seconds[static_cast<size_t>(measure::Phase::kH2d)] = 0;
   EXPECT_EQ(step_line(s),
             "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | 512.3 samples/s | "
@@ -46,7 +46,7 @@ TEST(StepLine, LeavesOutWhatIsUnknown) {
 TEST(StepLine, ShowsSavesSkipsAndInfinities) {
   StepStats s = sample_step();
   s.loss = std::numeric_limits<double>::infinity();
-  s.skipped_total = 3;
+  s.values[measure::Quantity::kSkippedSteps] = 3;
   s.phase_seconds[static_cast<size_t>(measure::Phase::kCheckpoint)] = 0.05;
   const std::string line = step_line(s);
   EXPECT_NE(line.find("loss inf"), std::string::npos) << line;

@@ -66,8 +66,8 @@ void add_fault(StepStats& s, std::string_view fault, int rank) {
   double& forward = s.phase_seconds[static_cast<size_t>(Phase::kForward)];
   double& all_reduce = s.phase_seconds[static_cast<size_t>(Phase::kAllReduceWait)];
   if (fault == "nan") s.loss = std::numeric_limits<double>::quiet_NaN();
-  if (fault == "scale") s.loss_scale = 0.25;
-  if (fault == "skips") s.skipped_total = s.step / 4;
+  if (fault == "scale") s.values[Quantity::kLossScale] = 0.25;
+  if (fault == "skips") s.values[Quantity::kSkippedSteps] = static_cast<double>(s.step / 4);
   if (fault == "starved") waited = 0.08;
   if (fault == "slow") (rank == 1 ? forward : all_reduce) += 0.17;  // the other rank waits for it
 }
@@ -83,9 +83,7 @@ StepStats step(int64_t i) {
   s.logging = i == 1 || i % 5 == 0;
   s.loss = std::exp(-0.01 * static_cast<double>(i));
   s.grad_norm = 0.5;
-  s.loss_scale = 65536;
   s.learning_rate = 1e-3;
-  s.skipped_total = 1;
   s.step_seconds = 0.1;
   s.phase_seconds = {0.002, 0.001, 0.03, 0.05, 0.01, 0.007, 0.001, 0.001};
   s.samples_per_second = 640;
@@ -93,9 +91,10 @@ StepStats step(int64_t i) {
   s.bytes_reduced = 1 << 20;
   s.loader_bytes = 1 << 18;
   s.loader_queue = 4;
-  s.memory_used = 1e9;
-  s.memory_total = 8e9;
-  s.memory_reserved = s.memory_peak = 2e9;
+  s.values = {{Quantity::kMemory, 1e9},          {Quantity::kDeviceMemory, 8e9},
+              {Quantity::kMemoryAllocated, 1e9}, {Quantity::kMemoryReserved, 2e9},
+              {Quantity::kMemoryPeak, 2e9},      {Quantity::kSkippedSteps, 1},
+              {Quantity::kLossScale, 65536}};
   s.collectives = {
       {"gradients", "all_reduce", 1e6 * static_cast<double>(i), 0.01 * static_cast<double>(i)}};
   return s;
@@ -118,7 +117,7 @@ RankMeans rank_means(int rank, const StepStats& s, bool gpu) {
                          {Quantity::kCpu, 0.19},
                          {Quantity::kRunDelay, 0.002 * rank},
                          {Quantity::kThrottled, 0},
-                         {Quantity::kMemory, s.memory_used},
+                         {Quantity::kMemory, s.values[Quantity::kMemory]},
                          {Quantity::kDiskBytes, 65536},
                          {Quantity::kMajorFaults, 0},
                          {Quantity::kHostCores, 4},

@@ -153,6 +153,16 @@ TEST(LivePage, ShowsWhereTheRunIs) {
   EXPECT_EQ(after["newest"].back(), 0) << "the last phase";
 }
 
+// Other steps do not know it.
+TEST(LivePage, TheMemoryOfTheDeviceStaysUntilTheNextLoggingStep) {
+  LivePage page("r", {});
+  StepStats step = sample_step();
+  step.values[measure::Quantity::kDeviceMemory] = 24e9;
+  page.record(step);
+  page.record(StepStats{.step = 121});
+  EXPECT_EQ(Reader(page).visit()["memory_total"], 24e9);
+}
+
 TEST(LivePage, SendsEachThingOnce) {
   const FakeClock clock;
   LivePage page("r", {}, clock);

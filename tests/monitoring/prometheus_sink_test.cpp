@@ -277,7 +277,7 @@ TEST(PrometheusSink, CollectivesAndTheAllocatorByKind) {
   s.logging = true;
   sink->record(s);
   s.collectives[0].bytes = 7e6;  // totals, not differences
-  s.allocator_retries = 3;
+  s.values[Quantity::kAllocatorRetries] = 3;
   sink->record(s);
   const std::string page = scrape(sink->address());
   EXPECT_EQ(value_of(page, "dtrain_collective_bytes_total", "communicator=\"gradients\""),
@@ -286,7 +286,7 @@ TEST(PrometheusSink, CollectivesAndTheAllocatorByKind) {
   EXPECT_EQ(value_of(page, "dtrain_collective_bytes_total", "op=\"all_gather\""), "300");
   EXPECT_EQ(value_of(page, "dtrain_collective_seconds_total", "communicator=\"host\""), "0.125");
   EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"allocated\"")),
-                   s.memory_used);
+                   s.values[Quantity::kMemory]);
   EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"reserved\"")),
                    9e9);
   EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"peak\"")), 1e10);
@@ -300,7 +300,7 @@ TEST(PrometheusSink, EvaluationsCheckpointsAndSkips) {
   sink->record(sample_eval());
   sink->checkpoint_saved(120, 0.5);
   StepStats s = sample_step();
-  s.skipped_total = 2;
+  s.values[Quantity::kSkippedSteps] = 2;
   sink->record(s);
   const std::string page = scrape(sink->address());
   EXPECT_EQ(value_of(page, "dtrain_loss", "split=\"val\""), "0.0123");

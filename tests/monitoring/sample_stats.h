@@ -16,7 +16,6 @@ inline StepStats sample_step() {
   s.loss = 0.1234;
   s.learning_rate = 1e-3;
   s.grad_norm = 0.52;
-  s.loss_scale = 65536;
   s.step_seconds = 0.25;
   s.phase_seconds = {0.0012, 0.0008, 0.0801, 0.1502, 0.0097, 0.0078, 0, 0};
   s.other_seconds = 0.0002;
@@ -34,12 +33,16 @@ inline StepStats sample_step() {
   s.bytes_reduced = 1000;
   s.loader_bytes = 2000;
   s.loader_queue = 3;
-  s.memory_used = 8.2 * 1024 * 1024 * 1024;
-  s.memory_total = 24.0 * 1024 * 1024 * 1024;
-  s.memory_reserved = 9e9;
-  s.memory_peak = 1e10;
-  s.allocator_retries = 2;
-  s.out_of_memory = 1;
+  constexpr double kGiB = 1024 * 1024 * 1024;
+  s.values = {{measure::Quantity::kMemory, 8.2 * kGiB},
+              {measure::Quantity::kDeviceMemory, 24 * kGiB},
+              {measure::Quantity::kMemoryAllocated, 8.2 * kGiB},
+              {measure::Quantity::kMemoryReserved, 9e9},
+              {measure::Quantity::kMemoryPeak, 1e10},
+              {measure::Quantity::kAllocatorRetries, 2},
+              {measure::Quantity::kOutOfMemory, 1},
+              {measure::Quantity::kSkippedSteps, 0},
+              {measure::Quantity::kLossScale, 65536}};
   s.collectives = {{"gradients", "all_reduce", 5e6, 0.5}, {"host", "all_gather", 300, 0.125}};
   s.ledger = 0xfedcba9876543210;
   return s;

@@ -18,6 +18,7 @@
 namespace dtrain::train {
 namespace {
 
+using measure::Quantity;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -211,8 +212,9 @@ TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
               step_bytes);
     EXPECT_GT(bytes(0, "host", "all_gather"), 0);
     EXPECT_EQ(bytes(1, "statistics", "all_reduce"), 0) << "none is shared";
-    EXPECT_GT(r.steps[1].memory_reserved, 0);
-    EXPECT_GE(r.steps[1].memory_peak, r.steps[1].memory_used);
+    const measure::Values& values = r.steps[1].values;
+    EXPECT_GT(values[Quantity::kMemoryReserved], 0);
+    EXPECT_GE(values[Quantity::kMemoryPeak], values[Quantity::kMemory]);
   }
 }
 
@@ -427,7 +429,7 @@ TEST(Trainer, AStepWhoseSamplesAreAllLeftOutIsNotAnOverflow) {
   const RankRun r = run({.config = config, .holes = holes})[0];
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.result.bad_samples, 16);
-  EXPECT_EQ(r.steps.back().skipped_total, 0);
+  EXPECT_EQ(r.steps.back().values[Quantity::kSkippedSteps], 0);
   EXPECT_TRUE(std::isfinite(r.steps.back().loss));
   holes.insert(16);
   for (const int ranks : {1, 2}) {
