@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -22,27 +21,15 @@ GpuMetrics::GpuMetrics(const SeriesFactory& own, const std::string& pci_bus_id,
 }
 
 // A value that the card never reports is absent.
-void GpuMetrics::update(const GpuReading& r, double seconds) {
-  series_.set_known("dtrain_gpu_utilization_ratio", r.utilization);
-  series_.set_known("dtrain_gpu_memory_utilization_ratio", r.memory_utilization);
-  series_.set_known("dtrain_gpu_memory_used_bytes", r.memory_used);
-  series_.set_known("dtrain_gpu_memory_total_bytes", r.memory_total);
-  series_.set_known("dtrain_gpu_power_watts", r.power);
-  series_.set_known("dtrain_gpu_sm_clock_hertz", r.sm_clock);
-  series_.set_known("dtrain_gpu_memory_clock_hertz", r.memory_clock);
-  series_.set_known("dtrain_gpu_temperature_celsius", r.temperature);
-  if (r.throttle_mask) add_throttled(*r.throttle_mask, seconds);
-  if (std::isnan(r.energy)) return;
-  // The card counts from the load of its driver, and starts again at 0 after a reload.
-  const double used = std::isnan(last_energy_) ? 0 : std::max(0.0, r.energy - last_energy_);
-  series_.counter("dtrain_gpu_energy_joules_total").Increment(used);
-  last_energy_ = r.energy;
-}
-
-void GpuMetrics::add_throttled(uint64_t mask, double seconds) {
+void GpuMetrics::update(const measure::Values& values, std::optional<uint64_t> throttle_mask,
+                        double seconds) {
+  series_.record(values, seconds, [](const measure::QuantityRow& row) {
+    return row.scope == measure::QuantityScope::kSensor;
+  });
+  if (!throttle_mask) return;
   for (const ThrottleReason& reason : kThrottleReasons) {
     series_.counter("dtrain_gpu_throttle_seconds_total", {{"reason", reason.name}})
-        .Increment((mask & reason.bit) != 0 ? seconds : 0);
+        .Increment((*throttle_mask & reason.bit) != 0 ? seconds : 0);
   }
 }
 
@@ -69,8 +56,8 @@ void GpuPoller::run(const std::stop_token& stop) {
     }
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
-    if (metrics_) metrics_->update(*reading, seconds);
-    window_.add(*reading, seconds);
+    const measure::Values values = window_.add(*reading, seconds);
+    if (metrics_) metrics_->update(values, reading->throttle_mask, seconds);
     last = now;
     std::unique_lock lock(mutex);
     wake.wait_for(lock, stop, std::chrono::duration<double>(interval_), [] { return false; });

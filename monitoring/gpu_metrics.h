@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -21,14 +22,11 @@ class GpuMetrics {
   // `own`: those with the labels of the process; the GPU's have `gpu` (the PCI bus id) and
   // `gpu_uuid` too.
   GpuMetrics(const SeriesFactory& own, const std::string& pci_bus_id, const GpuReader&);
-  // Stores a reading that stands for the `seconds` before it.
-  void update(const GpuReading&, double seconds);
+  // Stores what GpuWindow::add() said of the `seconds` before a reading.
+  void update(const measure::Values&, std::optional<uint64_t> throttle_mask, double seconds);
 
  private:
-  void add_throttled(uint64_t mask, double seconds);
-
   SeriesFactory series_;
-  double last_energy_ = GpuReading::kUnknown;  // joules, as the card counts them
 };
 
 // Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which

@@ -4,25 +4,19 @@
 // the tests.
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "measure/rank_sample.h"
+
 namespace dtrain::monitoring {
 
+// What this card reports.
 struct GpuReading {
-  // This card does not report it
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  double utilization = kUnknown;         // share of time with a kernel running, 0 to 1
-  double memory_utilization = kUnknown;  // share of time with memory being read or written, 0 to 1
-  double memory_used = kUnknown, memory_total = kUnknown;  // bytes, all processes
-  double power = kUnknown;                                 // watts
-  double energy = kUnknown;                                // joules since the driver was loaded
-  double sm_clock = kUnknown, memory_clock = kUnknown;     // hertz
-  double highest_sm_clock = kUnknown;                      // hertz, that the card allows
-  double temperature = kUnknown;                           // degrees Celsius
-  std::optional<uint64_t> throttle_mask = {};              // NVML's clocks event reasons
+  measure::Values values = {};                 // those of sensors, as they are now
+  double energy = measure::kUnknown;           // joules since the driver was loaded
+  std::optional<uint64_t> throttle_mask = {};  // NVML's clocks event reasons
 };
 
 // What does not change while a GPU runs.

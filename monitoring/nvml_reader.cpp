@@ -7,6 +7,8 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Quantity;
+
 // The functions that are used, looked up by name: a machine without a driver has no such library,
 // and an old driver lacks some of them.
 struct Nvml {
@@ -75,23 +77,26 @@ class NvmlReader : public GpuReader {
 
   std::optional<GpuReading> read() override {
     GpuReading r;
+    measure::Values& values = r.values;
     lost_ = false;
     if (nvmlUtilization_t u{}; ok(nvml_.utilization, &u)) {
-      r.utilization = u.gpu / 100.0;
-      r.memory_utilization = u.memory / 100.0;
+      values[Quantity::kGpuUtilization] = u.gpu / 100.0;
+      values[Quantity::kGpuMemoryUtilization] = u.memory / 100.0;
     }
     if (nvmlMemory_t m{}; ok(nvml_.memory, &m)) {
-      r.memory_used = static_cast<double>(m.used);
-      r.memory_total = static_cast<double>(m.total);
+      values[Quantity::kGpuMemoryUsed] = static_cast<double>(m.used);
+      values[Quantity::kGpuMemory] = static_cast<double>(m.total);
     }
-    if (unsigned mw = 0; ok(nvml_.power, &mw)) r.power = mw * 1e-3;
+    if (unsigned mw = 0; ok(nvml_.power, &mw)) values[Quantity::kGpuPower] = mw * 1e-3;
     if (unsigned long long mj = 0; ok(nvml_.energy, &mj)) r.energy = static_cast<double>(mj) * 1e-3;
-    if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_SM, &mhz)) r.sm_clock = mhz * 1e6;
-    if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_MEM, &mhz)) r.memory_clock = mhz * 1e6;
+    if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_SM, &mhz))
+      values[Quantity::kSmClock] = mhz * 1e6;
+    if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_MEM, &mhz))
+      values[Quantity::kGpuMemoryClock] = mhz * 1e6;
     if (unsigned mhz = 0; ok(nvml_.highest_clock, NVML_CLOCK_SM, &mhz))
-      r.highest_sm_clock = mhz * 1e6;
+      values[Quantity::kHighestSmClock] = mhz * 1e6;
     if (unsigned celsius = 0; ok(nvml_.temperature, NVML_TEMPERATURE_GPU, &celsius))
-      r.temperature = celsius;
+      values[Quantity::kGpuTemperature] = celsius;
     if (unsigned long long mask = 0; ok(nvml_.throttle, &mask)) r.throttle_mask = mask;
     if (lost_) return std::nullopt;
     return r;

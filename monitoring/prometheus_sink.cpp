@@ -40,11 +40,13 @@ class RankSeries : public PrometheusSink {
   RankSeries(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
              const std::optional<BasicAuth>& auth, std::vector<Page> pages)
       : global_(id.rank == 0),
-        // One rank exports what several measure, so that a sum over ranks counts it once.
+        // One rank exports what several measure, so that a sum over ranks counts it once. Those of
+        // sensors have labels of their own (gpu_metrics.h).
         exports_([first_on_host = id.local_rank == 0,
                   global = global_](const measure::QuantityRow& row) {
           if (row.scope == measure::QuantityScope::kHost) return first_on_host;
-          return row.scope != measure::QuantityScope::kRun || global;
+          if (row.scope == measure::QuantityScope::kRun) return global;
+          return row.scope != measure::QuantityScope::kSensor;
         }),
         series_(registry_, {{"job_id", id.job_id},
                             {"rank", str(id.rank)},

@@ -18,6 +18,8 @@ ExportedBy exported_by(measure::QuantityScope scope) {
   switch (scope) {
     case measure::QuantityScope::kHost:
       return ExportedBy::kHost;
+    case measure::QuantityScope::kSensor:
+      return ExportedBy::kGpu;
     case measure::QuantityScope::kRun:
       return ExportedBy::kRank0;
     default:
@@ -110,22 +112,22 @@ void SeriesFactory::start(const Exports& exports) const {
   }
 }
 
-void SeriesFactory::record(const measure::Values& values, double steps,
+void SeriesFactory::record(const measure::Values& values, double times,
                            const Exports& exports) const {
   for (const measure::Quantity quantity : measure::all_quantities()) {
     const measure::QuantityRow& row = measure::row_of(quantity);
     if (!row.metric.empty() && !std::isnan(values[quantity]) && exports(row))
-      set(row, values[quantity], steps);
+      set(row, values[quantity], times);
   }
 }
 
-void SeriesFactory::set(const measure::QuantityRow& row, double value, double steps) const {
+void SeriesFactory::set(const measure::QuantityRow& row, double value, double times) const {
   Labels label;
   if (!row.label.empty()) label.emplace(row.label, row.value);
   if (row.kind == measure::QuantityKind::kTotal) {
     raise_to(counter(row.metric, label), value);
   } else if (measure::counts_up(row)) {
-    counter(row.metric, label).Increment(std::max(0.0, value * steps));
+    counter(row.metric, label).Increment(std::max(0.0, value * times));
   } else {
     gauge(row.metric, label).Set(value);
   }

@@ -71,12 +71,13 @@ class SeriesFactory {
   using Exports = std::function<bool(const measure::QuantityRow&)>;
   // Those with a value from the start.
   void start(const Exports&) const;
-  // Raises counters and sets gauges, but for what is NaN. `steps`: that a sum per step stands for.
-  void record(const measure::Values&, double steps, const Exports&) const;
+  // Raises counters and sets gauges, but for what is NaN. `times`: the steps of a sum per step, or
+  // the seconds of a rate.
+  void record(const measure::Values&, double times, const Exports&) const;
 
  private:
   Labels with(const Labels& more) const;
-  void set(const measure::QuantityRow&, double value, double steps) const;
+  void set(const measure::QuantityRow&, double value, double times) const;
 
   std::shared_ptr<prometheus::Registry> registry_;
   Labels labels_;

@@ -26,8 +26,7 @@ std::vector<std::string> not_measured_for_causes(const RunEvidence& run) {
   std::set<Quantity> missing;
   for (const CauseRow& cause : cause_rows()) {
     for (const Quantity quantity : cause.needs) {
-      const bool of_gpu = measure::row_of(quantity).scope == measure::QuantityScope::kGpu;
-      if (of_gpu && !run.settings.gpu) continue;
+      if (measure::needs_gpu(measure::row_of(quantity)) && !run.settings.gpu) continue;
       if (is_missing(run, quantity)) missing.insert(quantity);
     }
   }

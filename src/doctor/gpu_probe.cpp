@@ -10,9 +10,7 @@
 namespace dtrain::doctor {
 namespace {
 
-std::optional<double> known(double value) {
-  return value == value ? std::optional(value) : std::nullopt;
-}  // not NaN
+using measure::Quantity;
 
 void ask_nvml(GpuFacts& gpu) {
   const monitoring::OpenedReader opened = monitoring::open_nvml(gpu.bus_id);
@@ -23,8 +21,10 @@ void ask_nvml(GpuFacts& gpu) {
   gpu.default_power_limit = settings.default_power_limit;
   const std::optional<monitoring::GpuReading> reading = opened.reader->read();
   if (!reading) return;
-  gpu.temperature = known(reading->temperature);
-  if (const auto used = known(reading->memory_used)) gpu.used_memory = static_cast<int64_t>(*used);
+  const measure::Values& values = reading->values;
+  if (values.knows(Quantity::kGpuTemperature)) gpu.temperature = values[Quantity::kGpuTemperature];
+  if (values.knows(Quantity::kGpuMemoryUsed))
+    gpu.used_memory = static_cast<int64_t>(values[Quantity::kGpuMemoryUsed]);
   for (const monitoring::ThrottleReason& reason : monitoring::kThrottleReasons) {
     if ((reading->throttle_mask.value_or(0) & reason.bit) != 0)
       gpu.throttled_by.emplace_back(reason.name);

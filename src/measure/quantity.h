@@ -33,8 +33,8 @@ enum class QuantityKind {
 };
 
 // Whose value it is. The ranks of a host measure the same value, and all ranks that of a run. kGpu:
-// unknown on the CPU.
-enum class QuantityScope { kRank, kHost, kGpu, kRun };
+// unknown on the CPU. kSensor: unknown without NVML, too; its series follows each reading.
+enum class QuantityScope { kRank, kHost, kGpu, kSensor, kRun };
 
 struct QuantityRow {
   // In metrics.jsonl: the object in the record of a rank ("": the record itself), and its key.
@@ -65,6 +65,11 @@ const std::array<Quantity, kQuantities>& all_quantities();
 constexpr bool counts_up(const QuantityRow& row) {
   return row.kind == QuantityKind::kSum || row.kind == QuantityKind::kRate ||
          row.kind == QuantityKind::kTotal;
+}
+
+// Whether a rank on the CPU cannot have it.
+constexpr bool needs_gpu(const QuantityRow& row) {
+  return row.scope == QuantityScope::kGpu || row.scope == QuantityScope::kSensor;
 }
 
 // The help of a row, or else that of the first row with the same metric.

@@ -76,21 +76,23 @@ inline Values gpu_readings(double slow, uint64_t reason, double limit, double de
   monitoring::GpuWindow window;
   window.set({.persistence = true, .power_limit = limit, .default_power_limit = default_limit});
   constexpr double kClock = 1.8e9;
-  monitoring::GpuReading reading{
-      .utilization = 0.98, .power = 300, .sm_clock = kClock, .temperature = 70, .throttle_mask = 0};
+  monitoring::GpuReading reading{.values = {{Quantity::kGpuUtilization, 0.98},
+                                            {Quantity::kGpuPower, 300},
+                                            {Quantity::kSmClock, kClock},
+                                            {Quantity::kGpuTemperature, 70}},
+                                 .throttle_mask = 0};
   for (int i = 0; i < 5; ++i) window.add(reading, 2);  // before it was slow
   window.take();
-  reading.sm_clock = kClock / slow;
+  reading.values[Quantity::kSmClock] = kClock / slow;
   reading.throttle_mask = reason;
-  reading.temperature = reason == 0x4 ? 70 : 93;
+  reading.values[Quantity::kGpuTemperature] = reason == 0x4 ? 70 : 93;
   for (int i = 0; i < 20; ++i) window.add(reading, 2);
   return window.take();
 }
 
 inline void forget_gpu(Values& values) {
   for (const Quantity quantity : measure::all_quantities()) {
-    if (measure::row_of(quantity).scope == measure::QuantityScope::kGpu)
-      values[quantity] = kUnknown;
+    if (measure::needs_gpu(measure::row_of(quantity))) values[quantity] = kUnknown;
   }
 }
 

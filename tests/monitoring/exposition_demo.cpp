@@ -42,16 +42,16 @@ class SteadyGpu : public GpuReader {
   std::string uuid() const override { return "GPU-demo"; }
   std::optional<GpuReading> read() override {
     energy_ += 300;
-    return GpuReading{.utilization = 0.95,
-                      .memory_utilization = 0.6,
-                      .memory_used = 8e9,
-                      .memory_total = 24e9,
-                      .power = 300,
+    return GpuReading{.values = {{Quantity::kGpuUtilization, 0.95},
+                                 {Quantity::kGpuMemoryUtilization, 0.6},
+                                 {Quantity::kGpuMemoryUsed, 8e9},
+                                 {Quantity::kGpuMemory, 24e9},
+                                 {Quantity::kGpuPower, 300},
+                                 {Quantity::kSmClock, 1.7e9},
+                                 {Quantity::kGpuMemoryClock, 9.5e9},
+                                 {Quantity::kHighestSmClock, 2.1e9},
+                                 {Quantity::kGpuTemperature, 70}},
                       .energy = energy_,
-                      .sm_clock = 1.7e9,
-                      .memory_clock = 9.5e9,
-                      .highest_sm_clock = 2.1e9,
-                      .temperature = 70,
                       .throttle_mask = throttled_};
   }
 

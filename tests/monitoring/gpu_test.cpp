@@ -20,12 +20,12 @@ using testing::value_of;
 
 GpuReading reading() {
   GpuReading r;
-  r.utilization = 0.97;
-  r.memory_used = 8e9;
-  r.power = 342.5;
+  r.values = {{Quantity::kGpuUtilization, 0.97},
+              {Quantity::kGpuMemoryUsed, 8e9},
+              {Quantity::kGpuPower, 342.5},
+              {Quantity::kSmClock, 1.695e9},
+              {Quantity::kGpuTemperature, 71}};
   r.energy = 1000;
-  r.sm_clock = 1.695e9;
-  r.temperature = 71;
   return r;
 }
 
@@ -51,6 +51,11 @@ std::string page(const prometheus::Registry& registry) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
 }
 
+// As the thread of a GpuPoller does it.
+void update(GpuMetrics& metrics, GpuWindow& window, const GpuReading& r, double seconds) {
+  metrics.update(window.add(r, seconds), r.throttle_mask, seconds);
+}
+
 // vGPUs and old cards do not tell it: that is not the same as never.
 TEST(GpuMetrics, ACardThatDoesNotSayWhatSlowsItHasNoSuchSeries) {
   const auto registry = std::make_shared<prometheus::Registry>();
@@ -58,11 +63,10 @@ TEST(GpuMetrics, ACardThatDoesNotSayWhatSlowsItHasNoSuchSeries) {
   const FakeReader reader({}, 0, reads);
   GpuMetrics metrics({registry, {{"rank", "0"}}}, "0000:65:00.0", reader);
   GpuReading r = reading();
-  r.throttle_mask.reset();
-  metrics.update(r, 2.0);
-  EXPECT_EQ(page(*registry).find("dtrain_gpu_throttle_seconds_total"), std::string::npos);
   GpuWindow window;
-  window.add(r, 2);
+  r.throttle_mask.reset();
+  update(metrics, window, r, 2.0);
+  EXPECT_EQ(page(*registry).find("dtrain_gpu_throttle_seconds_total"), std::string::npos);
   measure::Values use = window.take();
   EXPECT_TRUE(std::isnan(use[Quantity::kSlowedByPower]));
   EXPECT_TRUE(std::isnan(use[Quantity::kSlowedByHeat]));
@@ -80,11 +84,13 @@ TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
   const FakeReader reader({}, 0, reads);
   GpuMetrics metrics({registry, {{"rank", "0"}}}, "0000:65:00.0", reader);
   GpuReading r = reading();
+  GpuWindow window;
   r.throttle_mask = 0x1 | 0x4 | 0x40;  // idle is not throttling
-  metrics.update(r, 2.0);
+  update(metrics, window, r, 2.0);
+  EXPECT_EQ(value_of(page(*registry), "dtrain_gpu_energy_joules_total"), "0");
   r.throttle_mask = 0x40;
   r.energy = 1600;
-  metrics.update(r, 3.0);
+  update(metrics, window, r, 3.0);
   const std::string text = page(*registry);
   EXPECT_EQ(value_of(text, "dtrain_gpu_utilization_ratio",
                      "gpu=\"0000:65:00.0\",gpu_uuid=\"GPU-1234\",rank=\"0\""),
@@ -106,9 +112,10 @@ TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
   const FakeReader reader({}, 0, reads);
   GpuMetrics metrics({registry, {}}, "x", reader);
   GpuReading r = reading();
+  GpuWindow window;
   for (const double energy : {1000.0, 1100.0, 5.0, 30.0}) {
     r.energy = energy;
-    metrics.update(r, 1);
+    update(metrics, window, r, 1);
   }
   EXPECT_EQ(value_of(page(*registry), "dtrain_gpu_energy_joules_total"), "125");
 }
@@ -116,9 +123,12 @@ TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
 TEST(GpuWindow, ClocksCountWhileKernelsRun) {
   GpuWindow window;
   window.set({.persistence = true, .power_limit = 200, .default_power_limit = 250});
-  window.add({.utilization = 1, .sm_clock = 2e9, .throttle_mask = 0}, 1);
-  window.add({.utilization = 0, .sm_clock = 2e8}, 1);
-  window.add({.utilization = 1, .sm_clock = 1e9, .throttle_mask = 0x48}, 2);
+  const auto at = [](double utilization, double clock) {
+    return measure::Values{{Quantity::kGpuUtilization, utilization}, {Quantity::kSmClock, clock}};
+  };
+  window.add({.values = at(1, 2e9), .throttle_mask = 0}, 1);
+  window.add({.values = at(0, 2e8)}, 1);
+  window.add({.values = at(1, 1e9), .throttle_mask = 0x48}, 2);
   const measure::Values use = window.take();
   EXPECT_DOUBLE_EQ(use[Quantity::kWorkingSmClock], 4e9 / 3);
   EXPECT_DOUBLE_EQ(use[Quantity::kFullSmClock], 2e9);
@@ -132,11 +142,10 @@ TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
   GpuWindow window;
   EXPECT_TRUE(std::isnan(window.take()[Quantity::kGpuPower])) << "no reading yet";
   GpuReading r = reading();  // 342.5 W, 71 degrees, 1000 J
-  r.highest_sm_clock = 2.1e9;
+  r.values[Quantity::kHighestSmClock] = 2.1e9;
   r.throttle_mask = 0x4;
   window.add(r, 1);
-  r.power = 312.5;
-  r.temperature = 65;
+  r.values.set({{Quantity::kGpuPower, 312.5}, {Quantity::kGpuTemperature, 65}});
   r.energy = 1900;
   r.throttle_mask = 0x40;
   window.add(r, 3);
@@ -153,7 +162,7 @@ TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
   use = window.take();
   EXPECT_EQ(use[Quantity::kGpuEnergy], 100) << "since the last call";
   EXPECT_EQ(use[Quantity::kGpuTemperature], 65);
-  r.utilization = GpuReading::kUnknown;
+  r.values[Quantity::kGpuUtilization] = measure::kUnknown;
   r.throttle_mask = 0x8;  // does not say why
   r.energy = 5;           // the driver was loaded again
   window.add(r, 2);

@@ -8,6 +8,8 @@
 namespace dtrain::monitoring {
 namespace {
 
+using measure::Quantity;
+
 template <typename Function>
 Function fake(const char* name) {
   return reinterpret_cast<Function>(::dlsym(::dlopen(FAKE_NVML, RTLD_NOW), name));
@@ -21,17 +23,17 @@ TEST(Nvml, ReadsTheGpuOfThePciBusId) {
     EXPECT_EQ(opened.reader->uuid(), "GPU-fake");
     const std::optional<GpuReading> r = opened.reader->read();
     ASSERT_TRUE(r);
-    EXPECT_DOUBLE_EQ(r->utilization, 0.97);
-    EXPECT_DOUBLE_EQ(r->memory_utilization, 0.41);
-    EXPECT_EQ(r->memory_used, 8e9);
-    EXPECT_EQ(r->memory_total, 24e9);
-    EXPECT_DOUBLE_EQ(r->power, 342.5);
-    EXPECT_EQ(r->sm_clock, 1695e6);
-    EXPECT_EQ(r->highest_sm_clock, 2100e6);
-    EXPECT_EQ(r->memory_clock, 9501e6);
+    EXPECT_DOUBLE_EQ(r->values[Quantity::kGpuUtilization], 0.97);
+    EXPECT_DOUBLE_EQ(r->values[Quantity::kGpuMemoryUtilization], 0.41);
+    EXPECT_EQ(r->values[Quantity::kGpuMemoryUsed], 8e9);
+    EXPECT_EQ(r->values[Quantity::kGpuMemory], 24e9);
+    EXPECT_DOUBLE_EQ(r->values[Quantity::kGpuPower], 342.5);
+    EXPECT_EQ(r->values[Quantity::kSmClock], 1695e6);
+    EXPECT_EQ(r->values[Quantity::kHighestSmClock], 2100e6);
+    EXPECT_EQ(r->values[Quantity::kGpuMemoryClock], 9501e6);
     EXPECT_EQ(r->throttle_mask, 0x44u) << "found by its older name";
     EXPECT_TRUE(std::isnan(r->energy)) << "not supported by this card";
-    EXPECT_TRUE(std::isnan(r->temperature)) << "missing in this driver";
+    EXPECT_TRUE(std::isnan(r->values[Quantity::kGpuTemperature])) << "missing in this driver";
   }
   EXPECT_EQ(fake<int (*)()>("fake_open_sessions")(), 0);
 }
