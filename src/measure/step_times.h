@@ -3,7 +3,8 @@
 // Where the time of one optimizer step of one rank went. Times are in seconds; on a GPU they are
 // the device's own. A step lasts from its first phase to the first phase of the next step, so that
 // what follows it (report, evaluation, checkpoint) belongs to it, and what no phase covers is known
-// too. Plain values, which travel between ranks.
+// too. They are no quantities, which are means of a window: a verdict plays the single steps of all
+// ranks again. Plain values, which travel between ranks.
 
 #include <array>
 #include <cstddef>
