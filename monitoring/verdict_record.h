@@ -13,7 +13,7 @@ namespace dtrain::monitoring {
 struct VerdictRecord {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   struct Cause {
-    std::string name = {};    // "decode", as diagnose/finding.h lists them
+    std::string name = {};    // "decode", as diagnose/causes.def lists them
     int64_t rank = -1;        // -1: all alike
     double gain = kUnknown;   // 0.38: 38 % more steps per second; NaN: not computable
     double error = kUnknown;  // standard error of the gain

@@ -1,32 +1,47 @@
 #pragma once
 
-// Every cause that a run's measurements show, with its evidence and its gain, in no order. Each
-// function looks at one part of a run and knows nothing of the others: the same lost time may have
-// two names (a rank that is late because its disk is slow), and verdict.h gives it to one of them.
-// Pure functions.
+// The table of the causes that can hold a run back (causes.def). Constant; plain values.
 
+#include <array>
+#include <cstddef>
+#include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "diagnose/evidence.h"
-#include "diagnose/finding.h"
+#include "measure/quantity.h"
 
 namespace dtrain::diagnose {
 
-using Findings = std::vector<Finding>;
+enum class Cause : size_t {
+#define DTRAIN_CAUSE(name, ...) name,
+#include "diagnose/causes.def"
+#undef DTRAIN_CAUSE
+  kCount
+};
+inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
 
-// These add what they find. Requires: the ranks have steps.
-void add_data_causes(const RunEvidence&, Findings&);     // disk, decode, augment, readers
-void add_rank_causes(const RunEvidence&, Findings&);     // late_rank, rotating_rank
-void add_network_causes(const RunEvidence&, Findings&);  // latency, bandwidth, overlap, optimizer
-// checkpoint, evaluation, small_batch, padding, loss_scale
-void add_step_causes(const RunEvidence&, Findings&);
-void add_core_causes(const RunEvidence&, Findings&);    // oversubscribed, binding, cpu_limit, steal
-void add_gpu_causes(const RunEvidence&, Findings&);     // power, heat, copy, precision
-void add_memory_causes(const RunEvidence&, Findings&);  // memory_growth, memory_full, page_cache
+struct CauseRow {
+  std::string_view name;      // used in metrics.jsonl and in metrics
+  std::string_view headline;  // first words of the verdict
+  // The same lost time may have several names: a rank is late because its GPU is hot. The deeper
+  // one is what to change.
+  int depth = 1;
+  // Where the threads of this job have no cores: ranks that are late, messages that are slow, and
+  // what else crowds the cores. Nothing says how much of it is for this reason, so no gain of
+  // theirs can be promised.
+  bool comes_of_crowding = false;
+  std::vector<measure::Quantity> needs = {};  // a verdict says which of them were not measured
+  // For docs/diagnosis.md.
+  std::string_view found_by = {}, gain = {}, remedy = {};
+};
 
-// What they could not look at, because this machine does not measure it or because it has not
-// happened yet: in words, each once, with the reason where it is known. Requires: there is a rank.
-std::vector<std::string> not_measured(const RunEvidence&);
+const std::array<CauseRow, kCauses>& cause_rows();
+const CauseRow& row_of(Cause);
+inline std::string_view name_of(Cause cause) { return row_of(cause).name; }
+
+std::string cause_table();  // that of docs/diagnosis.md, in Markdown
+
+inline std::ostream& operator<<(std::ostream& out, Cause cause) { return out << name_of(cause); }
 
 }  // namespace dtrain::diagnose

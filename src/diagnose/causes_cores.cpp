@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "diagnose/causes.h"
 #include "diagnose/communication.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/lateness.h"
 #include "diagnose/means.h"
 #include "text/strings.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "diagnose/causes.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ranges>
 
-#include "diagnose/causes.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "diagnose/causes.h"
 #include "diagnose/communication.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <optional>
 
-#include "diagnose/causes.h"
 #include "diagnose/communication.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/lateness.h"
 #include "diagnose/means.h"
 #include "text/strings.h"

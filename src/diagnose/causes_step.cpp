@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "catalog/gpus.h"
-#include "diagnose/causes.h"
 #include "diagnose/communication.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

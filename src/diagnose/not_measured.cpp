@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "diagnose/causes.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {

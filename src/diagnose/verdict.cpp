@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diagnose/causes.h"
+#include "diagnose/find_causes.h"
 #include "diagnose/means.h"
 #include "text/strings.h"
 

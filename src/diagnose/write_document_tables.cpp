@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "diagnose/causes.h"
 #include "diagnose/document_tables.h"
-#include "diagnose/finding.h"
 #include "monitoring/series.h"
 #include "os/file_system.h"
 

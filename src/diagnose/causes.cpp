@@ -1,4 +1,4 @@
-#include "diagnose/finding.h"
+#include "diagnose/causes.h"
 
 #include "text/strings.h"
 
