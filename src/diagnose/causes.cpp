@@ -7,12 +7,18 @@ namespace dtrain::diagnose {
 using measure::Quantity;
 
 const std::array<CauseRow, kCauses>& cause_rows() {
-  static const std::array<CauseRow, kCauses> rows = {
+  static const std::array<CauseRow, kCauses> kRows = [] {
+    std::array<CauseRow, kCauses> rows = {
 #define DTRAIN_CAUSE(name, ...) CauseRow{__VA_ARGS__},
 #include "diagnose/causes.def"
 #undef DTRAIN_CAUSE
-  };
-  return rows;
+    };
+    for (size_t i = 1; i < rows.size(); ++i) {
+      if (rows[i].found_by.empty()) rows[i].needs = rows[i - 1].needs;
+    }
+    return rows;
+  }();
+  return kRows;
 }
 
 const CauseRow& row_of(Cause cause) { return cause_rows()[static_cast<size_t>(cause)]; }

@@ -3,6 +3,7 @@
 // The table of the causes that can hold a run back (causes.def). Constant; plain values.
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <ostream>
 #include <string>
@@ -21,6 +22,26 @@ enum class Cause : size_t {
 };
 inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
 
+// What a cause reads of a run beside its steps and settings: a measured value, or what has no row
+// among these. A verdict names in this order what is missing.
+enum class NeedKind {
+  kGpuClock,
+  kGpuSensors,
+  kNetworkCost,
+  kValue,
+  kEvaluations,
+  kCheckpoints,
+  kFewReaders,
+};
+struct Need {
+  Need(NeedKind only) : kind(only) {}
+  Need(measure::Quantity value) : kind(NeedKind::kValue), quantity(value) {}
+  auto operator<=>(const Need&) const = default;
+
+  NeedKind kind;
+  measure::Quantity quantity = measure::Quantity::kCount;
+};
+
 struct CauseRow {
   std::string_view name;      // used in metrics.jsonl and in metrics
   std::string_view headline;  // first words of the verdict
@@ -31,7 +52,8 @@ struct CauseRow {
   // what else crowds the cores. Nothing says how much of it is for this reason, so no gain of
   // theirs can be promised.
   bool comes_of_crowding = false;
-  std::vector<measure::Quantity> needs = {};  // a verdict says which of them were not measured
+  // What it reads. A verdict says what of it was not measured, where that has a name.
+  std::vector<Need> needs = {};
   // For docs/diagnosis.md.
   std::string_view found_by = {}, gain = {}, remedy = {};
 };

@@ -24,8 +24,9 @@ void add_core_causes(const RunEvidence&, Findings&);
 void add_gpu_causes(const RunEvidence&, Findings&);
 void add_memory_causes(const RunEvidence&, Findings&);
 
-// What they could not look at, because this machine does not measure it or because it has not
-// happened yet: in words, each once, with the reason where it is known. Requires: there is a rank.
+// What the causes need and the run has not measured, because this machine does not or because it
+// has not happened yet: in words, each once, with the reason where it is known. Requires: there is
+// a rank.
 std::vector<std::string> not_measured(const RunEvidence&);
 
 }  // namespace dtrain::diagnose

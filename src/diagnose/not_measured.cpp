@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "diagnose/find_causes.h"
 #include "diagnose/means.h"
@@ -12,30 +13,15 @@ namespace {
 
 using measure::Phase;
 
-// Whether any rank, or any host, lacks it.
-bool is_missing(const RunEvidence& run, Quantity quantity) {
-  const auto lacks = [quantity](const auto& part) { return !part.values.knows(quantity); };
-  if (measure::row_of(quantity).scope != measure::QuantityScope::kHost)
-    return std::any_of(run.ranks.begin(), run.ranks.end(), lacks);
-  return run.hosts.empty() || std::any_of(run.hosts.begin(), run.hosts.end(), lacks);
-}
+using Names = std::vector<std::string>;
 
-// What the causes need, in the order of the table of quantities. A rank on the CPU has no values of
-// a GPU to lack.
-std::vector<std::string> not_measured_for_causes(const RunEvidence& run) {
-  std::set<Quantity> missing;
-  for (const CauseRow& cause : cause_rows()) {
-    for (const Quantity quantity : cause.needs) {
-      if (measure::needs_gpu(measure::row_of(quantity)) && !run.settings.gpu) continue;
-      if (is_missing(run, quantity)) missing.insert(quantity);
-    }
-  }
-  std::vector<std::string> names;
-  for (const Quantity quantity : missing) {
-    const std::string name(measure::row_of(quantity).missing);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  return names;
+// Whether any rank, or any host, lacks it. A rank on the CPU has no values of a GPU to lack.
+bool is_missing(const RunEvidence& run, Quantity quantity) {
+  const measure::QuantityRow& row = measure::row_of(quantity);
+  if (measure::needs_gpu(row) && !run.settings.gpu) return false;
+  const auto lacks = [quantity](const auto& part) { return !part.values.knows(quantity); };
+  if (row.scope != measure::QuantityScope::kHost) return std::ranges::any_of(run.ranks, lacks);
+  return run.hosts.empty() || std::ranges::any_of(run.hosts, lacks);
 }
 
 // What the sensors of a GPU did not tell, and why. Its clock counts only while it has work.
@@ -48,17 +34,6 @@ std::string sensors_not_measured(const Values& gpu) {
   if (gpu.knows(Quantity::kWorkingSmClock)) return "";
   return gpu[Quantity::kGpuUtilization] < 0.5 ? "clock of the GPU: it was mostly idle"
                                               : "clock of the GPU: it does not tell it";
-}
-
-std::vector<std::string> not_measured_of_gpus(const RunEvidence& run) {
-  if (!run.settings.gpu) return {"copy and kernel launches: no GPU clock"};
-  std::vector<std::string> names;
-  for (const RankEvidence& rank : run.ranks) {
-    const std::string missing = sensors_not_measured(rank.values);
-    if (!missing.empty() && std::find(names.begin(), names.end(), missing) == names.end())
-      names.push_back(missing);
-  }
-  return names;
 }
 
 // Whether the readers of a rank keep it waiting, and nothing tells if fewer would be faster.
@@ -74,20 +49,52 @@ bool still_to_come(const RunEvidence& run, double per_step, Phase phase, int64_t
   return so_far == 0 && !(mean_of(steps, phase) > 0) && per_step * run.total_steps() > 1.5;
 }
 
+// In words; "" stands for what has no name.
+Names missing(const RunEvidence& run, const Need& need) {
+  const auto words = [](bool missing, std::string_view text) {
+    return missing ? Names{std::string(text)} : Names();
+  };
+  Names names;
+  switch (need.kind) {
+    case NeedKind::kGpuClock:
+      return words(!run.settings.gpu, "copy and kernel launches: no GPU clock");
+    case NeedKind::kGpuSensors:
+      for (const RankEvidence& rank : run.ranks) {
+        if (run.settings.gpu) names.push_back(sensors_not_measured(rank.values));
+      }
+      return names;
+    case NeedKind::kNetworkCost:
+      return words(run.ranks.size() > 1 && !std::isfinite(run.network.latency),
+                   "the network's own cost");
+    case NeedKind::kValue:
+      return words(is_missing(run, need.quantity), measure::row_of(need.quantity).missing);
+    case NeedKind::kEvaluations:
+      return words(
+          still_to_come(run, run.settings.evaluations, Phase::kEval, run.evaluations.count),
+          "evaluations: none yet");
+    case NeedKind::kCheckpoints:
+      return words(still_to_come(run, run.settings.checkpoints, Phase::kCheckpoint,
+                                 run.saves.count + run.saves_of_best.count),
+                   "checkpoints: none yet");
+    case NeedKind::kFewReaders:
+      return words(std::ranges::any_of(run.ranks, crowding_unknown),
+                   "fewer readers: half of them read too few samples alone");
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> not_measured(const RunEvidence& run) {
-  std::vector<std::string> names = not_measured_of_gpus(run);
-  if (run.ranks.size() > 1 && !std::isfinite(run.network.latency))
-    names.emplace_back("the network's own cost");
-  for (const std::string& name : not_measured_for_causes(run)) names.push_back(name);
-  if (still_to_come(run, run.settings.evaluations, Phase::kEval, run.evaluations.count))
-    names.emplace_back("evaluations: none yet");
-  if (still_to_come(run, run.settings.checkpoints, Phase::kCheckpoint,
-                    run.saves.count + run.saves_of_best.count))
-    names.emplace_back("checkpoints: none yet");
-  if (std::any_of(run.ranks.begin(), run.ranks.end(), crowding_unknown))
-    names.emplace_back("fewer readers: half of them read too few samples alone");
+  std::set<Need> needs;
+  for (const CauseRow& cause : cause_rows()) needs.insert(cause.needs.begin(), cause.needs.end());
+  Names names;
+  for (const Need& need : needs) {
+    for (std::string& name : missing(run, need)) {
+      if (!name.empty() && std::ranges::find(names, name) == names.end())
+        names.push_back(std::move(name));
+    }
+  }
   return names;
 }
 

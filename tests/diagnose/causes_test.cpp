@@ -89,10 +89,33 @@ TEST(Causes, EachHasAMadeFault) {
   EXPECT_EQ(made, names_of_causes());
 }
 
-TEST(Causes, NeedOnlyWhatAVerdictCanNameAsMissing) {
-  for (const CauseRow& cause : cause_rows()) {
-    for (const Quantity quantity : cause.needs)
-      EXPECT_FALSE(measure::row_of(quantity).missing.empty()) << cause.name;
+bool needs(const CauseRow& cause, Quantity quantity) {
+  return std::ranges::find(cause.needs, Need(quantity)) != cause.needs.end();
+}
+
+TEST(Causes, NeedWhatAVerdictNamesAsMissing) {
+  for (const Quantity quantity : measure::all_quantities()) {
+    const std::string_view name = measure::row_of(quantity).missing;
+    EXPECT_TRUE(name.empty() ||
+                std::ranges::any_of(cause_rows(),
+                                    [&](const CauseRow& cause) { return needs(cause, quantity); }))
+        << name;
+  }
+}
+
+// So that a row lists all that its cause reads.
+TEST(Causes, AreFoundByWhatTheyNeed) {
+  for (const MadeFault& fault : all_made_faults()) {
+    RunEvidence run = evidence(fault.plant(0.15), 1);
+    const std::string found = text_of(judge(run).findings.at(0));
+    for (const Quantity quantity : measure::all_quantities()) {
+      if (needs(row_of(fault.cause), quantity)) continue;
+      for (RankEvidence& rank : run.ranks) rank.values[quantity] = kUnknown;
+      for (HostEvidence& host : run.hosts) host.values[quantity] = kUnknown;
+    }
+    const Verdict verdict = judge(run);
+    ASSERT_FALSE(verdict.findings.empty()) << found;
+    EXPECT_EQ(text_of(verdict.findings[0]), found);
   }
 }
 
