@@ -52,6 +52,9 @@ struct CauseRow {
   // what else crowds the cores. Nothing says how much of it is for this reason, so no gain of
   // theirs can be promised.
   bool comes_of_crowding = false;
+  // More threads of this job than cores, where it has no gain: it comes first, and what comes of it
+  // is not named.
+  bool crowds = false;
   // What it reads. A verdict says what of it was not measured, where that has a name.
   std::vector<Need> needs = {};
   // For docs/diagnosis.md.

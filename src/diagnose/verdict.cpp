@@ -69,7 +69,7 @@ Limits take_limits(Findings& all) {
   Limits limits;
   for (const Finding& f : all) {
     if (f.without || f.gain) continue;
-    (f.cause == Cause::kOversubscribed ? limits.first : limits.last).push_back(f);
+    (row_of(f.cause).crowds ? limits.first : limits.last).push_back(f);
   }
   std::erase_if(all, [](const Finding& f) { return !f.without && !f.gain; });
   if (!limits.first.empty())
