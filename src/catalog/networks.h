@@ -60,14 +60,40 @@ struct ConvBlock {
 };
 std::vector<ConvBlock> blocks_of(const PictureLayers&);  // first to last
 
-// Two convolutions over the rows of a sequence, each with batch norm and ReLU, and two LSTM layers.
+// LSTM layers that follow each other, with dropout between them; each has model.hidden units.
+struct LstmStack {
+  const char* name = "";
+  int64_t layers = 0;
+};
+
+// Two convolutions over the rows of a sequence, each with batch norm and ReLU, LSTM layers, and a
+// linear layer that takes the last valid state.
 struct SequenceLayers {
   Convolution first, second;  // `first` takes the features of a row
+  LstmStack lstm;
 };
-inline constexpr SequenceLayers kCnnLstm{
-    .first = {.out = 64, .kernel = 5}, .second = {.in = 64, .out = 128, .kernel = 5, .stride = 2}};
+inline constexpr SequenceLayers kCnnLstm{.first = {.out = 64, .kernel = 5},
+                                         .second = {.in = 64, .out = 128, .kernel = 5, .stride = 2},
+                                         .lstm = {.name = "lstm", .layers = 2}};
 
-struct SetLayers {};          // two LSTM layers over the elements of a set, and a decoder
+// Linear layers without bias: v · tanh(key(state of an element) + query(state of the decoder)). Key
+// and query have model.hidden outputs.
+struct AttentionLayers {
+  const char* name = "";  // the module that has the others
+  const char *key = "", *query = "", *v = "";
+};
+
+// LSTM layers over the elements of a set, one that decodes, and attention, which chooses.
+struct SetLayers {
+  LstmStack encoder;
+  const char* decoder = "";  // one LSTM layer: from the encoder's last state, takes what was chosen
+  AttentionLayers attention;
+};
+inline constexpr SetLayers kPointerNetwork{
+    .encoder = {.name = "encoder", .layers = 2},
+    .decoder = "decoder",
+    .attention = {.name = "attention", .key = "key", .query = "query", .v = "v"}};
+
 struct TorchScriptLayers {};  // what the file says
 
 // monostate: layers that the task's folder makes; such a network is not exported as a graph.

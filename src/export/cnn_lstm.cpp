@@ -4,6 +4,7 @@
 
 #include "export/layers.h"
 #include "export/networks.h"
+#include "text/strings.h"
 
 namespace dtrain::exporting {
 namespace {
@@ -41,11 +42,9 @@ Graph sequence_graph(const catalog::SequenceLayers& net, const Weights& weights,
       graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
   x = graph.add("Transpose", {x},
                 {{"perm", std::vector<int64_t>{2, 0, 1}}});  // [time, batch, channels]
-  layers.lstm(x, "lstm", 0, steps, "", "", {"lstm0_steps"});
-  x = graph.add("Squeeze", {"lstm0_steps", graph.integers({1})});
-  layers.lstm(x, "lstm", 1, steps, "", "", {"", "lstm1_last"});
-  const std::string logits =
-      layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
+  const std::string last = str(net.lstm.name, net.lstm.layers - 1, "_last");
+  layers.lstm(x, net.lstm, steps, "_steps", {"", last});
+  const std::string logits = layers.linear(graph.add("Squeeze", {last, graph.integers({0})}), "fc");
 
   weights.check_all_used({"reconstruct."});  // used in training only
   graph.output(logits, "logits", TensorType::kFloat, {"batch", layers.outputs_of("fc")});

@@ -100,4 +100,14 @@ void Layers::lstm(const std::string& x, const std::string& name, int64_t layer,
   graph_.add_with_outputs("LSTM", std::move(inputs), std::move(outputs), {{"hidden_size", width}});
 }
 
+void Layers::lstm(std::string x, const catalog::LstmStack& stack, const std::string& lengths,
+                  std::string_view states, std::vector<std::string> outputs) {
+  for (int64_t layer = 0; layer + 1 < stack.layers; ++layer) {
+    const std::string steps = str(stack.name, layer, states);
+    lstm(x, stack.name, layer, lengths, "", "", {steps});
+    x = graph_.add("Squeeze", {steps, graph_.integers({1})});
+  }
+  lstm(x, stack.name, stack.layers - 1, lengths, "", "", std::move(outputs));
+}
+
 }  // namespace dtrain::exporting

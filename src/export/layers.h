@@ -4,6 +4,8 @@
 // layer's name and returns the name of its output.
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "catalog/networks.h"
 #include "export/graph.h"
@@ -31,6 +33,10 @@ class Layers {
   void lstm(const std::string& x, const std::string& name, int64_t layer,
             const std::string& lengths, const std::string& hidden, const std::string& cell,
             std::vector<std::string> outputs);
+  // All layers of a stack, from states of zeros. `outputs`: of the last layer, as above; `states`:
+  // the end of the name of all steps of a layer before it.
+  void lstm(std::string x, const catalog::LstmStack&, const std::string& lengths,
+            std::string_view states, std::vector<std::string> outputs);
   int64_t outputs_of(const std::string& linear) const {
     return weights_.at(linear + ".weight", 2).shape[0];
   }

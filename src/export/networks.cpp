@@ -36,8 +36,8 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
       return image_graph(*network, *net, weights, metadata);
     if (const auto* net = std::get_if<catalog::SequenceLayers>(&network->layers))
       return sequence_graph(*net, weights, metadata);
-    if (std::holds_alternative<catalog::SetLayers>(network->layers))
-      return set_graph(weights, metadata);
+    if (const auto* net = std::get_if<catalog::SetLayers>(&network->layers))
+      return set_graph(*net, weights, metadata);
   }
   throw UsageError(
       str("network '", name, "' cannot be exported to ONNX: use --format safetensors"));

@@ -39,6 +39,6 @@ std::string why_not_int8(const std::string& network);
 Graph image_graph(const catalog::NetworkEntry&, const catalog::PictureLayers&, const Weights&,
                   const Metadata&);
 Graph sequence_graph(const catalog::SequenceLayers&, const Weights&, const Metadata&);
-Graph set_graph(const Weights&, const Metadata&);
+Graph set_graph(const catalog::SetLayers&, const Weights&, const Metadata&);
 
 }  // namespace dtrain::exporting

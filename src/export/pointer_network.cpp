@@ -24,7 +24,7 @@ std::vector<std::byte> last_of(int64_t features) {
 
 }  // namespace
 
-Graph set_graph(const Weights& weights, const Metadata& metadata) {
+Graph set_graph(const catalog::SetLayers& net, const Weights& weights, const Metadata& metadata) {
   const int64_t features = required_integer(metadata, "features"),
                 longest = required_integer(metadata, "longest");
   Builder graph(required(metadata, "network"));
@@ -37,16 +37,19 @@ Graph set_graph(const Weights& weights, const Metadata& metadata) {
   const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");
   const std::string in_time =
       graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-  layers.lstm(in_time, "encoder", 0, count, "", "", {"encoder0_states"});
-  layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count,
-              "", "", {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
+  const std::string last = str(net.encoder.name, net.encoder.layers - 1);
+  const std::string steps = last + "_states";
+  std::string hidden = last + "_hidden", cell = last + "_cell";
+  layers.lstm(in_time, net.encoder, count, "_states", {steps, hidden, cell});
   const std::string states =
-      graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
+      graph.add("Transpose", {graph.add("Squeeze", {steps, graph.integers({1})})},
                 {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
-  const std::string keys =
-      graph.add("MatMul", {states, factor(graph, weights, "attention.key")}, {}, "keys");
-  const std::string query_weight = factor(graph, weights, "attention.query");
-  const std::string v = factor(graph, weights, "attention.v");
+  const auto attention = [&](const char* layer) {
+    return factor(graph, weights, str(net.attention.name, ".", layer));
+  };
+  const std::string keys = graph.add("MatMul", {states, attention(net.attention.key)}, {}, "keys");
+  const std::string query_weight = attention(net.attention.query);
+  const std::string v = attention(net.attention.v);
 
   std::vector<int64_t> numbers(static_cast<size_t>(longest));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
@@ -67,11 +70,11 @@ Graph set_graph(const Weights& weights, const Metadata& metadata) {
       "ConstantOfShape",
       {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})},
                  {{"axis", int64_t{0}}})});
-  std::string hidden = "encoder1_hidden", cell = "encoder1_cell", closed = padding;
+  std::string closed = padding;
   std::vector<std::string> choices;
   for (int64_t step = 0; step < longest; ++step) {
     const std::string next_hidden = str("hidden_", step), next_cell = str("cell_", step);
-    layers.lstm(row, "decoder", 0, "", hidden, cell, {"", next_hidden, next_cell});
+    layers.lstm(row, net.decoder, 0, "", hidden, cell, {"", next_hidden, next_cell});
     hidden = next_hidden;
     cell = next_cell;
     const std::string query = graph.add("MatMul", {hidden, query_weight});  // [1, batch, hidden]

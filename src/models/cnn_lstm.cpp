@@ -6,6 +6,7 @@
 #include "layers/dropout.h"
 #include "layers/lengths.h"
 #include "models/initial_values.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr catalog::SequenceLayers kNet = catalog::kCnnLstm;
-constexpr int64_t kLayers = 2;
+static_assert(kNet.lstm.layers == 2);                  // encode() runs them one by one
 constexpr int64_t kHeadDropout = 0, kLstmDropout = 1;  // numbers of the dropout layers
 
 nn::Conv1d convolution(const catalog::Convolution& conv, int64_t in) {
@@ -43,8 +44,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   bn1_ = register_module("bn1", layers::BatchNorm(kNet.first.out));
   conv2_ = register_module("conv2", convolution(kNet.second, kNet.second.in));
   bn2_ = register_module("bn2", layers::BatchNorm(kNet.second.out));
-  lstm_ = register_module(
-      "lstm", std::make_shared<layers::LstmParameters>(kNet.second.out, hidden, kLayers));
+  lstm_ = register_module(kNet.lstm.name, std::make_shared<layers::LstmParameters>(
+                                              kNet.second.out, hidden, kNet.lstm.layers));
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kHeadDropout));
   lstm_dropout_ =
       register_module("lstm_dropout", layers::KeyedDropout(options.lstm_dropout, kLstmDropout));
@@ -62,8 +63,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   uniform(conv1_->weight, "conv1.weight", options.features * kNet.first.kernel);
   uniform(conv2_->weight, "conv2.weight", kNet.second.in * kNet.second.kernel);
   for (const auto& item : lstm_->named_parameters())
-    uniform(item.value(), "lstm." + item.key(), hidden);
-  for (int64_t i = 0; i < kLayers; ++i) {  // the second quarter is that of the forget gate
+    uniform(item.value(), str(kNet.lstm.name, ".", item.key()), hidden);
+  for (int64_t i = 0; i < kNet.lstm.layers; ++i) {  // the second quarter is that of the forget gate
     const layers::LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
     layer.bias_hh.slice(0, hidden, 2 * hidden).zero_();

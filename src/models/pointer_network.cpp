@@ -12,7 +12,9 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t kEncoderDropout = 0;  // number of the dropout layer
+constexpr catalog::SetLayers kNet = catalog::kPointerNetwork;
+static_assert(kNet.encoder.layers == 2);  // encode() runs them one by one
+constexpr int64_t kEncoderDropout = 0;    // number of the dropout layer
 
 class AttentionParameters : public nn::Module {};
 
@@ -28,17 +30,22 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module("encoder",
-                             std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  const auto lstm = [&](const char* name, int64_t count) {
+    return register_module(
+        name, std::make_shared<layers::LstmParameters>(options.features, hidden, count));
+  };
+  encoder_ = lstm(kNet.encoder.name, kNet.encoder.layers);
   dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
-  decoder_ = register_module("decoder",
-                             std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
-  const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
-  key_ =
-      attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
-  query_ = attention->register_module("query",
-                                      nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
-  v_ = attention->register_module("v", nn::Linear(nn::LinearOptions(hidden, 1).bias(false)));
+  decoder_ = lstm(kNet.decoder, 1);
+  const auto attention =
+      register_module(kNet.attention.name, std::make_shared<AttentionParameters>());
+  const auto linear = [&](const char* name, int64_t outputs) {
+    return attention->register_module(name,
+                                      nn::Linear(nn::LinearOptions(hidden, outputs).bias(false)));
+  };
+  key_ = linear(kNet.attention.key, hidden);
+  query_ = linear(kNet.attention.query, hidden);
+  v_ = linear(kNet.attention.v, 1);
 
   const at::NoGradGuard no_grad;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));

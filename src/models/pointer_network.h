@@ -23,9 +23,11 @@
 #include <memory>
 #include <optional>
 
+#include "catalog/networks.h"
 #include "layers/dropout.h"
 #include "layers/lstm.h"
 #include "models/network.h"
+#include "text/strings.h"
 
 namespace dtrain::models {
 
@@ -73,7 +75,9 @@ class PointerNetwork : public Network {
 
   // [B, T, features], all of full length -> greedy order [B, T].
   at::Tensor forward(at::Tensor elements) override;
-  std::string head_prefix() const override { return "attention."; }
+  std::string head_prefix() const override {
+    return str(catalog::kPointerNetwork.attention.name, ".");
+  }
 
  private:
   Memory encode_packed(const Sets&);
