@@ -107,14 +107,20 @@ NetworkId network_named(std::string_view name);
 const NetworkEntry* find_network(std::string_view name);  // nullptr: there is none
 bool is_from_file(std::string_view network);              // false, too, if there is none
 
+// How the raw data of a data set are laid out: src/convert has a reader of each.
+enum class RawFormat { kArrays, kSets, kPictures, kSequences, k300wlp, kAflw2000, kBiwi };
+
 // What `dtrain convert NAME` reads and `--dataset NAME` trains on.
 struct DataSetEntry {
   std::string name;
   std::string task;
+  RawFormat format = RawFormat::kArrays;
   std::string config = {};  // embedded configuration of `--dataset NAME`; "": it is not trained on
   int size = 0;             // usual side of the stored pictures in pixels; 0: as they are
   std::string folder = {};  // what is in the folder that is converted; "": a file is converted
   bool cropped = false;     // its annotations crop each picture: `dtrain predict --layout NAME`
+  // Whether `dtrain convert NAME` takes --task, --classes, --splits-from-folders, --test-sequences
+  bool any_task = false, has_classes = false, splits_from_folders = false, test_sequences = false;
 };
 const std::vector<DataSetEntry>& data_sets();               // sorted by name
 const DataSetEntry* data_set_named(std::string_view name);  // nullptr: there is none

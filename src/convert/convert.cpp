@@ -15,8 +15,8 @@
 #include "convert/raw_set.h"
 #include "convert/sample_runs.h"
 #include "convert/spool.h"
-#include "core/check.h"
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/hash.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -31,25 +31,32 @@ constexpr int kLargestSize = 4096;
 // Version of decoding, crop and scaling; a spool of another version is not resumed
 constexpr uint64_t kContentVersion = 5;
 
-std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options,
-                                     int size, const ReportProgress& report) {
-  const std::string& usual = catalog::data_set_named(name)->task;
+std::unique_ptr<RawSet> open_raw_set(const catalog::DataSetEntry& kind,
+                                     const ConvertOptions& options, const ReportProgress& report) {
   const catalog::TaskEntry& task =
-      catalog::row(catalog::task_named(options.task.empty() ? usual : options.task));
-  if (name == "arrays") return open_arrays(task, options.source, options.classes);
-  if (name == "pointer") return open_pointer_sets(task, options.source);
+      catalog::row(catalog::task_named(options.task.empty() ? kind.task : options.task));
+  const int size = options.size > 0 ? options.size : kind.size;
   const FolderOptions folders{.splits = options.splits_from_folders, .classes = options.classes};
-  if (name == "images") return open_images(task, options.source, size, folders);
-  if (name == "sequence")
-    return open_sequences(task, options.source, options.threads, folders, report);
-  if (name == "300wlp") return open_300wlp(task, options.source, size);
-  if (name == "aflw2000") return open_aflw2000(task, options.source, size);
-  DTRAIN_CHECK(name == "biwi");
+  switch (kind.format) {
+    case catalog::RawFormat::kArrays:
+      return open_arrays(task, options.source, options.classes);
+    case catalog::RawFormat::kSets:
+      return open_pointer_sets(task, options.source);
+    case catalog::RawFormat::kPictures:
+      return open_images(task, options.source, size, folders);
+    case catalog::RawFormat::kSequences:
+      return open_sequences(task, options.source, options.threads, folders, report);
+    case catalog::RawFormat::k300wlp:
+      return open_300wlp(task, options.source, size);
+    case catalog::RawFormat::kAflw2000:
+      return open_aflw2000(task, options.source, size);
+    case catalog::RawFormat::kBiwi:
+      break;
+  }
   return open_biwi(task, options.source, size, options.test_sequences);
 }
 
 void check_source(const catalog::DataSetEntry& kind, const fs::path& source) {
-  const catalog::TaskEntry& task = catalog::row(catalog::task_named(kind.task));
   std::error_code failed;
   const fs::file_status status = fs::status(source, failed);
   if (status.type() == fs::file_type::none)
@@ -59,8 +66,8 @@ void check_source(const catalog::DataSetEntry& kind, const fs::path& source) {
     if (!is_there) throw DataError(str("no such file: ", source.string()));
   } else if (!fs::is_directory(status)) {
     throw DataError(str(is_there ? "not a folder: " : "no such folder: ", source.string(),
-                        task.may_have_classes() ? " (the folder with one subfolder for each class)"
-                                                : " (the folder of the published data set)"));
+                        kind.has_classes ? " (the folder with one subfolder for each class)"
+                                         : " (the folder of the published data set)"));
   }
 }
 
@@ -71,23 +78,25 @@ std::vector<std::string> array_tasks() {
 }
 
 void check_options(const std::string& name, const ConvertOptions& options) {
-  if (catalog::data_set_named(name) == nullptr) {
+  const catalog::DataSetEntry* kind = catalog::data_set_named(name);
+  if (kind == nullptr) {
     const std::vector<std::string> known = catalog::data_set_names();
     const std::string near = nearest(name, known);
     throw UsageError(str("unknown data set ", name, ".",
                          near.empty() ? "" : " Did you mean " + near + "?",
                          " Known: ", join(known, ", ")));
   }
-  if (!options.test_sequences.empty() && name != "biwi")
-    throw UsageError("--test-sequences applies only to biwi, not to " + name);
-  if (options.splits_from_folders && name != "images" && name != "sequence") {
-    throw UsageError("--splits-from-folders applies only to images and sequence, not to " + name);
-  }
-  if (!options.classes.empty() && name != "images" && name != "sequence" && name != "arrays") {
-    throw UsageError("--classes applies only to images, sequence and arrays, not to " + name);
-  }
+  const auto check_given = [&](bool given, bool can_be_used, const char* applies) {
+    if (given && !can_be_used) throw UsageError(str(applies, ", not to ", name));
+  };
+  check_given(!options.test_sequences.empty(), kind->test_sequences,
+              "--test-sequences applies only to biwi");
+  check_given(options.splits_from_folders.has_value(), kind->splits_from_folders,
+              "--splits-from-folders applies only to images and sequence");
+  check_given(!options.classes.empty(), kind->has_classes,
+              "--classes applies only to images, sequence and arrays");
+  check_given(!options.task.empty(), kind->any_task, "--task applies only to arrays");
   if (!options.task.empty()) {
-    if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
     const std::vector<std::string> known = array_tasks();
     if (std::ranges::count(known, options.task) == 0)
       throw UsageError(str("--task ", options.task, " is not one of ", join(known, ", ")));
@@ -111,7 +120,7 @@ void check_options(const std::string& name, const ConvertOptions& options) {
     throw UsageError(str("--test-share ", options.split.test_share, " and --val-share ", val_share,
                          " leave nothing to train with"));
   }
-  check_source(*catalog::data_set_named(name), options.source);
+  check_source(*kind, options.source);
 }
 
 namespace {
@@ -350,8 +359,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options,
   const auto start = std::chrono::steady_clock::now();
   check_options(name, options);
   check_new_file(options.out, options.force);
-  const int size = options.size > 0 ? options.size : catalog::data_set_named(name)->size;
-  const auto set = open_raw_set(name, options, size, progress);
+  const auto set = open_raw_set(*catalog::data_set_named(name), options, progress);
   const std::vector<Split> splits = assign_splits(*set, options.split);
   const fs::path partial = partial_folder(options.out);
   const ConvertPlan planned = plan(options.out, partial, *set);

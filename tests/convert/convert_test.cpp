@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "catalog/catalog.h"
 #include "convert/head_pose_set.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -495,6 +496,34 @@ TEST_F(Convert, ListsSelectTheSamples) {
   EXPECT_EQ(summary.straddling.first, "AFW/AFW_000000_1");
   EXPECT_EQ(data::open_file(files / "o.h5")->origin().attribute("protocol"),
             "splits by the lists given");
+}
+
+// Each entry of the table of data sets says which options it takes; messages name these data sets.
+TEST(CheckOptions, MessagesNameTheDataSetsThatTakeAnOption) {
+  ConvertOptions sequences, folders, classes, task;
+  sequences.test_sequences = {"03"};
+  folders.splits_from_folders = false;
+  classes.classes = {"a", "b"};
+  task.task = "module";
+  const std::vector<std::pair<std::string, ConvertOptions>> all = {
+      {"--test-sequences applies only to biwi", sequences},
+      {"--splits-from-folders applies only to images and sequence", folders},
+      {"--classes applies only to images, sequence and arrays", classes},
+      {"--task applies only to arrays", task}};
+  for (const auto& [message, options] : all) {
+    for (const std::string& name : catalog::data_set_names()) {
+      const bool takes = message.find(" " + name) != std::string::npos;
+      try {
+        check_options(name, options);
+        ADD_FAILURE() << "no source is given";
+      } catch (const UsageError& error) {
+        EXPECT_EQ(error.what(), message + ", not to " + name);
+        EXPECT_FALSE(takes) << name << ": " << message;
+      } catch (const DataError&) {  // no such source, which is looked for last
+        EXPECT_TRUE(takes) << name << ": " << message;
+      }
+    }
+  }
 }
 
 }  // namespace
