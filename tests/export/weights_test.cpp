@@ -82,8 +82,10 @@ TEST(ReadWeights, ReadsEveryFloatingTypeAndSkipsCounters) {
   append(int64_t{7});        // e: I64
   const std::string header =
       R"({"__metadata__":{"network":"x"},"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
-      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"c":{"dtype":"F16","shape":[2],"data_offsets":[12,16]},)"
-      R"("d":{"dtype":"BF16","shape":[],"data_offsets":[16,18]},"e":{"dtype":"I64","shape":[],"data_offsets":[18,26]}})";
+      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"c":{"dtype":"F16","shape":[2],)"
+      R"("data_offsets":[12,16]},)"
+      R"("d":{"dtype":"BF16","shape":[],"data_offsets":[16,18]},"e":{"dtype":"I64","shape":[],)"
+      R"("data_offsets":[18,26]}})";
   const uint64_t length = header.size();
   const std::string bytes = std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
   const auto path = folder.path() / "model.safetensors";

@@ -25,12 +25,13 @@ class RunFolder {
   }
   // A step of 100 ms: 60 backward, 30 forward, 5 waiting for data, and 5 that no phase covers.
   void step(int64_t step, double loss = 1, double speed = 320, const std::string& more = "") const {
-    record(str(
-        R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step, R"(,"epoch":)",
-        (step - 1) / 100, R"(,"loss":)", loss,
-        R"(,"learning_rate":0.001,"grad_norm":0.5,"loss_scale":null,"samples_per_second":)", speed,
-        R"(,"step_seconds":0.1,"phase_seconds":{"data_wait":0.005,"h2d":0,"forward":0.03,"backward":0.06},)",
-        R"("memory_used_bytes":1073741824,"memory_total_bytes":8589934592)", more, "}"));
+    record(str(R"({"kind":"step","time":)", 1000 + step, R"(,"step":)", step, R"(,"epoch":)",
+               (step - 1) / 100, R"(,"loss":)", loss,
+               R"(,"learning_rate":0.001,"grad_norm":0.5,"loss_scale":null,"samples_per_second":)",
+               speed,
+               R"(,"step_seconds":0.1,"phase_seconds":{"data_wait":0.005,"h2d":0,"forward":0.03,)"
+               R"("backward":0.06},)",
+               R"("memory_used_bytes":1073741824,"memory_total_bytes":8589934592)", more, "}"));
   }
   void evaluation(int64_t step, double mae, const std::string& split = "val") const {
     record(str(R"({"kind":"eval","time":)", 1000 + step, R"(,"step":)", step,
@@ -60,8 +61,8 @@ class RunFolder {
     }
     evaluation(400, 6.5, "test");
     record(R"({"kind":"verdict","time":1401,"step":400,"text":"verdict: compute-bound 90 %"})");
-    record(
-        R"({"kind":"state","time":1401,"step":400,"state":"finished","exit_code":0,"reason":"all 400 steps are done"})");
+    record(R"({"kind":"state","time":1401,"step":400,"state":"finished","exit_code":0,)"
+           R"("reason":"all 400 steps are done"})");
   }
 
  private:

@@ -48,16 +48,22 @@ TEST(RunRecords, OfAWholeRun) {
 
 TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   const std::string text =
-      R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,)"
-      R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less","evidence":"8 of 13"},{"gain":null}],)"
+      R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode",)"
+      R"("causes":[{"cause":"decode","rank":1,)"
+      R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less",)"
+      R"("evidence":"8 of 13"},{"gain":null}],)"
       R"("communication":{"late_seconds":0.003,"latency_seconds":0.0002,"other_seconds":-1},)"
-      R"("headroom":{"step_seconds":0.008},"all_reduce":{"latency_seconds":25e-6,"seconds_per_byte":"x"},)"
+      R"("headroom":{"step_seconds":0.008},"all_reduce":{"latency_seconds":25e-6,)"
+      R"("seconds_per_byte":"x"},)"
       R"("not_measured":["copy: no GPU clock", 7]})";
   RunRecords records;
   const std::string line =
-      R"({"kind":"step","step":2,"other_seconds":0.004,"ranks":[{"rank":0,"step_seconds":0.1,"phase_seconds":{"forward":0.03},)"
-      R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},"cpu":{"cpu_seconds":0.09,"cores":4,"threads":3},"memory_bytes":5,)"
-      R"("gpu":{"utilization":0.5,"temperature_celsius":70,"energy_joules":40},"new":[1]},{"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
+      R"({"kind":"step","step":2,"other_seconds":0.004,"ranks":[{"rank":0,"step_seconds":0.1,)"
+      R"("phase_seconds":{"forward":0.03},)"
+      R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},)"
+      R"("cpu":{"cpu_seconds":0.09,"cores":4,"threads":3},"memory_bytes":5,)"
+      R"("gpu":{"utilization":0.5,"temperature_celsius":70,"energy_joules":40},"new":[1]},)"
+      R"({"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
   add_records(records, line + "\n" + text + "\n");
   ASSERT_EQ(records.steps.size(), 1U);
   const StepWindow& window = records.steps[0];
@@ -100,7 +106,8 @@ TEST(RunRecords, DamageIsLeftOutAndNamed) {
   run.record(R"({"kind":"step","step":10,"loss":1})");  // goes back in time
   run.record(R"({"kind":"telemetry","step":401})");     // of a later version
   run.record(
-      R"({"kind":"eval","step":402,"split":"val","metrics":{"mae":"five"},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1,2]]}, 3]})");
+      R"({"kind":"eval","step":402,"split":"val","metrics":{"mae":"five"},"tables":[{"name":"t",)"
+      R"("columns":["a"],"rows":["b"],"cells":[[1,2]]}, 3]})");
   run.write("environment.json", "{]");
   run.write("config.yaml", "\x01");
   const RunRecords records = read_run(run.path());
@@ -206,10 +213,10 @@ TEST(RunRecords, FilesThatAreNoFiles) {
 TEST(RunRecords, OnlySplitsThatARunHasAreEvaluated) {
   std::string text;
   for (int i = 0; i < 5000; ++i) {
-    text += str(
-        R"({"kind":"eval","split":"s)", i, R"(","step":)", i,
-        R"(,"metrics":{"mae":1},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})",
-        "\n");
+    text += str(R"({"kind":"eval","split":"s)", i, R"(","step":)", i,
+                R"(,"metrics":{"mae":1},"tables":[{"name":"t","columns":["a"],"rows":["b"],)"
+                R"("cells":[[1]]}]})",
+                "\n");
   }
   RunRecords records;
   add_records(records,
@@ -271,9 +278,9 @@ TEST(RunRecords, HostileLinesNeitherCrashNorHang) {
                      R"({"kind":"step","step":1,"phase_seconds":[],"ranks":{"a":1}})" + "\n" +
                      R"({"kind":"eval","metrics":[],"tables":{},"split":[]})" + "\n" +
                      R"({"kind":"verdict","causes":{"a":1}})" + "\n\n\xff\xfe\n";
-  text +=
-      R"({"kind":"eval","split":"val","step":2,"metrics":{"mae":null,"mae_text":"inf"},"tables":[{"columns":[")" +
-      std::string(100000, 'x') + R"("],"rows":[1],"cells":[[1]]}]})" + "\n";
+  text += R"({"kind":"eval","split":"val","step":2,"metrics":{"mae":null,"mae_text":"inf"},)"
+          R"("tables":[{"columns":[")" +
+          std::string(100000, 'x') + R"("],"rows":[1],"cells":[[1]]}]})" + "\n";
   RunRecords records;
   add_records(records, text);
   ASSERT_EQ(records.steps.size(), 1U);

@@ -63,7 +63,8 @@ TEST(CatalogRow, IsPrintedWhereTheLimitOfACardOfTheTableWasFound) {
   t.result.found.largest = {
       .batch = 96, .end = LargestBatch::End::kLimit, .trials = {{.batch = 96, .fits = true}}};
   const char* row =
-      R"({.network = "resnet50", .image_size = 224, .half = true, .checkpointing = false, .batch_size = 96})";
+      R"({.network = "resnet50", .image_size = 224, .half = true, .checkpointing = false,)"
+      R"( .batch_size = 96})";
   EXPECT_EQ(catalog_row(t.result), row);
   const std::string text = text_of(t.result, "x.yaml");
   EXPECT_THAT(text,

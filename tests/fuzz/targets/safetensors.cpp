@@ -16,14 +16,13 @@ std::string file(const std::string& json, size_t data_bytes) {
 }  // namespace
 
 std::vector<std::string> dtrain::testing::example_inputs() {
-  return {
-      file(
-          R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"I64","shape":[],"data_offsets":[24,32]}})",
-          32),
-      file(
-          R"({"__metadata__":{"task":"headpose","names":"a\nb\u00e9\ud83d\ude00"},"w":{"dtype":"BF16","shape":[0],"data_offsets":[0,0]}}  )",
-          0),
-      file("{}", 0)};
+  return {file(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"I64",)"
+               R"("shape":[],"data_offsets":[24,32]}})",
+               32),
+          file(R"({"__metadata__":{"task":"headpose","names":"a\nb\u00e9\ud83d\ude00"},)"
+               R"("w":{"dtype":"BF16","shape":[0],"data_offsets":[0,0]}}  )",
+               0),
+          file("{}", 0)};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
