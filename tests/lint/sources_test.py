@@ -5,7 +5,7 @@ import unittest
 import tree
 
 # rule: (pattern, files that are checked, files where it is allowed, what to do instead)
-CODE = re.compile(r"^(src|dist|monitoring)/.*\.(h|cuh|cpp|cu)$")
+CODE = re.compile(r"^(src|dist|monitoring)/.*\.(h|cuh|cpp|cu|inc|def)$")
 RULES = {
     "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/launcher\.cpp|src/config/|src/os/vector_set\.cpp)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
@@ -18,7 +18,7 @@ RULES = {
     "throw": (r"\bthrow\b", re.compile(r"\.cu$"), r"^$", "return the cudaError_t; check_launch() in kernels/launch_check.h throws"),
     "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }
-TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|json|def)$|(^|/)[^./]+$")
+TEXT = re.compile(r"\.(h|cuh|cpp|cu|inc|def|py|sh|md|yaml|yml|cmake|txt|json)$|(^|/)[^./]+$")
 LATER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"]) + r")\b|not (yet )?" + "implemented")
 MACHINE = re.compile(r"(?<![\w.$}/])/(work/(main|wt|shared)|home/(?!mpiuser\b)\w+)\b")
 
@@ -68,7 +68,7 @@ class Sources(unittest.TestCase):
         for path in tree.files():
             data = (tree.ROOT / path).read_bytes()
             if TEXT.search(str(path)) and data:
-                if b"\r" in data or b"\t" in data and path.suffix in (".h", ".cpp", ".cu", ".py", ".cmake"):
+                if b"\r" in data or b"\t" in data and path.suffix in (".h", ".cuh", ".cpp", ".cu", ".inc", ".def", ".py", ".cmake"):
                     found.append(f"{path}: tabs or carriage returns")
                 if not data.endswith(b"\n"):
                     found.append(f"{path}: no newline at the end")
