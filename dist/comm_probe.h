@@ -5,10 +5,10 @@
 // compared with.
 //
 // Sizes and bandwidths are those of nccl-tests (doc/PERFORMANCE.md there), so that its figures can
-// be compared with these: the size of all_gather is that of all ranks together.
-// A time is that of the slowest rank. Sizes are measured alternately, not one after the other, so
-// that a change in the load of the machine does not look like an effect of the size; the first
-// operation of each size is not counted.
+// be compared with these: the size of all_gather is that of all ranks together. A time is that of
+// the slowest rank. Sizes are measured alternately, not one after the other, so that a change in
+// the load of the machine does not look like an effect of the size; the first operation of each
+// size is not counted.
 //
 // Errors: what the communicator throws. Thread-safety: as the communicator; nothing else may use
 // it meanwhile.
@@ -29,7 +29,7 @@ namespace dtrain::dist {
 
 struct ProbeOptions {
   std::vector<Collective> operations = {Collective::kAllReduce};
-  // In bytes, ascending; each is rounded to whole values on every rank
+  // Sizes in bytes, ascending; each is rounded to whole values on every rank
   std::vector<int64_t> sizes = {};
   at::ScalarType dtype = at::kFloat;
   double seconds = 0.2;        // about how long it takes in all
@@ -59,7 +59,7 @@ std::vector<ProbedSize> probe(Communicator&, at::Device, const ProbeOptions&);
 // travels. Collective.
 CostFit probe_all_reduce(Communicator&, at::Device, double seconds = 0.2);
 
-// Of the medians of one operation.
+// Fits the medians of one operation.
 CostFit fit_cost(std::span<const ProbedSize>, Collective);
 
 double algorithm_bandwidth(const ProbedSize&);  // bytes per second: size / median time

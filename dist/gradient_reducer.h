@@ -51,8 +51,8 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
-    std::optional<at::ScalarType> wire =
-        {};                         // on the way, if it is narrower (dist/bucket_transfer.h)
+    // Type on the way, if it is narrower (dist/bucket_transfer.h)
+    std::optional<at::ScalarType> wire = {};
     bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
     trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
   };
@@ -84,16 +84,16 @@ class GradientReducer {
   int64_t memory_bytes() const;    // buckets, what travels in their place, sums of loss and weight
   // Covers the last micro-step; has no times before begin_backward()
   const BackwardTimes& backward_times() const;
-  std::vector<int64_t> bucket_bytes()
-      const;  // on the way, by bucket, in the order in which they are sent
+  // Bytes on the way of each bucket, in the order in which they are sent
+  std::vector<int64_t> bucket_bytes() const;
   // If Options::cap_bytes were this
   std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const;
 
   // For measurements: whether the following steps note when each of their buckets is ready, on the
   // device's clock.
   void time_buckets(bool on);
-  // Of the last step, in the order of sending; waits for the device. Empty if it was not timed, or
-  // had no samples.
+  // The buckets of the last step, in the order of sending; waits for the device. Empty if the step
+  // was not timed, or had no samples.
   std::vector<BucketTime> bucket_times() const;
 
  private:

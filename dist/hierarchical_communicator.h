@@ -35,8 +35,8 @@ struct RankPlace {
   bool operator==(const RankPlace&) const = default;
 };
 
-// By rank. `host_by_rank[r]` is any number that the ranks of a host have in common, and no other
-// host has. Pure.
+// The place of each rank. `host_by_rank[r]` is any number that the ranks of a host have in common,
+// and no other host has. Pure.
 std::vector<RankPlace> places_of(std::span<const int> host_by_rank);
 
 // How many ranks the host with the fewest ranks has. Pure.

@@ -14,7 +14,7 @@ class MeteredCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
 
-  // Of the operations that have ended and were waited for. Any thread may call it.
+  // Counts the operations that have ended and were waited for. Any thread may call it.
   virtual Traffic traffic() = 0;
   // Each operation that is counted from now on is an event of the track. Nothing may be in flight.
   // nullptr: no longer, which neither waits nor throws.

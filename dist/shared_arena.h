@@ -33,7 +33,7 @@ class SharedArena {
   // ranks tell each other. The tensor may outlive the arena. DeviceError on all ranks. Collective.
   at::Tensor allocate(Communicator& comm, at::IntArrayRef sizes, const at::TensorOptions& options);
 
-  // Of `bytes` bytes that begin at `data`, which this rank allocated and has not freed.
+  // Finds `bytes` bytes that begin at `data`, which this rank allocated and has not freed.
   SharedParts find(const void* data, int64_t bytes) const;
 
  private:

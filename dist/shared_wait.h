@@ -20,7 +20,7 @@ struct Patience {
   int yields = 0;  // before it sleeps
 };
 
-// Of a thread that has nothing else to do, and of one that waits beside threads that compute. Pure.
+// For a thread that has nothing else to do, and one that waits beside threads that compute. Pure.
 Patience patience_of_caller(int ranks, int cores);
 Patience patience_of_thread(int ranks, int cores);
 

@@ -23,7 +23,7 @@ struct Carried {
   // While an operation ran, which includes the wait for ranks that began it later
   double seconds = 0;
 };
-// By Collective, since the communicator was made
+// One entry per Collective, since the communicator was made
 using Traffic = std::array<Carried, kCollectives>;
 
 // Operations of a few bytes take less than a microsecond, so adding one takes no lock and no locked

@@ -16,8 +16,8 @@ struct World {
   std::string node;                     // host name
   std::vector<std::string> nodes = {};  // those of all ranks
   bool launched = false;  // mpirun or srun started it: stdout may be a pty that no person looks at
-  // By rank: network addresses of its host, as address_text(), without those that this host
-  // has too.
+  // One list per rank: network addresses of its host, as address_text(), without those that this
+  // host has too.
   std::vector<std::vector<std::string>> addresses = {};
 
   bool several_hosts() const { return local_size < size; }

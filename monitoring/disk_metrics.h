@@ -16,8 +16,7 @@ struct DiskSpace {
   double free = 0, size = 0;  // bytes: what an ordinary user may still write, and all of it
 };
 
-// Of the file system of `path` or, as long as that does not exist, of its nearest parent that does.
-// nullopt: the system does not say.
+// Asks the file system of `path`, or of its nearest parent that exists. nullopt: not known.
 std::optional<DiskSpace> disk_space(std::filesystem::path path);
 
 class DiskMetrics {

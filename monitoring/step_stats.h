@@ -47,12 +47,12 @@ struct StepStats {
   int loader_queue = 0;
   std::vector<CollectiveStats> collectives = {};  // known at logging steps
   uint64_t ledger = 0;  // checksum of the samples used so far; known at logging steps
-  double padding_waste =
-      kUnknown;             // share of padding in the rows of all ranks since the last logging step
+  // Share of padding in the rows of all ranks since the last logging step
+  double padding_waste = kUnknown;
   int64_t bad_samples = 0;  // left out so far by data.on_bad_sample skip, all ranks
   std::optional<measure::RankMeans> own = {};  // this rank; set at logging steps
-  std::vector<measure::RankMeans> ranks =
-      {};  // on rank 0 at logging steps: of very many ranks the slowest
+  // Set on rank 0 at logging steps; with very many ranks only the slowest
+  std::vector<measure::RankMeans> ranks = {};
   // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
   std::optional<measure::SlowStep> slowest = {};
 };

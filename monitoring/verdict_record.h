@@ -31,7 +31,7 @@ struct VerdictRecord {
   // Measured before training; NaN: it was not.
   struct Probes {
     double cached_step = kUnknown;  // seconds of a step with batches from memory
-    // Of an all-reduce of gradients when no rank is late: latency + bytes * seconds_per_byte.
+    // An all-reduce of gradients takes latency + bytes * seconds_per_byte when no rank is late.
     double latency = kUnknown, seconds_per_byte = kUnknown;
   };
   int64_t step = 0;

@@ -10,8 +10,8 @@
 
 namespace dtrain::checkpoint {
 
-// By the first bytes of a file: a zip archive, as torch.save has written since PyTorch 1.6 and
-// TorchScript files are, or plain pickle, as older versions of torch.save wrote.
+// What the first bytes of a file say: a zip archive, as torch.save has written since PyTorch 1.6
+// and TorchScript files are, or plain pickle, as older versions of torch.save wrote.
 enum class Pickle { kNone, kZip, kPlain };
 Pickle pickle_of(std::span<const std::byte> beginning);
 Pickle pickle_of(const std::filesystem::path& file);  // kNone as well if it cannot be read

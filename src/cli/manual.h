@@ -36,7 +36,7 @@ int run_manual(const Arguments& arguments);
 // Pure. The first command is the one that runs where none is named.
 std::string bash_completion(const std::vector<ManualCommand>&);
 std::string zsh_completion(const std::vector<ManualCommand>&);
-// In section 1
+// A page of section 1
 std::string man_page(const std::vector<ManualCommand>&, const std::string& version);
 
 }  // namespace dtrain::cli

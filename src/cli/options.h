@@ -82,7 +82,7 @@ struct InferenceOptions {
   config::AmpMode amp = config::AmpMode::kFp32;
   config::DeviceType device = config::DeviceType::kAuto;
   int64_t batch_size = 64, workers = 0;  // per rank; see job::reader_threads()
-  // Of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
+  // Threads of a rank for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   int64_t threads = 0;
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
   data::Verify verify = data::Verify::kAlways;  // applies to the samples of a data file

@@ -21,8 +21,8 @@ struct MeanStep {
 
 MeanStep mean_of(const std::vector<train::MeasuredSteps>&);
 
-// Of one MeanStep per rank, the ranks for a table: those that take longest for their own work, in
-// rank order.
+// The ranks for a table: those that take longest for their own work, in rank order. `ranks`: one
+// MeanStep per rank.
 std::vector<size_t> ranks_to_show(const std::vector<MeanStep>& ranks);
 
 std::string milliseconds(double seconds);

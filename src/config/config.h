@@ -2,8 +2,8 @@
 
 // The whole configuration as plain structs, with the default, unit and meaning beside each field.
 // config/keys.h lists every field once (name, range, text); the loader, --help, --print-config and
-// docs/configuration.md use that list.
-// 0 or "auto" means that the value is chosen at start-up and shown in the banner.
+// docs/configuration.md use that list. 0 or "auto" means that the value is chosen at start-up and
+// shown in the banner.
 
 #include <cstdint>
 #include <string>
@@ -84,7 +84,7 @@ struct Train {
   bool freeze_batch_norm = false;  // running statistics are used and not updated
   bool sync_batch_norm = false;    // statistics over the micro-batches of all ranks
   Interval eval_every = {.epochs = 1};
-  // Of best checkpoint, early stopping and plateau; empty: the task's primary metric
+  // Metric of best checkpoint, early stopping and plateau; empty: the task's primary metric
   std::string metric;
   int64_t patience = 0;  // evaluations without improvement before the run stops; 0: never
   double min_delta = 0;  // smallest change that counts as an improvement

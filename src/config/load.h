@@ -45,9 +45,9 @@ struct Loaded {
   Places places = {};  // where these keys, and those of an embedded config, were set
   // Neither task, data nor a file is given: the embedded quick start is a guess
   bool is_demo = false;
-  // Of an embedded config: does not count, because a batch size or accumulate is given
+  // Batch of an embedded config; does not count, because a batch size or accumulate is given
   ConfigBatch overruled = {};
-  // For which the config sets the learning rate; none where a flag sets the rate
+  // Batch for which the config sets the learning rate; none where a flag sets the rate
   ConfigBatch of_rate = {};
 
   bool gives(std::string_view path) const;

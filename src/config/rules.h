@@ -19,7 +19,7 @@ struct Problem {
   std::string where, what;
 };
 
-// Of the name and the folder of a run, which are needed before anything is read.
+// Problems with the name and the folder of a run, which are needed before anything is read.
 std::vector<Problem> broken_run_rules(const Config&, const Places&);
 
 // All others. `given`: the keys that the user set, none of which may be outside of its scope.

@@ -37,7 +37,7 @@ DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss is no longer a finite numbe
 
 #undef DTRAIN_ERROR_TYPE
 
-// By a signal, after saving or with nothing to save yet: run it again
+// Stopped by a signal, after saving or with nothing to save yet: run it again
 inline constexpr int kExitStoppedOnRequest = 75;
 
 }  // namespace dtrain

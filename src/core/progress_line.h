@@ -18,8 +18,8 @@ int terminal_columns();  // width of stderr's terminal; 100 if the system does n
 // Thread-safety: none; the process has one at a time.
 class ProgressLine {
  public:
-  // Of the plain lines, the last of a stage: always, or only of work that took long enough for a
-  // line before.
+  // When the last plain line of a stage is printed: always, or only for work that took long enough
+  // for a line before.
   enum class Last { kAlways, kOfLongWork };
 
   // Borrows the clock

@@ -15,8 +15,7 @@ struct Spread {
   double share() const { return (high - low) / median; }
 };
 
-// Of an even number of values the median is the mean of the two in the middle. NaN values are
-// left out.
+// The median of an even number of values is the mean of the two in the middle. Leaves NaN out.
 Spread spread_of(std::vector<double> values);
 
 double median_of(std::vector<double> values);

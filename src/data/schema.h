@@ -15,7 +15,7 @@ enum class Element { kUint8, kFloat32, kInt64 };
 constexpr auto names_of(Element) { return names("uint8", "float32", "int64"); }
 int64_t size_of(Element);  // bytes
 
-// As the first dimension: the number of rows differs between samples.
+// A first dimension that says: the number of rows differs between samples.
 inline constexpr int64_t kVariable = -1;
 
 // The input or the target of one sample, in C order and little endian.

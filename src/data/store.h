@@ -55,7 +55,7 @@ uint64_t checksum_as_read(const Store&, int64_t id);
 // [T, F], otherwise 1.
 int64_t length_of(const Store&, int64_t id);
 
-// Of `ids`, the `count` with the largest inputs, or all if there are fewer; the largest first.
+// The `count` of `ids` with the largest inputs, or all if there are fewer; the largest first.
 std::vector<int64_t> largest_samples(const Store&, std::span<const int64_t> ids, int64_t count);
 
 }  // namespace dtrain::data

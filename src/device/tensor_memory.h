@@ -38,7 +38,7 @@ class TensorMemory {
   std::unique_ptr<Impl> impl_;
 };
 
-// Of all of them; memory that they share counts each time. Pure.
+// The memory of all of them; memory that they share counts each time. Pure.
 int64_t bytes_of(const std::vector<at::Tensor>&);
 
 }  // namespace dtrain::device

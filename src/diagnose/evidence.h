@@ -123,7 +123,7 @@ struct RunEvidence {
   double cached_step = kUnknown;
   double ended_steps = 0;  // steps of this process, warm-up included
   RareEvents evaluations;
-  // Of checkpoints, but for that at the end of the run, which stays in any case
+  // Saves of checkpoints, except for the one at the end of the run, which stays in any case
   RareEvents saves, saves_of_best;
 
   // Steps of the whole run

@@ -1,7 +1,7 @@
 #pragma once
 
-// In which steps a rank computed for longer than the others did, by more than noise explains, and
-// the steps as they would have been without lost time. Of equal ranks one is always last. Pure.
+// The steps in which a rank computed for longer than the others did, by more than noise explains,
+// and the steps as they would have been without lost time. One of equal ranks is always last. Pure.
 
 #include <vector>
 
@@ -13,8 +13,8 @@ namespace dtrain::diagnose {
 // its own.
 double own_work(const measure::StepTimes&);
 
-// By rank, by step: the seconds by which the rank was later than the median of the others; 0 where
-// noise explains them. All zero for one rank.
+// Seconds by rank and by step that the rank was later than the median of the others; 0 where noise
+// explains them. All zero for one rank.
 std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks);
 
 // The steps as if rank r computed (forward and backward) `seconds[r]` less per step, in the mean,

@@ -29,7 +29,7 @@ struct Cycle {
   double own = 0;   // what the rank did before its gradients were complete
   double wait = 0;  // for the other ranks and for the network
 };
-// By rank, by cycle; one cycle less than there are steps.
+// One list per rank, with one cycle less than there are steps.
 std::vector<std::vector<Cycle>> cycles_of(const std::vector<Steps>& ranks);
 
 // Seconds of the network in each cycle: the wait of the rank that waited least, which was the last

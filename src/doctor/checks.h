@@ -58,7 +58,7 @@ struct Outcome {
   std::vector<DoctorFinding> findings;
   std::vector<std::string> unchecked;  // why something could not be looked at: "no GPU"
 
-  // Of a rank and its host, or of a host alone, whatever rank runs there.
+  // Adds a finding for a rank and its host, or for a host alone, whatever rank runs there.
   void add(const RankFacts&, Severity, std::string cause, std::string evidence, std::string fix);
   void add(const HostRanks&, Severity, std::string cause, std::string evidence, std::string fix);
   // Return `known`, after they have noted why something could not be looked at if it is false.

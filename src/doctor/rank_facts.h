@@ -38,7 +38,7 @@ struct GpuFacts {
 // What the network of this configuration needs; of rank 0.
 struct NetworkFacts {
   int64_t parameters = 0;
-  // In a checkpoint, and in memory while a rank trains
+  // Bytes in a checkpoint, and in memory while a rank trains
   int64_t model_bytes = 0, optimizer_bytes = 0;
   int64_t batch_bytes = 0;  // one micro-batch as the network reads it; 0: unknown
 };
@@ -49,30 +49,30 @@ struct RankFacts {
   std::string node;  // the host's name
   int64_t resident_bytes = 0;
 
-  // Of the start.
+  // The start
   std::string program, program_hash;             // path; "": unknown
   std::string versions;                          // job::version_text()
   std::string nccl, driver;                      // versions; "": none
   std::string keys;                              // config::keys_in_common()
   std::map<std::string, std::string> variables;  // environment variables of libraries, if set
-  // Seconds ahead of rank 0's clock, and by which that may be wrong
+  // Seconds ahead of rank 0's clock, and how far off that may be
   double clock_offset = 0, clock_spread = 0;
-  // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
+  // "127.0.0.1:9500", and why no server can listen on it; "": metrics are off
   std::string port, port_problem;
 
-  // Of the device.
+  // The device
   std::string device;  // "cpu" or "cuda:0"; "": none could be chosen
   std::string device_problem;
   int visible_gpus = 0;
   std::optional<GpuFacts> gpu;
 
-  // Of the host.
+  // The host
   os::Facts machine;
   int threads = 1, readers = 1;      // threads that would compute and load
   std::optional<double> other_cpu;   // cores that processes outside of this job keep busy
   std::optional<double> stolen_cpu;  // cores that the hypervisor gave to others
 
-  // Of files.
+  // The files
   std::string data_file, data_problem;  // "": none is named; why it cannot be used
   std::string data_checksum;            // "": not read
   std::string data_lock = "unknown";    // a name of os::Locking

@@ -32,7 +32,7 @@ class NpzFile {
   // Names of the arrays without ".npy", in the order of the archive.
   const std::vector<std::string>& names() const { return names_; }
   std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
-  // Of parse_npy_text(); likewise
+  // What parse_npy_text() makes of the array; likewise
   std::optional<std::vector<std::string>> read_text(const std::string& name) const;
   bool has(const std::string& name) const;
 
@@ -54,7 +54,7 @@ class NpzFile {
 
  private:
   struct Archive;
-  // Of the array's .npy file
+  // The bytes of the array's .npy file
   std::vector<std::byte> bytes_of(const std::string& name, NpyElements) const;
   std::unique_ptr<Archive> archive_;
   std::vector<std::string> names_;

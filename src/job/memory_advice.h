@@ -21,8 +21,8 @@ struct FullMemory {
   double requested = 0;  // bytes that could not be allocated; 0: not known
 };
 
-// Of a run whose task trains on `data`. `bfloat16` where autocast is to be tried. Errors as of
-// a training.
+// The memory that a run needs whose task trains on `data`. `bfloat16` where autocast is to be
+// tried. Throws what a training throws.
 train::MemoryNeed memory_need(const config::Config&, const DataSet&, const train::BatchArithmetic&,
                               train::Precision, const FullMemory&);
 

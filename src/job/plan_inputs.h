@@ -22,7 +22,7 @@ plan::MeasuredBatch measured_batch(const StepProbe&, int threads);
 // and in backward. Empty without train.sync_batch_norm.
 std::vector<double> statistics_bytes(const PreparedRun&);
 
-// Of `sizes`, at most `most`, evenly chosen; the smallest and the largest are kept. Pure.
+// At most `most` of `sizes`, evenly chosen; the smallest and the largest are kept. Pure.
 std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most);
 
 // Measures micro-steps of these sizes, but those for which this machine has too little memory,

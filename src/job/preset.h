@@ -49,8 +49,8 @@ int64_t measured_batch_of(const Card&, const config::Config&, bool half, bool ch
 // The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
 int64_t fitting_batch(const BatchMemory&, int64_t memory_bytes);
 
-// Of the devices of all ranks the one that has the least memory for each of its ranks; with what
-// was measured on it if it is in the table. Pure.
+// The device, of those of all ranks, that has the least memory for each of its ranks; with what was
+// measured on it if it is in the table. Pure.
 Card card_of_ranks(const std::vector<device::Properties>& devices);
 Card card_of_run(dist::Communicator& host, at::Device);  // collective
 

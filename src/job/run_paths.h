@@ -20,9 +20,9 @@ struct RunPaths {
 std::string to_text(const RunPaths&);
 RunPaths run_paths_from(const std::string& text);
 
-// Of the run that a checkpoint belongs to: all "" for a checkpoint outside of a run. `runs_folder`
-// is its run.folder. A missing or damaged environment.json is no error, nor is one that is a pipe
-// or has more than 1 MiB.
+// The paths of the run that a checkpoint belongs to: all "" for a checkpoint outside of a run.
+// `runs_folder` is its run.folder. A missing or damaged environment.json is no error, nor is one
+// that is a pipe or has more than 1 MiB.
 RunPaths run_paths_of(const std::filesystem::path& checkpoint,
                       const std::filesystem::path& runs_folder);
 

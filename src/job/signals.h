@@ -7,7 +7,7 @@
 
 namespace dtrain::job {
 
-// Of a command that saves no checkpoints; what shells report for Ctrl-C
+// Exit code of a command that saves no checkpoints; what shells report for Ctrl-C
 inline constexpr int kExitInterrupted = 130;
 
 // SIGUSR1 (and, without mpirun, SIGTERM, SIGHUP and the first Ctrl-C) ask to save at the next step

@@ -46,19 +46,19 @@ struct StepProbe {
   std::vector<train::MeasuredSteps> ranks;
   train::StepMemory memory;    // the rank that needs the most
   int64_t process_memory = 0;  // the most that one process used so far, of its device
-  // Of one step on the slowest GPU: its kernels without gaps between them. kUnknown on the CPU, and
+  // The kernels of one step on the slowest GPU, without gaps between them. kUnknown on the CPU, and
   // where the GPU had to wait for the host.
   double kernel_seconds = kUnknown;
-  // Of gradients, in the order of sending, on the first rank with samples; of the phase that
-  // sends most.
+  // Buckets of gradients, in the order of sending, on the first rank with samples, in the phase
+  // that sends most.
   std::vector<dist::BucketTime> buckets;
   double cached_seconds = kUnknown;  // one step of the slowest rank, if loading were free
   double mean_rows = kUnknown;       // mean of the training samples, where samples differ in length
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;  // mean of the slowest rank
-  // Of all ranks together. Where samples differ in length, of samples of the mean length: the few
-  // that were measured may be shorter or longer.
+  // All ranks together. Where samples differ in length, it counts samples of the mean length: the
+  // few that were measured may be shorter or longer.
   double samples_per_second() const;
   // Length of the measured samples divided by the mean length; 1 where all have the same length
   double length_ratio() const;

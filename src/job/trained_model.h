@@ -25,7 +25,7 @@ struct TrainedModel {
   // Rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
   std::string chosen;
   checkpoint::Metadata metadata;
-  // Of the run that saved it, with the task and network that the metadata name
+  // Configuration of the run that saved it, with the task and network that the metadata name
   config::Config config;
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
   RunPaths paths;                     // from the run that saved it

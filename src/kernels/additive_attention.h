@@ -36,8 +36,8 @@ enum class AttentionStep : uint8_t {
   kTooLate,     // after it
 };
 
-// Of a step that finds `left` elements of `length` which no step before it chose, its own choice
-// (`chosen_left`) among them. A step before it that was not possible chose nothing new. Pure.
+// What a step is that finds `left` elements of `length` that no step before it chose.
+// `chosen_left`: its choice is one of them. An impossible step before it chose no new one. Pure.
 DTRAIN_HD inline AttentionStep step_of(int64_t step, int64_t length, int64_t left,
                                        bool chosen_left) {
   if (left != length - step) return AttentionStep::kTooLate;

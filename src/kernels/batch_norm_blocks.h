@@ -21,8 +21,8 @@ namespace dtrain::kernels::batch_norm::blocks {
 
 constexpr int kThreads = 256;
 
-// In memory. The arithmetic, and all values per channel, are double for kDouble, else float.
-// kDouble: on the CPU only.
+// Type of the elements in memory. The arithmetic, and all values per channel, are double for
+// kDouble, else float. kDouble: on the CPU only.
 enum class Type : uint8_t { kFloat, kHalf, kBFloat16, kDouble };
 
 // The elements of a tensor as rows of columns that are contiguous in memory. Channels last: a row

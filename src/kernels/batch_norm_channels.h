@@ -56,7 +56,7 @@ void move_sums_to_zero(const Number* origin, int64_t channels, double* sums) {
   for (int64_t c = 0; c < channels; ++c) {
     const double n = sums[0], offset = sums[1 + c],
                  mean = static_cast<double>(origin[c]) + offset / n;
-    // Of squares of deviations to squares
+    // Changes squares of deviations to squares
     sums[1 + channels + c] += mean * mean * n - offset * offset / n;
     sums[1 + c] = mean * n;
   }

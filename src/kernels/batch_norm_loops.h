@@ -1,8 +1,7 @@
 #pragma once
 
 // The innermost loops of batch norm on the CPU, chosen for its instruction set at each call. They
-// run over contiguous memory and know nothing of threads, layouts and tensors
-// (batch_norm_cpu.h does).
+// run over contiguous memory; batch_norm_cpu.h takes care of threads, layouts and tensors.
 //
 // Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double
 // for double, else in float; sums are double.
@@ -77,7 +76,7 @@ struct NormLoops {
                               const NormTensors<Store>&, const uint8_t* chosen);
 };
 
-// Of the widest vectors (os/vector_set.h). Thread-safe.
+// The loops for the widest vectors (os/vector_set.h). Thread-safe.
 template <typename Store>
 const NormLoops<Store>& loops();
 

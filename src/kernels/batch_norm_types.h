@@ -14,7 +14,7 @@ namespace dtrain::kernels {
 struct Epilogue {
   Activation activation = Activation::kNone;
   at::Tensor residual = {};  // same shape as x; undefined: none
-  // Of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
+  // Max-pooling of 2 x 2 with stride 2, for x [B, C, H, W]; an odd last row or column is left out
   bool max_pool = false;
 };
 

@@ -40,9 +40,9 @@ struct ConvOutput {
 };
 
 struct Gradients {
-  // Of the input after its norm and ReLU6, the `dy` of its own Gradient, if asked for
+  // Gradient of the input after its norm and ReLU6, the `dy` of its own Gradient, if asked for
   at::Tensor x;
-  // Of `x`, as of batch_norm::gradient_sums() for the norm of the input, if it has one
+  // Sums of `x`, like batch_norm::gradient_sums() for the norm of the input, if it has one
   at::Tensor sums;
   at::Tensor weight;  // same shape as the weight
 };

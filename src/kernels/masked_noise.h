@@ -68,7 +68,7 @@ template <typename T>
 struct NoiseBatch {
   const T* rows;  // [samples, longest, features]
   const int64_t *lengths, *ids;
-  // of the key: read by the kernel, so that the same launch draws others in another epoch
+  // Parts of the key that the kernel reads, so that the same launch draws others in another epoch
   const int64_t *seed, *epoch;
   int64_t samples, longest, features;
   T* out;

@@ -37,7 +37,7 @@ enum class QuantityKind {
 enum class QuantityScope { kRank, kHost, kGpu, kSensor, kRun };
 
 struct QuantityRow {
-  // In metrics.jsonl: the object in the record of a rank ("": the record itself), and its key.
+  // Place in metrics.jsonl: the object in a rank's record ("": the record itself), and the key.
   std::string_view group = {}, key = {};  // key "": not in the file
   std::string_view unit = {};             // "s", "bytes", "share" (0 to 1), ...
   bool whole = false;                     // a whole number in metrics.jsonl
@@ -45,7 +45,8 @@ struct QuantityRow {
   QuantityScope scope = QuantityScope::kRank;
   // What weighs a kMean. kCount, or a weight that is unknown: the steps of the window.
   Quantity weight = Quantity::kCount;
-  // In Prometheus: a counter for kSum, kRate and kTotal, a gauge for the others. "": not exported.
+  // Name in Prometheus: a counter for kSum, kRate and kTotal, a gauge for the others. "": not
+  // exported.
   std::string_view metric = {};
   std::string_view label = {}, value = {};  // tell rows with the same metric apart
   // What its series shows until it is measured; none: it is absent.

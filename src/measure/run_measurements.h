@@ -26,7 +26,7 @@ class RunMeasurements {
   // window is kept only if it is the first. This is collective.
   void gather(const Steps& own, RankSample resources, bool of_steps_alone = true);
 
-  // By rank, of the same steps. Rank 0 knows those of all ranks, other ranks nothing.
+  // One entry per rank, over the same steps. Rank 0 knows those of all ranks, other ranks nothing.
   const std::vector<Steps>& steps() const { return steps_; }
   // The windows of those steps. Rank 0.
   const Windows& windows() const { return windows_; }

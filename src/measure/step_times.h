@@ -32,8 +32,8 @@ inline constexpr std::array<const char*, kPhases> kPhaseNames = {
 
 using PhaseSeconds = std::array<double, kPhases>;
 
-// Of batches that are padded to the length of their longest sample: rows with values, of the cells
-// of the batches. 0 without such batches.
+// Padding in batches that are padded to the length of their longest sample: rows with values, and
+// cells of the batches. 0 without such batches.
 struct PaddedRows {
   double rows = 0, cells = 0;
 

@@ -35,7 +35,7 @@ struct EarlierWindows {
 // What all ranks measured between two calls of RunMeasurements::gather() (run_measurements.h).
 struct MeasuredWindow {
   std::vector<RankSample> ranks;  // over the same steps
-  // By rank, the windows before this one; empty: all of them are kept.
+  // The windows before this one, one entry per rank; empty: all of them are kept.
   std::vector<EarlierWindows> earlier = {};
 
   double steps() const { return ranks.at(0).steps; }

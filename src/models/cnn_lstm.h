@@ -37,7 +37,7 @@ struct CnnLstmOptions {
   int64_t features = 1;  // F, of a row
   int64_t classes = 2;
   int64_t hidden = 256;  // units of each LSTM layer
-  // Of the last hidden state; above 0, classify() in training mode needs a RandomScope
+  // Dropout of the last hidden state; above 0, classify() in training mode needs a RandomScope
   double dropout = 0.3;
   double lstm_dropout = 0;  // between the LSTM layers; likewise
   uint64_t seed = 1;        // initial weights depend on (seed, parameter name)
@@ -73,8 +73,7 @@ class CnnLstm : public Network {
   // [B, 128, T'], zero beyond the lengths
   at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths);
   struct Encoded {
-    // of the second LSTM layer: packed [N, hidden], or [T', B, hidden], undefined beyond
-    // the lengths
+    // Output of the second LSTM layer: packed [N, hidden], or [T', B, hidden], padding undefined
     at::Tensor states;
     at::Tensor last;  // [B, hidden], the last valid one of each sample
     std::optional<layers::PackedSteps> packed;

@@ -24,7 +24,7 @@ struct ThreadTime {
   double cpu_seconds = 0, run_delay_seconds = 0;  // running; ready to run, but without a core
 };
 
-// Of this process, since it started.
+// Counters of this process, since it started.
 struct ProcessCounters {
   double at = 0;                      // when it was read, in seconds of the steady clock
   std::optional<double> cpu_seconds;  // all threads, ended ones too
@@ -39,11 +39,11 @@ struct ProcessCounters {
   std::optional<int64_t> resident_bytes;  // now
 };
 
-// Of the machine, since it started, and of the control group. Reading them costs up to a
+// Counters of the machine, since it started, and of the control group. Reading them costs up to a
 // millisecond on a machine with hundreds of cores: once a second is often enough.
 struct MachineCounters {
   double at = 0;
-  // Of all cores together
+  // Sums over all cores
   std::optional<double> busy_seconds, idle_seconds, io_wait_seconds, steal_seconds;
   std::optional<int64_t> swapped_in_pages;
   std::optional<int64_t> refaulted_file_pages;  // read again soon after the page cache dropped them

@@ -38,8 +38,8 @@ struct Facts {
   std::optional<int64_t> swap, free_swap;
   std::optional<int64_t> shared_memory, free_shared_memory;  // /dev/shm
 
-  // Of this process (ulimit), and processes and threads of the control group. `processes`: no limit
-  // for root.
+  // Limits of this process (ulimit), and processes and threads of the control group. `processes`:
+  // no limit for root.
   std::optional<ProcessLimit> open_files, processes, locked_memory, file_size, address_space;
   std::optional<int64_t> process_limit, processes_used;
   // Now, in this process namespace; with a limit of `processes` alone

@@ -1,7 +1,7 @@
 #pragma once
 
-// An open file, closed when its owner goes out of scope, and the loops around system calls that
-// no other file has to repeat: a call that a signal interrupted (EINTR) is repeated, and one that
+// An open file, closed when its owner goes out of scope, and the loops around system calls that no
+// other file has to repeat: a call that a signal interrupted (EINTR) is repeated, and one that
 // moved only a part of the bytes goes on.
 //
 // Failures come back as errno values, not as exceptions, because callers answer them differently:
@@ -29,8 +29,8 @@ class FileDescriptor {
   FileDescriptor(FileDescriptor&& other) noexcept;
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
 
-  // As open(2) (O_ flags of <fcntl.h>) with O_CLOEXEC; what was open before is closed. Returns 0 or
-  // the errno.
+  // Does what open(2) does (O_ flags of <fcntl.h>) with O_CLOEXEC; what was open before is closed.
+  // Returns 0 or the errno.
   [[nodiscard]] int open(const std::filesystem::path& path, int flags,
                          unsigned mode = 0644) noexcept;
   bool is_open() const { return fd_ >= 0; }

@@ -24,7 +24,7 @@ inline constexpr const char* kReaderThread = "dt-reader";    // thread of a load
 inline constexpr const char* kCommThread = "dt-comm";        // thread of a communicator
 inline constexpr const char* kServiceThread = "dt-service";  // watchdog, metrics, sensors
 
-// Of the calling thread; threads that it starts later inherit it. At most 15 characters.
+// Names the calling thread; threads that it starts later inherit it. At most 15 characters.
 void name_this_thread(const char* name);
 
 }  // namespace dtrain

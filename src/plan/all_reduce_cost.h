@@ -26,7 +26,7 @@ struct Fabric {
   int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };
 
-// Of one all-reduce of `bytes` from each rank; 0 on one rank, where nothing travels.
+// Time of one all-reduce of `bytes` from each rank; 0 on one rank, where nothing travels.
 double all_reduce_seconds(const Fabric&, int64_t ranks, double bytes);
 
 // What each rank sends for it: 2 (n - 1) / n of the bytes, by any of the algorithms that move

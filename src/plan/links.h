@@ -19,10 +19,10 @@ enum class LinkKind { kNvlink, kPcie, kHost, kNetwork, kGiven };
 struct Link {
   std::string name;  // a word of --interconnect: "nvlink4", "4xib100"
   LinkKind kind = LinkKind::kGiven;
-  // In each direction: of one rank inside a node, of a whole node between nodes. With `shared`, of
-  // all ranks of a node together: without peer-to-peer copies their data pass through one memory.
+  // Rate in each direction: of one rank inside a node, of a whole node between nodes; with
+  // `shared`, of all ranks of a node, whose data pass through one memory (no peer-to-peer copies).
   double bytes_per_second = 0;
-  // Of one message; NVLink and PCIe and networks of GPUs have those of NCCL's protocols instead.
+  // Latency of one message; NVLink and PCIe and networks of GPUs have those of NCCL's protocols.
   double hop_seconds = 0;
   bool shared = false;
 

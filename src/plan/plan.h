@@ -52,7 +52,7 @@ struct PlanRow {
   double samples_per_second = 0;
   double efficiency = 1;  // samples per second and rank, in relation to those of one rank alone
   Sent sent = {};
-  // Of the rank that needs most; on a CPU, `batch` with those that are read ahead
+  // Memory of the rank that needs most; on a CPU, `batch` with those that are read ahead
   train::StepMemory memory = {};
   bool estimated = false;    // a micro-step has a size that was not measured
   std::string blocked = {};  // why such a run makes no sense or does not fit; "": it does
@@ -73,7 +73,7 @@ struct Request {
 // all alike.
 void compare_with_gpus(Request&, std::span<const int64_t> memory_bytes);
 
-// In the order of `ranks`.
+// One row for each of `ranks`, in their order.
 std::vector<PlanRow> make_plan(const MeasuredRun&, const Request&);
 
 }  // namespace dtrain::plan

@@ -2,8 +2,7 @@
 
 // Charts as SVG text, for the page of a report and for a file of its own. They have classes instead
 // of colors: the style of the page gives them those of the reader's light or dark theme, and
-// standalone_svg() adds a light one.
-// All names are escaped. Pure.
+// standalone_svg() adds a light one. All names are escaped. Pure.
 
 #include <string>
 #include <vector>
@@ -18,7 +17,7 @@ struct Frame {
 
 struct Series {
   std::string name;  // shown in the legend, with the last value
-  // Of equal length, x ascending; a point that is not finite leaves a gap
+  // Equal numbers of values, x ascending; a point that is not finite leaves a gap
   std::vector<double> x, y;
   bool dashed = false;
   size_t color = 0;  // 0 to 5

@@ -49,7 +49,7 @@ inline std::string text_in(const Json& object, const std::string& key, size_t mo
   return found == object.end() ? "" : text_of(*found, most);
 }
 
-// Of a record of kind `state`.
+// The values of a record of kind `state`.
 inline StateRecord state_in(const Json& json) {
   return {text_in(json, "state"), count_in(json, "exit_code"),
           text_in(json, "reason", kLongestSentence)};

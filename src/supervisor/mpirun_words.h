@@ -34,7 +34,7 @@ class MpirunWords {
     bool by_signal = false;
   };
   const std::optional<Ended>& ended() const { return ended_; }
-  // Of the daemon that mpirun lost; "": none.
+  // The host of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
   // mpirun could not start its daemon on some host, which may be different later.
   bool lacks_host() const { return lacks_host_; }

@@ -13,8 +13,8 @@ namespace dtrain::supervisor {
 
 class SessionFolder {
  public:
-  // In TMPDIR or /tmp. OutputError. Also removes those that killed supervisors of this user
-  // left there. Borrows the clock; `shared_memory` is where segments are.
+  // Makes the folder in TMPDIR or /tmp. OutputError. Also removes those that killed supervisors of
+  // this user left there. Borrows the clock; `shared_memory` is where segments are.
   explicit SessionFolder(const Clock& = real_clock(),
                          std::filesystem::path shared_memory = "/dev/shm");
   ~SessionFolder();

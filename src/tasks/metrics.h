@@ -15,7 +15,7 @@
 
 namespace dtrain::tasks {
 
-// By name, float64 on the device: the same names and shapes for every batch.
+// Counts by name, float64 on the device: the same names and shapes for every batch.
 using Counts = std::vector<std::pair<std::string, at::Tensor>>;
 
 inline const at::Tensor& count_of(const Counts& counts, std::string_view name) {

@@ -15,7 +15,7 @@
 
 namespace dtrain::tasks {
 
-// Of model.image_size, augmented as augment.* says
+// Images of model.image_size, augmented by the keys augment.*
 data::SampleSpec image_samples(const config::Config&);
 data::SampleSpec row_samples(const config::Config&);
 

@@ -24,16 +24,15 @@ struct Slice {
 // that it began in where that ends.
 void nest(std::vector<Slice>&);
 
-// Of the training thread: steps, in them micro-steps, phases and what is between phases ("other"),
-// in these operators. What is before the first step is left out. The phases of a step, "other"
-// included, are all of it.
+// Slices of the training thread: steps, in them micro-steps, phases and what is between phases
+// ("other"), in these operators. What is before the first step is left out. The phases of a step,
+// "other" included, are all of it.
 std::vector<Slice> training_slices(std::span<const Event>);
 
-// Of a loader thread: the samples of each batch that it read, one after the other, and
-// their stages.
+// Slices of a loader thread: the samples of each batch that it read, in order, and their stages.
 std::vector<Slice> loader_slices(std::span<const Event>);
 
-// Of any other thread: its events, those without a duration left out.
+// Slices of any other thread: its events that have a duration.
 std::vector<Slice> plain_slices(std::span<const Event>);
 
 // A bucket of gradients on its way.

@@ -28,7 +28,7 @@ struct EvaluateOptions {
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
   int64_t worst = 0;  // the number of samples with the largest errors to name
-  // Of all ranks, estimated from this one; called before the first batch and after each
+  // Progress of all ranks, estimated from this one; called before the first batch and after each
   ReportProgress report = {};
   const char* stage = "";  // for the reports
   // Called by all ranks between batches, with the same answer on all of them: true ends the

@@ -23,11 +23,11 @@ class IntervalTrigger {
     restart();
   }
 
-  // By steps and epochs, at the end of optimizer step `step` (1-based).
+  // Whether it is due by steps or epochs, at the end of optimizer step `step` (1-based).
   bool due(int64_t step) const { return interval_.due(step, steps_per_epoch_); }
 
-  // By time: true once when it is over. The request of one step boundary is granted at the next
-  // one, so it is not repeated before restart().
+  // Whether it is due by time: true once when the time is over. The request of one step boundary is
+  // granted at the next one, so it is not repeated before restart().
   bool request() {
     const double seconds = interval_.period();
     if (!keeps_time_ || requested_ || seconds <= 0) return false;

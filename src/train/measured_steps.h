@@ -21,9 +21,9 @@ struct MeasuredSteps {
   PhaseClock::Seconds phase_seconds{};  // totals over all steps
   measure::PaddedRows padded = {};      // this rank only, total over all steps
   data::LoaderStats loader = {};        // what it did meanwhile
-  // Of a step's time without waiting for other ranks: one standard deviation from step to step.
-  // Single steps that something has delayed do not count: it is made from the median distance to
-  // the median.
+  // One standard deviation, from step to step, of a step's time without waiting for other ranks.
+  // Single steps that something has delayed do not count: it is made from the median of distances
+  // to the median.
   double own_deviation = 0;
 
   // What no phase has counted: waiting for the agreement of a step boundary, and the loop itself.

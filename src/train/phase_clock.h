@@ -35,7 +35,7 @@ class PhaseClock {
   void enter(measure::Phase);                 // ends the previous phase
   void stop();                                // no phase runs until the next enter()
   void begin_step() { step_begins_ = true; }  // with the next enter(), which ends the previous step
-  // Of the step; once at most.
+  // Notes what happened in the step; once at most.
   void note(const dist::BackwardTimes& backward, const measure::PaddedRows& padded = {}) {
     sums_.note(backward, padded);
   }

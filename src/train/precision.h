@@ -14,14 +14,13 @@
 namespace dtrain::train {
 
 enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
-// As in the configuration.
+// The names in the configuration.
 constexpr auto names_of(Precision) { return names("fp16", "bf16", "tf32", "fp32", "fp64"); }
 inline std::string to_string(Precision precision) { return std::string(name_of(precision)); }
 
 // The precision that `train.amp` means on a device of this capability (10 × major + minor, see
-// device.h; 0 on the
-// CPU). auto means fp32 on the CPU, bf16 on GPUs of capability 8.0 and newer, else fp16.
-// ConfigError, which says what to use instead, if the device does not support the precision.
+// device.h; 0 on the CPU). auto means fp32 on the CPU, bf16 on GPUs of capability 8.0 and newer,
+// else fp16. ConfigError, which says what to use instead, if the device does not support it.
 Precision choose_precision(config::AmpMode, at::DeviceType device, int capability);
 
 bool has_bf16(at::DeviceType device, int capability);  // the CPU has it

@@ -9,7 +9,7 @@
 
 namespace dtrain::train {
 
-// As "rng.cpu" and "rng.cuda".
+// The states, named "rng.cpu" and "rng.cuda".
 checkpoint::NamedTensors random_generators(at::Device);
 
 // A state that `states` lacks, of another kind of device, stays as it is.

@@ -51,7 +51,7 @@ class SkippedSteps {
   // counted here.
   explicit SkippedSteps(int64_t total = 0, int64_t step = 0) : total_(total), step_(step) {}
 
-  // Of `step` steps `total` were skipped. Returns how many since the last call.
+  // Takes the number of skipped steps among the first `step`. Returns how many since the last call.
   int64_t update(int64_t total, int64_t step) {
     const int64_t skipped = total - total_;
     in_a_row_ = skipped == step - step_ ? in_a_row_ + skipped : 0;

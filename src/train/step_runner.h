@@ -132,7 +132,7 @@ class StepRunner {
   void update(const Role&);
   double next_learning_rate() const;
   void read_device(monitoring::StepStats&);
-  // As every step of a run ends, without a request.
+  // Ends a step like every step of a run, without a request.
   void end_step(StepAgreement& boundary);
   std::unique_ptr<data::Loader> loader_of_largest_batch() const;  // gives one micro-batch
   // Copies on the CPU: the averaged weights (train.ema), and the statistics as they are.

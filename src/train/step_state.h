@@ -28,7 +28,7 @@ class StepState {
   void write(const Numbers&);
 
   layers::RandomContext randomness(const at::Tensor& sample_ids) const;
-  // As the fused optimizers take it: a float64 scalar on the CPU, float32 on a GPU.
+  // The form that the fused optimizers take: a float64 scalar on the CPU, float32 on a GPU.
   const at::Tensor& learning_rate() const { return learning_rate_; }
 
  private:

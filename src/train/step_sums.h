@@ -15,10 +15,10 @@ class StepSums {
  public:
   // Time that has passed in the phase; kCount: in none
   void add(measure::Phase, double seconds);
-  // Of the host, while the device was given the phase's work
+  // Time of the host, while it gave the device the phase's work
   void add_launch(measure::Phase, double seconds);
   void end_step();  // and begins the next one
-  // Of a step that runs. It is read when the step ends: a GPU has then passed it.
+  // Belongs to a step that runs. It is read when the step ends: a GPU has then passed it.
   void note(const dist::BackwardTimes& backward, const measure::PaddedRows& padded = {}) {
     notes_.push_back({backward, padded});
   }

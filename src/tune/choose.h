@@ -33,7 +33,7 @@ struct Looks {
   bool stopped = false;
 };
 
-// Of the fastest: less is lost, even with the noise of a short time
+// Share of the fastest rate: less is lost, even with the noise of a short time
 inline constexpr double kContends = 0.7;
 
 // `measure` as in halve().

@@ -11,7 +11,7 @@ namespace dtrain::tune {
 
 struct Budget {
   int64_t bytes = 0;  // device memory for one rank; the least of all ranks
-  // Of the host, at which a process of trial is ended: above the budget, to learn its need
+  // Host memory at which a process of trial is ended: above the budget, to learn its need
   int64_t kill_bytes = 0;
   int64_t host_bytes = 0;        // what such a process may use of the host at all
   bool first_on_device = false;  // this rank tries for all ranks that share its device

@@ -21,13 +21,14 @@ TuneState find_largest_batch(const Trials&);
 // not less than what is given. Pure.
 struct SearchStart {
   int64_t batch = 1;
-  std::string
-      source;  // "a measurement on h100", "an estimate for h100"; "": the batch is what is given
+  // "a measurement on h100", "an estimate for h100"; "": the batch is what is given
+  std::string source;
 };
 SearchStart search_start(const job::Card&, const config::Config&, const TunedSettings& given,
                          int64_t budget_bytes);
 
-// Of a search in which nothing fits. Error if it ended for lack of time before it knew that. Pure.
+// The last trial of a search in which nothing fits. Error if it ended for lack of time before it
+// knew that. Pure.
 const BatchTrial& last_trial(const LargestBatch&);
 
 }  // namespace dtrain::tune

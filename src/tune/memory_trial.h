@@ -33,8 +33,8 @@ struct MemoryTrial {
   train::StepMemory memory = {};  // what a step needs, by kind
 };
 
-// Of the first training phase of `config`, whose data.file is given. `stop` as of run_child().
-// Error with the message of the process if it failed for another reason.
+// Tries the first training phase of `config`, whose data.file is given. `stop` is that of
+// run_child(). Error with the message of the process if it failed for another reason.
 MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions&,
                        const std::function<bool()>& stop);
 

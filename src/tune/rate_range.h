@@ -40,7 +40,7 @@ struct RateSuggestion {
 std::optional<RateSuggestion> suggest_rate(std::span<const double> rates,
                                            std::span<const double> losses);
 
-// By a Gaussian of this width in steps
+// The values smoothed by a Gaussian of this width in steps
 std::vector<double> smoothed(std::span<const double> values, double width);
 
 }  // namespace dtrain::tune

@@ -76,7 +76,7 @@ DTRAIN_HD inline Rgb hue_turned(Rgb p, float turn) {
   const float at_g = p.g == max ? p.b - p.r : p.r - p.g;
   const float difference = p.r == max ? p.g - p.b : at_g;
   const float sector = p.r == max ? 0.0f : p.g == max ? 2.0f : 4.0f;
-  // In [2, 14]
+  // The value is in [2, 14]
   const float h = sector + difference / (chroma > 0.0f ? chroma : 1.0f) + 6.0f * turn + 6.0f;
   return {hue_channel(max, chroma, h, 5.0f), hue_channel(max, chroma, h, 3.0f),
           hue_channel(max, chroma, h, 1.0f)};

@@ -21,8 +21,8 @@
 
 namespace dtrain::data {
 
-// Of one file. A valid file needs a few milliseconds, and a few MiB besides what its longest
-// attribute takes.
+// Limits for one file. A valid file needs a few milliseconds, and a few MiB besides what its
+// longest attribute takes.
 struct ProbeLimits {
   std::chrono::seconds processor{20};
   std::chrono::seconds wall{120};  // a network file system may be slow

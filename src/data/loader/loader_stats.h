@@ -23,11 +23,10 @@ struct LoaderStats {
   int64_t few_samples = 0;
   double few_seconds = 0;
   // Samples of the verified epoch that were compared with their checksums, and those for which
-  // there was no time left (checksum_budget.h). Both are 0 unless the loader
-  // has Verify::kFirstEpoch.
+  // there was no time left (checksum_budget.h). Both are 0 without Verify::kFirstEpoch.
   int64_t compared = 0, not_compared = 0;
   double wait_seconds = 0;  // time that next() waited for a batch
-  // In which reader threads waited, because all of data.prefetch was read ahead
+  // Time that reader threads waited, because all of data.prefetch was read ahead
   double full_seconds = 0;
 
   // Time of the reader threads for all samples

@@ -22,7 +22,7 @@ class ReaderCounters {
     add(bytes_, bytes);
     if (few_) add(few_samples_, 1);
   }
-  // Of a sample that Verify::kFirstEpoch is about. Without `compared`, the budget was spent.
+  // Counts a sample that Verify::kFirstEpoch is about. Without `compared`, the budget was spent.
   void add_comparison(bool compared) { add(compared ? compared_ : not_compared_, 1); }
   LoaderStats stats() const {
     const auto seconds = [](const Nanoseconds& total) {
