@@ -3,8 +3,7 @@
 // The one interface through which ranks exchange data: collectives on tensors, which carry count,
 // dtype and device. Implementations: MPI and shared memory for host tensors, and hierarchical,
 // which is made of both; NCCL for GPUs, staged for GPU tensors that travel through the host, and
-// one for a rank that is alone. In tests, the ranks are threads of one
-// process (tests/support/thread_world.h).
+// one for a rank that is alone. In tests, ranks are threads (tests/support/thread_world.h).
 
 #include <torch/types.h>
 
@@ -34,9 +33,9 @@ class [[nodiscard]] Work {
   explicit Work(Wait wait) : wait_(std::move(wait)) {}
   Work(Work&&) = default;
   Work& operator=(Work&&) = default;
-  // Idempotent; throws what the operation threw. The first call returns when the operation ran,
-  // the wait for ranks that began it later included; none: nothing was carried, or it may still run
-  // on the device.
+  // Idempotent; throws what the operation threw. The first call returns when the operation ran, the
+  // wait for ranks that began it later included; none: nothing was carried, or it may still run on
+  // the device.
   std::optional<TimeSpan> wait() { return wait_ ? std::exchange(wait_, nullptr)() : std::nullopt; }
 
  private:
@@ -45,8 +44,7 @@ class [[nodiscard]] Work {
 
 // Order: every rank issues the same operations in the same order. They run in that order on the
 // communicator's own stream or thread. Work::wait() orders the caller's current CUDA stream (for
-// CPU tensors:
-// the host) after the operation.
+// CPU tensors: the host) after the operation.
 //
 // Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their
 // dtypes are float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The

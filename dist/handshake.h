@@ -21,8 +21,7 @@ struct Peer {
 // Exchanges `own` with all ranks of MPI_COMM_WORLD; returns those of all, by rank. Throws CommError
 // if some have not reached each other after `timeout` seconds in which this process really ran.
 // Then the message names their hosts, and one rank throws it some seconds before the others: the
-// lowest one that knows all hosts, or else the lowest of all.
-// It is collective.
+// lowest one that knows all hosts, or else the lowest of all. It is collective.
 std::vector<Peer> shake_hands(const Peer& own, int rank, int size, double timeout);
 
 // The message: `missing` has the pairs of ranks without connection, by what each rank says of

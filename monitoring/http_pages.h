@@ -37,8 +37,8 @@ class HttpPages {
   HttpPages& operator=(const HttpPages&) = delete;
 
   struct Response {
-    std::string
-        text;    // status line, headers and body; empty: none, and the connection should be closed
+    // Status line, headers and body; empty: none, and the connection should be closed
+    std::string text;
     bool close;  // the connection ends after it
   };
   // To a request line with its headers, up to and including the empty line. A body is not read; the

@@ -22,9 +22,8 @@ namespace dtrain::monitoring {
 class HttpServer {
  public:
   // Listens on `address`, a numeric IPv4 or IPv6 address ("0.0.0.0" and "::": all interfaces), and
-  // serves at once.
-  // Port 0 takes any free port. With `auth` every request needs its user name and password. Throws
-  // std::runtime_error, whose text is the reason alone ("Address already in use").
+  // serves at once. Port 0 takes any free port. With `auth` every request needs its user name and
+  // password. Throws std::runtime_error, whose text is the reason alone ("Address already in use").
   HttpServer(const std::string& address, int port, std::vector<Page> pages,
              std::optional<BasicAuth> auth);
   // Closes all connections, also those in the middle of a request, and joins the threads.

@@ -37,8 +37,8 @@ struct LaunchNumbers {
 class LaunchMetrics {
  public:
   // Serves on config.bind and `port`; 0 is any free one. `name`: of the run, without which there
-  // are no metrics yet. `causes`: of restarts, which are 0 until they occur.
-  // ConfigError for a password file that cannot be used.
+  // are no metrics yet. `causes`: of restarts, which are 0 until they occur. ConfigError for a
+  // password file that cannot be used.
   LaunchMetrics(const config::Metrics& config, int64_t port, std::filesystem::path runs,
                 const std::string& name, std::vector<std::string> causes);
 

@@ -1,9 +1,8 @@
 #pragma once
 
 // The safetensors format: named tensors and text metadata in one file that Python opens, and no
-// code in it.
-// Reading checks every offset against the file and throws CheckpointError for a header that is
-// truncated, overlapping or wrong in any other way. Thread-safety: pure functions.
+// code in it. Reading checks every offset against the file and throws CheckpointError for a header
+// that is truncated, overlapping or wrong in any other way. Thread-safety: pure functions.
 
 #include <torch/types.h>
 

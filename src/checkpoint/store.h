@@ -47,10 +47,9 @@ class CheckpointStore {
   CheckpointStore(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
   // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last
-  // newest checkpoints and the protected one; if that fails, it warns. The first save also
-  // calls tidy().
-  // Checkpoints of later steps are never touched, nor is anything with a name that this class does
-  // not give.
+  // newest checkpoints and the protected one; if that fails, it warns. The first save also calls
+  // tidy(). Checkpoints of later steps are never touched, nor is anything with a name that this
+  // class does not give.
   std::filesystem::path save(const Snapshot&);
   // Removes what interrupted runs left half-written; if that fails, it warns. Requires: no other
   // process saves here.
@@ -62,8 +61,8 @@ class CheckpointStore {
   // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the
   // damaged ones of higher steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
-  std::vector<std::pair<int64_t, std::filesystem::path>> list()
-      const;  // step and folder, not verified, newest first
+  // Step and folder of each checkpoint, not verified, newest first
+  std::vector<std::pair<int64_t, std::filesystem::path>> list() const;
   std::filesystem::path folder_of(int64_t step) const;  // whether or not it is there
   // state.json, compared with its SHA-256 in the manifest; reads no other file. CheckpointError.
   static std::string read_state(const std::filesystem::path& checkpoint);

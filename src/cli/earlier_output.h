@@ -1,7 +1,7 @@
 #pragma once
 
-// Recognizes what dtrain itself has written, for protect() (os/output_guard.h): a file in a
-// folder of raw data may be replaced with --force if it is no raw data but the result of an earlier
+// Recognizes what dtrain itself has written, for protect() (os/output_guard.h): a file in a folder
+// of raw data may be replaced with --force if it is no raw data but the result of an earlier
 // command. What `export` writes does not lie in such folders, so it is not recognized.
 
 #include <filesystem>

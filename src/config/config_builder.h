@@ -14,8 +14,7 @@ namespace dtrain::config {
 
 class ConfigBuilder {
  public:
-  // `saved`: the layer is what a run has saved, which may have former units of
-  // intervals (former_units()).
+  // `saved`: a run saved the layer, which may have former units of intervals (former_units()).
   explicit ConfigBuilder(bool saved = false, const Config& defaults = {})
       : saved_(saved), config_(defaults), options_(describe(config_)) {}
   ConfigBuilder(const ConfigBuilder&) = delete;  // the options point into config_

@@ -27,12 +27,11 @@ struct SampleFiles {
   std::vector<std::string> extensions;
 };
 
-// A test folder with samples directly in it, beside other splits, is left out, because it has
-// no labels.
-// Where all classes are given, a set for evaluation may lack some of them, and train/ may, too.
-// Throws DataError if the folder is missing, has fewer than two classes, or contains an empty class
-// folder, a class that train/ lacks, one that is not among those given, folders that can be read in
-// two ways, samples outside class folders, or a class name that a file cannot store.
+// A test folder with samples directly in it, beside other splits, is left out, because it has no
+// labels. Where all classes are given, a set for evaluation may lack some of them, and train/ may,
+// too. Throws DataError if the folder is missing, has fewer than two classes, or contains an empty
+// class folder, a class that train/ lacks, one that is not among those given, folders that can be
+// read in two ways, samples outside class folders, or a class name that a file cannot store.
 ClassFolders list_class_folders(const std::filesystem::path& folder, const SampleFiles&,
                                 const FolderOptions&);
 

@@ -1,8 +1,7 @@
 #pragma once
 
-// Which folders of a data set are splits and which are classes, by their names and by what
-// they hold.
-// Pure functions.
+// Which folders of a data set are splits and which are classes, by their names and by what they
+// hold. Pure functions.
 
 #include <optional>
 #include <string>
@@ -38,9 +37,8 @@ struct FolderRoles {
   std::vector<std::string> left_out;   // folders beside splits
 };
 
-// `splits`: whether folders named for splits are splits; nullopt: where only one reading
-// makes sense.
-// Throws DataError with both readings otherwise. `where`: the folder of the set, for messages.
+// `splits`: whether folders named for splits are splits; nullopt: where only one reading makes
+// sense. Throws DataError with both readings otherwise. `where`: the set's folder, for messages.
 FolderRoles roles_of_folders(const std::string& where, const std::vector<TopFolder>&,
                              std::optional<bool> splits);
 

@@ -25,8 +25,8 @@ class OperatorObserver {
   // What allocates: the operators of one name and one module, of one pass.
   struct Owner {
     std::string name;  // "aten::conv2d", "ConvolutionBackward0"
-    std::string
-        module;  // "layer1.0.conv1"; "after layer1.0.conv1": it has no parameters; "": unknown
+    // "layer1.0.conv1"; "after layer1.0.conv1": it has no parameters; "": unknown
+    std::string module;
     bool backward = false;
   };
   struct Options {

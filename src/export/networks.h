@@ -1,8 +1,7 @@
 #pragma once
 
 // The graph of each network in eval mode, built from the tensors and the metadata of its checkpoint
-// (not traced).
-// Batch norm is folded into the preceding convolution, and dropout is omitted.
+// (not traced). Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
 //   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> the
 //                    task's catalog::TaskEntry::output [batch, outputs]

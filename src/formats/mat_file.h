@@ -1,10 +1,10 @@
 #pragma once
 
 // Reads and writes named matrices in MATLAB .mat files (version 5, compressed, as in 300W-LP and
-// AFLW2000), of floats and of integers of 8 to 64 bits.
-// Other versions are refused: 7.3 is HDF5, and a damaged file can crash that library; for a damaged
-// file that looks like version 4, libmatio allocates memory without end. A file with a variable
-// twice is refused, because programs differ in which one they read.
+// AFLW2000), of floats and of integers of 8 to 64 bits. Other versions are refused: 7.3 is HDF5,
+// and a damaged file can crash that library; for a damaged file that looks like version 4, libmatio
+// allocates memory without end. A file with a variable twice is refused, because programs differ in
+// which one they read.
 // Errors: DataError with the reason (damaged, not numeric); OutputError if writing fails.
 // Thread-safety: all functions may be called from any thread; one lock protects libmatio, which is
 // not documented as thread-safe.

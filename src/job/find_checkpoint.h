@@ -19,8 +19,8 @@ struct CheckpointName {
 
 struct FoundCheckpoint {
   std::filesystem::path folder;
-  std::string
-      chosen;  // "newest", "best: mae 2.6810", "step 40"; "" if `path` was the checkpoint itself
+  // "newest", "best: mae 2.6810", "step 40"; "" if `path` was the checkpoint itself
+  std::string chosen;
 };
 
 // CheckpointError: no such folder or checkpoint, none that verifies, or no best one (never

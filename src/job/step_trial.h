@@ -1,8 +1,8 @@
 #pragma once
 
-// A run in measurements: its steps with other batches, in place of the training. It has no
-// run folder and no sinks. A trial owns what its steps borrow, so that a run may have several,
-// one at a time. The last step of the last one is followed by ConnectedRun::end_watch().
+// A run in measurements: its steps with other batches, in place of the training. It has no run
+// folder and no sinks. A trial owns what its steps borrow, so that a run may have several, one at a
+// time. The last step of the last one is followed by ConnectedRun::end_watch().
 //
 // Thread-safety: the training thread. Ownership: borrows the run, which must not be moved.
 

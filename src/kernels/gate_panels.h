@@ -21,8 +21,8 @@ struct GatePanels {
 
   // [4H, in] -> weight^T in panels [panels, in, tile]
   at::Tensor transposed(const at::Tensor& weight) const;
-  at::Tensor straight(const at::Tensor& weight)
-      const;  // [4H, in] -> weight in panels [ceil(in / tile), rows, tile]
+  // [4H, in] -> weight in panels [ceil(in / tile), rows, tile]
+  at::Tensor straight(const at::Tensor& weight) const;
   at::Tensor restored(const at::Tensor& transposed) const;  // [panels, in, tile] -> [4H, in]
 
  private:

@@ -4,9 +4,8 @@
 // needs 16 multiplications where the sum itself needs 36, and its adjoints for their gradients.
 //
 // All tensors are float32 and channels_last on the CPU: x [B, C, H, W], weight [O, C, 3, 3], y and
-// dy [B, O, H, W].
-// The bits of a result and of the gradient of x depend neither on the number of threads nor on
-// the batch.
+// dy [B, O, H, W]. The bits of a result and of the gradient of x depend neither on the number of
+// threads nor on the batch.
 //
 // Gain (16 images, 2 threads, build/bench/cpu_layers 2 Winograd): 1.2 to 1.9 times as fast as
 // oneDNN's convolutions; a step of headpose_cnn is 1.2 times as fast at 64 pixels and 1.4 times at

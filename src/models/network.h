@@ -14,8 +14,8 @@ class Network : public torch::nn::Module {
  public:
   // Images [B, 3, H, W] -> [B, outputs]; others say what they take
   virtual at::Tensor forward(at::Tensor input) = 0;
-  virtual std::string head_prefix()
-      const = 0;  // the names of the last layer's parameters begin with it ("fc.")
+  // The names of the last layer's parameters begin with it ("fc.")
+  virtual std::string head_prefix() const = 0;
 };
 
 struct NetworkOptions {

@@ -16,10 +16,10 @@ namespace dtrain::tasks {
 inline constexpr int64_t kLargestConfusion = 100;
 
 // float64 on the device of the arguments (int64 [B]). Up to kLargestConfusion classes: the
-// confusion matrix
-// [classes, classes], whose entry (t, p) counts the samples of class t with prediction p. With more
-// classes, where the matrix could take gigabytes: [3, classes], the hits, predictions and samples
-// of each. Does not wait for the device; the sums are exact, so their order does not matter.
+// confusion matrix [classes, classes], whose entry (t, p) counts the samples of class t with
+// prediction p. With more classes, where the matrix could take gigabytes: [3, classes], the hits,
+// predictions and samples of each. Does not wait for the device; the sums are exact, so their order
+// does not matter.
 at::Tensor hits_and_misses(const at::Tensor& targets, const at::Tensor& predictions,
                            int64_t classes);
 

@@ -34,8 +34,8 @@ class BadLosses {
 };
 
 // "the loss of 2 of 64 samples is not finite: data.h5#3 (a.png), data.h5#17 (b.png)", and what to
-// do about it. `against_overflow`: the flag that helps beside a smaller learning
-// rate (precision.h).
+// do about it. `against_overflow`: the flag that helps beside a smaller learning rate, as
+// precision.h gives it.
 std::string describe(const BadLosses::Found&, const data::Store&,
                      const std::string& against_overflow);
 

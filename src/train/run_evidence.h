@@ -19,8 +19,7 @@
 namespace dtrain::train {
 
 // What the gradients of a step send. Without a cost it is not known what that takes.
-// `first_mebibytes`: the size of the first bucket; others must not be
-// smaller (dist.first_bucket_mb).
+// `first_mebibytes`: the size of the first bucket (dist.first_bucket_mb); no other is smaller.
 diagnose::NetworkUse network_use(const dist::GradientReducer&,
                                  const std::optional<dist::CostFit>& cost, double first_mebibytes);
 

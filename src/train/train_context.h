@@ -61,14 +61,13 @@ struct TrainContext {
   // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run
   // on all ranks, if the run folder is no longer there. May be empty.
   std::function<void()> check_run_folder = {};
-  std::function<measure::Values()> take_gpu_use =
-      {};                           // what the sensors said since the last call; may be empty
+  // What the sensors said since the last call; may be empty
+  std::function<measure::Values()> take_gpu_use = {};
   MemoryAdvice memory_advice = {};  // may be empty
   // The epoch whose samples data.verify first_epoch compares: the first one that this file is
   // used for.
   int64_t verified_epoch = 0;
-  // Before training, what it would do if loading were free is measured for about so
-  // long (StepRunner::measure_headroom()).
+  // About how many seconds StepRunner::measure_headroom() takes before training; 0: not called
   double headroom_seconds = 0;
   // Now and then half of the reader threads rest, to learn whether they are in each other's way.
   // Only for a run whose verdict needs that.

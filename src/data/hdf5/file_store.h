@@ -17,8 +17,7 @@ namespace dtrain::data {
 
 // Checks the layout and opens its file, without the HDF5 library.
 std::unique_ptr<Store> open_file(const Layout& layout);
-// For a trusted file: calls probe() in this process, which a damaged one can
-// crash (probe_process.h).
+// For a trusted file: calls probe() here, and a damaged one can crash it (probe_process.h).
 std::unique_ptr<Store> open_file(const std::filesystem::path& file);
 
 // The report of `dtrain inspect`, one aligned line per fact: schema, counts, sizes, splits, ranges

@@ -90,9 +90,9 @@ class Loader {
   int64_t steps_per_epoch() const;
   LoaderStats stats() const;  // since construction; any thread may call it
   int64_t bytes_read() const { return stats().bytes; }
-  const std::vector<int64_t>& length_classes()
-      const;                // what batches are padded to; empty: to their longest sample
-  int queue_depth() const;  // number of batches that are ready
+  // What batches are padded to; empty: to their longest sample
+  const std::vector<int64_t>& length_classes() const;
+  int queue_depth() const;                   // number of batches that are ready
   const std::set<int64_t>& bad_ids() const;  // samples left out so far (skip_bad)
 
  private:

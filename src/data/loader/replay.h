@@ -36,9 +36,8 @@ class Replay {
   }
 
   // The batches in their order, and after the last one the first. Their step and epoch are those of
-  // the first time.
-  // One that is not in memory has the samples of one that is, in its own place of the step: so
-  // steps have as many micro-batches as before, on all ranks.
+  // the first time. One that is not in memory has the samples of one that is, in its own place of
+  // the step: so steps have as many micro-batches as before, on all ranks.
   Batch next() {
     const size_t i = next_++ % places_.size();
     const Place& place = places_[i];

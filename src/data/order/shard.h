@@ -61,8 +61,7 @@ bool has_single(int64_t samples, int64_t batch_size, int ranks);
 // without work.
 int64_t division_size(int64_t batch_size, int64_t global_batch, int ranks);
 
-// The most samples that a micro-batch of such a training has, by training_plan()
-// with division_size().
+// The most samples of a micro-batch of such a training, by training_plan() with division_size().
 int64_t largest_micro_batch(int64_t samples, int64_t batch_size, int64_t global_batch, int ranks);
 
 }  // namespace dtrain::data

@@ -14,8 +14,8 @@ namespace dtrain::data {
 // chosen by `seed`: rounded, at least one group and not all of them; none if val_share is 0 or
 // there is only one group. Whole groups are moved, so none is in both splits. Ids keep the order of
 // the file's splits. If these groups hold all samples of a class, one of its groups stays in the
-// training split; only if nothing would be left to validate on, the class is
-// in `untrained_classes`.
+// training split. Where that would leave no group to validate on, it moves too, and the class is in
+// `untrained_classes` then.
 //
 // If train_share is below 1, training uses only that fraction of its remaining groups, also chosen
 // by `seed`: rounded, at least one group. Validation and test are the same for every train_share,
