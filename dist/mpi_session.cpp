@@ -84,7 +84,7 @@ std::string on_other_hosts(const std::string& message) {
 
 // Open MPI listens on all interfaces for ranks of other hosts, also where there are none; and for a
 // process without mpirun it starts a daemon, which listens too.
-void listen_to_nobody_else(MpiVariables& variables) {
+void listen_to_no_other_host(MpiVariables& variables) {
   const int here = launcher_number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
   if (!under_mpirun() && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) {
     variables.set("OMPI_MCA_ess_singleton_isolated", "1");
@@ -112,7 +112,7 @@ void prepare_for_mpi(MpiVariables& variables) {
     variables.set("OMPI_MCA_btl", "^vader,ofi");
     if (launcher_local_rank_hint() == 0) log::warning(on_other_hosts(why));
   }
-  listen_to_nobody_else(variables);
+  listen_to_no_other_host(variables);
 }
 
 void initialize_mpi(int* argc, char*** argv) {

@@ -228,8 +228,8 @@ def ranks():
     b.lines("Read from the data set", "", (rate("dtrain_loader_bytes_total"), name), unit="Bps", height=7)
     b.lines("Reader threads by stage", "How many of them are at work in each stage, on average. The largest stage is the one to make faster.",
             (rate("dtrain_loader_seconds_total", by="job_id, rank, stage"), name + " {{stage}}"), height=7)
-    b.lines("Who waits for whom", "empty: training waits, because no batch is ready; full: reader threads wait, because all of data.prefetch is "
-            "read ahead. Seconds per second.", (rate("dtrain_loader_wait_seconds_total", by="job_id, rank, side"), name + " {{side}}"), height=7)
+    b.lines("Waits between loader and training", "empty: training waits, because no batch is ready; full: reader threads wait, "
+            "because all of data.prefetch is read ahead. Seconds per second.", (rate("dtrain_loader_wait_seconds_total", by="job_id, rank, side"), name + " {{side}}"), height=7)
     by = "job_id, rank, readers"
     b.lines("Time of a sample", "In a reader thread: of the batches that half of the threads read alone (few), and of the others (many). If many is "
             "longer, the readers are in each other's way.",

@@ -385,7 +385,7 @@ async function poll() {
   } catch (error) {
     lost(error instanceof TypeError || error.name === 'TimeoutError' ? '' : error.message);
   }
-  if (document.hidden) {  // nobody looks: go on when somebody does
+  if (document.hidden) {  // go on when the page is visible again
     document.addEventListener('visibilitychange', poll, {once: true});
     return;
   }

@@ -140,7 +140,7 @@ int run_bench_comm(const Arguments& arguments) {
   constexpr int64_t kMost = int64_t{1} << 34;
   add_number(app, "--min-bytes", smallest, 4, kMost, "the smallest size");
   add_number(app, "--max-bytes", largest, 4, kMost, "the largest size");
-  add_number(app, "--factor", factor, 2, 1 << 20, "each size is so many times the one before");
+  add_number(app, "--factor", factor, 2, 1 << 20, "each size is this many times the one before");
   add_number(app, "--seconds", options.seconds, 0.001, 3600,
              "about how long each operation of each communicator is measured");
   output.add_to(app);

@@ -123,7 +123,7 @@ int run_eval(const Arguments& arguments) {
       ->check(CLI::IsMember({"stop", "skip"}));
   options.inference.add_to(app);
   add_number(app, "--worst", options.worst, 0, 1 << 20,
-             "name so many samples with the largest errors");
+             "name this many samples with the largest errors");
   options.output.add_to(
       app, "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
   if (!parse(app, arguments)) return 0;

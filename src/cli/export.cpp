@@ -209,7 +209,7 @@ int run_export(const Arguments& arguments) {
                  "measured on test if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}));
   add_number(app, "--samples", options.samples, 1, 1 << 30,
-             "onnx-int8: calibrate on so many samples of the split");
+             "onnx-int8: calibrate on this many samples of the split");
   InferenceOptions& how = options.inference;
   how.add_batch_size(app, "onnx-int8: samples per forward pass");
   how.add_workers(app);

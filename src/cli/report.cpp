@@ -151,7 +151,8 @@ int run_report(const Arguments& arguments) {
       "task module: its TorchScript file, which is code, to be run on the samples of the page");
   app.add_option("--max-regression", options.max_regression,
                  "with two runs: exit code 1 if the throughput or the validation metric of the "
-                 "second is worse by more than so many percent, and by more than the noise of both")
+                 "second is worse by more than this many percent, and by more than the noise of "
+                 "both")
       ->check(number_within(0, 100));
   CLI::Option* text =
       app.add_flag("--text", options.text, "only the card for the terminal, no page");

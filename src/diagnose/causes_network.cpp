@@ -29,7 +29,7 @@ std::string network_text(const RunEvidence& run, const Communication& split, dou
   if (net.known() && cost <= 1.1 * split.network()) {
     text +=
         str(", ", fixed(net.messages, 0), net.messages > 1 ? " messages cost " : " message costs ",
-            fixed(1e3 * cost, 1), " ms when nobody is late");
+            fixed(1e3 * cost, 1), " ms when no rank is late");
   }
   if (split.late > 0.01 * step)
     text += str(", ", fixed(1e3 * split.late, 1), " ms more for the last rank");

@@ -77,7 +77,7 @@ void check_locks(Outcome& outcome, const Launch& launch, const RankFacts& rank) 
   const std::string type = rank.data_system.type.empty() ? "a file system" : rank.data_system.type;
   if (rank.data_lock == "fails") {
     outcome.add(rank, asked ? Severity::kBlocks : Severity::kNote,
-                asked ? "HDF5 shall lock files that cannot be locked, and so cannot open the data"
+                asked ? "HDF5 must lock files that cannot be locked, and so cannot open the data"
                       : "the data cannot be locked: dtrain does not need it, h5py and other "
                         "programs refuse to open them",
                 str(rank.data_file, " is on ", type,

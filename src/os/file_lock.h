@@ -23,7 +23,7 @@ class FileLock {
   FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice);
 
   // Whether `path` still leads to the file that was opened. False if it or a folder above it was
-  // removed, moved, or made again by someone else; true if that is not known now.
+  // removed, moved, or made again by another program; true if that is not known now.
   bool is_at(const std::filesystem::path& path) const;
 
  private:

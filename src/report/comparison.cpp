@@ -51,7 +51,7 @@ std::string judgments(const std::vector<Regression>& all, double limit) {
   }
   return html +
          "</ul>\n<p class=\"dim\">The noise is twice the standard error of the difference. Where "
-         "it is larger than both the difference and the limit, nobody can tell.</p>\n";
+         "it is larger than both the difference and the limit, the answer is not known.</p>\n";
 }
 
 std::string difference_rows(const std::vector<Difference>& all, const char* name) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Whether a second run is worse than a first one by more than a limit, as far as the noise of both
-// lets anyone tell. The rule (docs/metrics.md, "Comparing two runs"):
+// allows. The rule (docs/metrics.md, "Comparing two runs"):
 //   throughput  the median of the windows of each run after warm-up. Its standard error comes from
 //               the means of up to ten consecutive blocks of windows, because neighboring windows
 //               are not independent.

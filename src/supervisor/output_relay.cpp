@@ -148,7 +148,7 @@ class OutputRelay::Outlet {
   void note_what_was_left_out() {
     if (left_out_ == 0) return;
     waiting_ += str("\n[dtrain launch: ", left_out_,
-                    " bytes were left out here, because nobody took the output]\n");
+                    " bytes were left out here, because no process read the output]\n");
     left_out_ = 0;
   }
 

@@ -4,8 +4,8 @@
 // this order: the largest batch that fits into memory (in processes of their own), precision ×
 // channels_last × checkpointing, the batch at the knee of the rate and with it the precision and
 // format again, reader threads × read-ahead, and at the end the given settings and the found ones
-// beside each other. Nothing is trained that anybody keeps. Where two choices are as good, the one
-// that takes less is kept; of networks, the given one.
+// beside each other. No training is kept. Where two choices are as good, the one that takes less is
+// kept; of networks, the given one.
 //
 // The global batch stays as it is: other micro-batches accumulate to it. Rates of trials are those
 // of one micro-step, from which that of the optimizer step is computed; the last comparison makes

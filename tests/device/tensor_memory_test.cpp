@@ -60,7 +60,7 @@ TEST(TensorMemoryTest, CountsWhatAGraphHoldsForItsBackward) {
   EXPECT_GE(memory.held(), each);
   EXPECT_LT(memory.held(), 2 * each) << "x * 2 is kept, its square is not";
   y.backward();
-  EXPECT_LT(memory.held(), 2 * each) << "the gradient of x remains, and no more";
+  EXPECT_LT(memory.held(), 2 * each) << "only the gradient of x remains";
   EXPECT_LT(memory.peak(), 6 * each);
 }
 

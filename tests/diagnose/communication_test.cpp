@@ -31,7 +31,7 @@ TEST(Communication, AMessageTravelsWhenItIsReadyAndTheOneBeforeHasArrived) {
   EXPECT_DOUBLE_EQ(two.latency, 1);
   EXPECT_DOUBLE_EQ(two.transfer, 4);
   EXPECT_NEAR(exposed(equal(80), kNetwork, kReady).total(), 0.25 + 80 * 1.1 - 40, 1e-9)
-      << "so many messages fall behind from the first one on";
+      << "this number of messages falls behind from the first one on";
 }
 
 TEST(Communication, WhatCannotBeHiddenIsSplitAtTheEndOfBackward) {

@@ -25,7 +25,7 @@ TEST(NetworkVerdict, AllRanksThatWaitForGradientsAreBoundByTheNetwork) {
   EXPECT_THAT(verdict.text,
               ContainsRegex(
                   "all ranks wait 6[01]\\.. of 15[7-9]\\.. ms for gradients, 3 messages cost 60.4 "
-                  "ms when nobody is late"));
+                  "ms when no rank is late"));
   EXPECT_THAT(verdict.text, HasSubstr("% with --accumulate 2"));
   run.network = {.latency = 20e-6, .seconds_per_byte = 1e-8, .messages = 3, .bytes = 6e6};
   EXPECT_EQ(cause_of(run), Cause::kBandwidth);
@@ -112,7 +112,7 @@ TEST(NetworkVerdict, AGivenGlobalBatchIsWhatToChange) {
 }
 
 // A probe that met a busy machine is no evidence, and promises nothing.
-TEST(NetworkVerdict, ACostThatNobodyWaitedForIsNotNamed) {
+TEST(NetworkVerdict, ACostThatNoRankWaitedForIsNotNamed) {
   RunEvidence run = evidence_of({.ranks = 2, .network = 0.030});
   run.network = {.latency = 3, .seconds_per_byte = 1e-10, .messages = 2, .bytes = 4e6};
   EXPECT_THAT(judge(run).text, Not(HasSubstr("messages cost")));

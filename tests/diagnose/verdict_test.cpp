@@ -257,7 +257,7 @@ TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
 }
 
 // A process that ran for 1 ms kept no rank waiting for 40.
-TEST(Verdict, NobodyWaitsForOthersLongerThanTheyRan) {
+TEST(Verdict, NoRankWaitsForOthersLongerThanTheyRan) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.040);
   run.ranks[0].values[Quantity::kRunDelay] = 0.045;

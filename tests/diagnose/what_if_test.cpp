@@ -52,7 +52,7 @@ TEST(WhatIf, ALoneRankGainsWhatItSaves) {
 }
 
 // Rank 1 is late by 2 s because of its data; rank 0 waits for it. One second is the network.
-TEST(WhatIf, TimeThatNobodyWaitsForGainsNothing) {
+TEST(WhatIf, TimeThatNoRankWaitsForGainsNothing) {
   const std::vector<Steps> ranks = {Steps(21, step(1, 5, 3, 1)), Steps(21, step(3, 5, 1, 1))};
   const auto only = [](size_t chosen) {
     return [chosen](size_t rank, size_t, StepTimes& s) {

@@ -47,7 +47,7 @@ TEST(CommThread, AWaiterRunsWhatTheThreadHasNotBegunAndWhatIsBeforeIt) {
   EXPECT_GT(by_caller, 0) << "the thread cannot always be faster";
 }
 
-TEST(CommThread, WhatNobodyWaitsForIsRunByTheThread) {
+TEST(CommThread, WhatNoCallerWaitsForIsRunByTheThread) {
   CommThread thread("test");
   std::atomic<int> ran = 0;
   for (int round = 0; round < 200; ++round) {

@@ -182,7 +182,7 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
       (second * toy.c.sum()).backward();
     };
     step(reducer, backward);
-    EXPECT_THAT(reducer.bucket_times(), ElementsAre()) << "nobody asked";
+    EXPECT_THAT(reducer.bucket_times(), ElementsAre()) << "time_buckets() was not called";
     reducer.time_buckets(true);
     const auto began = std::chrono::steady_clock::now();
     step(reducer, backward);
@@ -232,7 +232,7 @@ TEST(GradientReducer, TimesItsBucketsFromTheStartOfTheLastBackward) {
     EXPECT_LE(seconds[0], seconds[1]);
     EXPECT_LE(seconds[1], seconds[2]);
     step(reducer, [&] { toy.backward(1); });
-    EXPECT_EQ(reducer.backward_times().seconds(), none) << "nobody said where backward began";
+    EXPECT_EQ(reducer.backward_times().seconds(), none) << "begin_backward() was not called";
     reducer.arm(true, /*has_samples=*/false);
     EXPECT_EQ(reducer.backward_times().seconds(), none) << "there is no backward";
     reducer.finish();

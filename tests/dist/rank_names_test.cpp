@@ -71,7 +71,7 @@ TEST(DescribeUnreached, NamesRanksAndHosts) {
 }
 
 // With two hosts, or a rank that is stopped, no rank can say where the others are.
-TEST(DescribeUnreached, RanksOfWhichNobodyHasHeardAreOnlyNumbers) {
+TEST(DescribeUnreached, RanksThatNoRankHasHeardOfAreOnlyNumbers) {
   const std::vector<std::pair<int, int>> missing = {{0, 2}, {0, 3}, {1, 2}, {1, 3}};
   EXPECT_THAT(
       describe_unreached(missing, std::vector<std::string>{"a", "a", "", ""}, 60),

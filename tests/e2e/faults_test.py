@@ -111,7 +111,7 @@ def a_save_longer_than_the_timeout_is_no_stall(folder):
     assert result.seconds > 8, "a save has eight fsyncs of a second: the disk was not slow"
 
 
-def an_exception_that_nobody_catches_is_reported_and_ends_the_job(folder):
+def an_exception_that_is_not_caught_is_reported_and_ends_the_job(folder):
     runner.synth(folder / "d.h5", 64)
     broken = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libbroken_mpi.so"}
     begin = time.monotonic()
@@ -164,5 +164,5 @@ def a_verdict_requested_before_the_first_step_waits_for_it(folder):
 
 runner.main([a_verdict_on_request_changes_nothing, a_verdict_requested_before_the_first_step_waits_for_it, a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
              a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm,
-             an_exception_that_nobody_catches_is_reported_and_ends_the_job],
+             an_exception_that_is_not_caught_is_reported_and_ends_the_job],
             campaign=[a_save_longer_than_the_timeout_is_no_stall])

@@ -185,7 +185,7 @@ def each_signal_is_a_request_to_stop(folder):
     stop_and_go_on(folder, [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
 
 
-def a_stop_that_somebody_else_asked_for_is_followed_by_a_restart(folder):
+def a_stop_that_another_process_asked_for_is_followed_by_a_restart(folder):
     """SIGUSR1 to mpirun itself, as of a scheduler that signals all processes of a node."""
     runner.synth(folder / "d.h5", 64)
     with started(folder, "r", KEYS) as running:
@@ -635,7 +635,7 @@ if __name__ == "__main__":
         a_restart_takes_no_run_that_the_first_job_had_not, a_host_that_has_just_begun_ends_no_launch,
         a_job_that_cannot_be_started_counts_as_one_that_failed, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[
-        each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
+        each_signal_is_a_request_to_stop, a_stop_that_another_process_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
         a_checkpoint_that_was_being_written_is_no_obstacle, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,
         what_becomes_of_the_config_file_changes_nothing,
         a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,

@@ -278,7 +278,7 @@ def what_cannot_be_written_is_said_before_the_work(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["d.h5", "dtrain.yaml", "link.yaml", "my.yaml"]
 
 
-def presets_set_what_nobody_sets(folder):
+def presets_set_what_the_user_does_not_set(folder):
     runner.synth(folder / "d.h5", 60)
     keys = {"data.file": "d.h5", "model.image_size": 32, "metrics.port": 0, "data.workers": 1}
     done = runner.run(["--dry-run", "--preset", "rtx3060", *runner.flags(keys)], cwd=folder)
@@ -293,5 +293,5 @@ def presets_set_what_nobody_sets(folder):
 
 if __name__ == "__main__":
     runner.main([finds_what_fits_and_writes_a_config, a_trial_that_takes_far_too_much_ends_alone, two_ranks_agree, ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
-                 bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets],
+                 bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_the_user_does_not_set],
                 campaign=[the_fastest_network_has_to_fit, a_narrow_wire_is_tried_where_gradients_travel])

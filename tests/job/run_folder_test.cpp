@@ -26,7 +26,7 @@ std::string refusal(const config::Config& config, bool may_start) {
   return "";
 }
 
-TEST(PlanRun, ResumeAutoStartsNothingThatNobodyNamed) {
+TEST(PlanRun, ResumeAutoStartsNothingThatIsNotNamed) {
   const dtrain::testing::TempDir folder;
   config::Config config;
   config.run.folder = (folder / "runs").string();
@@ -78,7 +78,7 @@ TEST(PlanRun, RunsOfOneSecondHaveNamesOfTheirOwn) {
   log::close_file();
 }
 
-TEST(PlanRun, ANameThatSomebodyGaveIsTaken) {
+TEST(PlanRun, AGivenNameIsTaken) {
   const dtrain::testing::TempDir folder;
   config::Config config;
   config.run.folder = (folder / "runs").string();

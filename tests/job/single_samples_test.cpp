@@ -125,7 +125,7 @@ TEST_F(SingleSamplesTest, FindsWhatFailsWithOneSampleAlone) {
   EXPECT_EQ(defect(kMasked), "its buffer 'variance' is not finite afterwards")
       << "whatever the mask is";
   EXPECT_EQ(defect(kStandardDeviation), "its loss is not finite");
-  EXPECT_EQ(defect(kAlwaysFails), "") << "that is no matter of one sample";
+  EXPECT_EQ(defect(kAlwaysFails), "") << "that does not depend on one sample";
 }
 
 TEST_F(SingleSamplesTest, TheTrialLeavesNoTrace) {

@@ -16,7 +16,7 @@ using dtrain::testing::expect_error;
 using dtrain::testing::TempDir;
 using testing::auth_file;
 
-TEST(BasicAuth, AFileOfSomebodyElseMayBeReadByAGroup) {
+TEST(BasicAuth, AFileOfAnotherUserMayBeReadByAGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root";
   const TempDir folder;
   // as Kubernetes mounts a Secret, but that root may read it as the owner may

@@ -289,7 +289,7 @@ TEST(HttpServer, AnswersMoreClientsThanItHasPlaces) {
   for (const auto& client : clients) client->send("GET /metrics HTTP/1.1\r\n\r\n");
   for (const auto& client : clients) EXPECT_EQ(client->receive().body.size(), 1000u);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce)
-      << "nobody waits for another client's deadline";
+      << "no client waits for another client's deadline";
 }
 
 TEST(HttpServer, AnIdleConnectionGivesItsPlaceToANewClient) {

@@ -151,7 +151,7 @@ TEST(Facts, LimitsOfTheProcess) {
   tree.file("/proc/self/status", "Uid:\t0\t1000\t1000\t1000\nThreads:\t3\n");
   facts = read_facts(tree.root());
   EXPECT_EQ(facts.processes->soft, kNoLimit) << "not enforced for root";
-  EXPECT_FALSE(facts.threads_of_user) << "nobody needs it";
+  EXPECT_FALSE(facts.threads_of_user) << "no check needs it";
   EXPECT_EQ(facts.open_files->soft, 256) << "this one is";
 }
 

@@ -114,7 +114,7 @@ TEST(Card, AVerdictHasTwoLines) {
 TEST(Card, TheSettingIsShownHoweverLongTheEvidenceIs) {
   RunRecords run;
   const std::string evidence =
-      "all ranks wait 11.8 of 272.3 ms for gradients, 6 messages cost 7.4 ms when nobody is late, "
+      "all ranks wait 11.8 of 272.3 ms for gradients, 6 messages cost 7.4 ms when no rank is late, "
       "4.1 ms more for the "
       "last rank, 4.4 of 272.3 ms in the optimizer";
   run.verdict.text = str(

@@ -39,7 +39,7 @@ TEST(Regression, OfAnErrorIsTheOtherDirection) {
       << "from perfect to not";
 }
 
-TEST(Regression, WithoutValuesOrNoiseNobodyCanTell) {
+TEST(Regression, WithoutValuesOrNoiseTheAnswerIsNotKnown) {
   EXPECT_THAT(compare("a", {kUnknown, 0}, {1, 0}, true, 0.05).reason,
               HasSubstr("the first run has no such value"));
   const Regression short_run = compare("a", {1, 0}, {0.5, kUnknown}, true, 0.05);

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::nullopt_t kNobody = std::nullopt;
+constexpr std::nullopt_t kNoFailedRank = std::nullopt;
 
 struct Printed {
   std::string out, error;
@@ -116,14 +116,14 @@ TEST(JobOutput, WhatIsNoRecordOfItsRankIsALine) {
     Printed printed;
     printed.line(1, line);
     EXPECT_EQ(printed.error, line + "\n");
-    EXPECT_EQ(printed.output.failed_rank(), kNobody) << line;
+    EXPECT_EQ(printed.output.failed_rank(), kNoFailedRank) << line;
     EXPECT_FALSE(printed.output.holds_run()) << line;
   }
   Printed printed;
   printed.output.add("[1,1]<stdout>:" + record + "\n" + record + "\n", false);
-  EXPECT_EQ(printed.output.failed_rank(), kNobody) << "of standard output, or of mpirun";
+  EXPECT_EQ(printed.output.failed_rank(), kNoFailedRank) << "of standard output, or of mpirun";
   printed.line(2, record);
-  EXPECT_EQ(printed.output.failed_rank(), kNobody) << "of another rank";
+  EXPECT_EQ(printed.output.failed_rank(), kNoFailedRank) << "of another rank";
 }
 
 // Words are for people: what the supervisor decides from is the same whatever they are.
@@ -207,7 +207,7 @@ TEST(JobOutput, ARankThatRepeatsWhatAnotherOneHasSeenMeansTheSameRank) {
 
 TEST(JobOutput, ARankThatMissesOthersMayNameTheCulpritNext) {
   Printed printed;
-  printed.fails(0, kNobody, "it waits in a communicator that has failed");
+  printed.fails(0, kNoFailedRank, "it waits in a communicator that has failed");
   EXPECT_EQ(printed.output.failed_rank(), 0);
   printed.fails(2, 3, "rank 3 has left");
   EXPECT_EQ(printed.output.failed_rank(), 0) << "rank 2 may have seen the consequence";

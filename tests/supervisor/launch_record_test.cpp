@@ -119,7 +119,7 @@ TEST_F(LaunchRecordTest, ALaunchThatWasRefusedWritesNothingWhenTheOtherRunHasEnd
   EXPECT_FALSE(record.is_open());
 }
 
-TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNobodyElseTrainsIt) {
+TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNoOtherLaunchTrainsIt) {
   fs::create_directories(run());
   LaunchRecord record(run(), true, -1, clock_);
   record.launch_started({});
@@ -313,7 +313,7 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   save(4);
   std::ofstream(save(8) / "state.json") << "[]";
   record.look();
-  EXPECT_EQ(record.progress().saved(), 8) << "nobody reads it while a job trains";
+  EXPECT_EQ(record.progress().saved(), 8) << "it is not read while a job trains";
   record.job_ended(EndCause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.progress().saved(), 4);
   EXPECT_EQ(record.totals().lost_steps, 7);

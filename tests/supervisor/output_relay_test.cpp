@@ -91,7 +91,7 @@ TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
   EXPECT_TRUE(got == expected) << got.size() << " bytes of " << expected.size();
 }
 
-TEST(OutputRelay, NobodyReadsAndNothingBlocks) {
+TEST(OutputRelay, OutputThatIsNotReadBlocksNothing) {
   PipedStdout pipe;
   std::string got;
   std::thread reader;
@@ -109,7 +109,8 @@ TEST(OutputRelay, NobodyReadsAndNothingBlocks) {
   reader.join();
   EXPECT_THAT(got.substr(0, 20), StartsWith("the first line\n"));
   EXPECT_LT(got.size(), OutputRelay::kMostWaiting + (1 << 20));
-  EXPECT_TRUE(got.find("bytes were left out here, because nobody took the output]\n") != got.npos);
+  EXPECT_TRUE(got.find("bytes were left out here, because no process read the output]\n") !=
+              got.npos);
   EXPECT_THAT(got.substr(got.size() - 400), EndsWith("the last line\n"));
 }
 

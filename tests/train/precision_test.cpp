@@ -47,7 +47,7 @@ TEST(Precision, RefusesWhatTheDeviceCannotDoAndSaysWhatToUse) {
   EXPECT_THAT(refusal(AmpMode::kTf32, at::kCUDA, 70), HasSubstr("this one has 7.0"));
 }
 
-TEST(Bf16Gain, IsMeasuredWhereItMayPayAndNobodyHasChosen) {
+TEST(Bf16Gain, IsMeasuredWhereItMayPayAndIsNotChosen) {
   EXPECT_TRUE(should_measure_bf16(AmpMode::kAuto, at::kCPU, true));
   EXPECT_FALSE(should_measure_bf16(AmpMode::kAuto, at::kCPU, false));
   EXPECT_FALSE(should_measure_bf16(AmpMode::kAuto, at::kCUDA, true));
