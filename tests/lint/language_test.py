@@ -29,7 +29,7 @@ PHRASES = {
 WORDS = {
     r"is no matter of": "is not, does not depend on",
     r"no more(?! (\w+ )?than\b)": "no longer, not again",
-    r"(nobody|somebody|everybody)(?!\")": "no process, a person, all users: say who",
+    r"(no|some|every|any)body(?!\")|no one|(some|every|any)one": "no process, a person, all users: say who",
     r"otherwise than": "not as, unlike",
     r"whom": "which, or another order of the sentence",
     r"shall": "must, is to",
@@ -42,9 +42,13 @@ SPELLINGS = {
     r"(behaviour|colour|favour|neighbour|centre|centring|catalogue)\w*": "behavior, color, center, ...",
     r"grey\w*|licen[c]e|artefact\w*|modell\w+|labell\w+|cancelled": "gray, license, artifact, modeling, labeled, canceled",
 }
-TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|def|in|sbatch|json)$|(^|/)[^./]+$")
+# Also inside of names: of tests, functions and constants
+NAMES = {re.compile(r"\b\w+(no|some|every|any)body|\b(no|some|every|any)body\w+", re.IGNORECASE): "NoRank, another_user: say who"}
+TEXT = re.compile(r"\.(h|cuh|cpp|cu|inc|def|py|sh|md|yaml|yml|cmake|txt|in|sbatch|json|js|html|css)$|(^|/)[^./]+$")
 NOT_OURS = re.compile(r"^(LICENSE$|launch/requirements/|launch/packages/|docs/images/|monitoring/grafana/)")
-CPP = (".h", ".cuh", ".cpp", ".cu", ".inc", ".def")
+HEADERS = (".h", ".cuh", ".inc", ".def")
+CPP = (*HEADERS, ".cpp", ".cu")
+PAGE = (".js", ".html", ".css")
 COLUMNS = 100  # of .clang-format
 
 
@@ -61,7 +65,7 @@ def prose(path, text):
     """The text with everything blanked that is neither a comment nor a document. Line numbers are kept."""
     if path.suffix == ".md":
         return text
-    comment = r"//[^\n]*|/\*.*?\*/" if path.suffix in CPP else r"(?:^|(?<=\s))#[^\n]*|\"\"\".*?\"\"\""
+    comment = r"(?<!:)//[^\n]*|/\*.*?\*/|<!--.*?-->" if path.suffix in CPP + PAGE else r"(?:^|(?<=\s))#[^\n]*|\"\"\".*?\"\"\""
     string = r"\"(?:\\.|[^\"\\\n])*\""
     kept, end = [], 0
     for match in re.finditer(rf"(?P<comment>{comment})|{string}", text, re.DOTALL | re.MULTILINE):
@@ -74,18 +78,25 @@ def prose(path, text):
 def flourishes(path, text):
     """[(line, what was found, what to write instead)] of one file."""
     found = []
-    words_in = prose(path, text) if path.suffix in CPP else text
-    for patterns, searched in ((PHRASES, text), (WORDS, words_in), (SPELLINGS, prose(path, text))):
+    words_in = prose(path, text) if path.suffix in CPP + PAGE else text
+    for patterns, searched in ((PHRASES, text), (NAMES, text), (WORDS, words_in), (SPELLINGS, prose(path, text))):
         for pattern, advice in patterns.items():
             for match in pattern.finditer(searched):
                 found.append((searched.count("\n", 0, match.start()) + 1, " ".join(match.group().split()), advice))
     return sorted(found)
 
 
-def leaning_comments(text):
-    """[(line, first word)] of each comment after code that a reader has to join with the name before it."""
-    return [(number, match.group(1)) for number, line in enumerate(re.sub(r"\"(?:\\.|[^\"\\\n])*\"", "s", text).splitlines(), 1)
-            if (match := re.match(r"\s*[^\s/].*\s// (of|in|by|as)\b", line))]
+def leaning_comments(text, header=False):
+    """[(line, first word)] of each comment after code, and in headers of each paragraph above a declaration, that a reader has to
+    join with a name."""
+    found, lines = [], re.sub(r"\"(?:\\.|[^\"\\\n])*\"", "s", text).splitlines()
+    for number, (above, line) in enumerate(zip(["", *lines], lines), 1):
+        match = re.match(r"\s*[^\s/].*\s// (of|in|by|as)\b", line)
+        if header and "//" not in above:
+            match = match or re.match(r"\s*// (of|in|by|as)\b", line, re.IGNORECASE)
+        if match:
+            found.append((number, match.group(1)))
+    return found
 
 
 def broken_comments(text):
@@ -113,7 +124,7 @@ def problems():
                       for line, word in broken_comments(text)]
         if path.suffix in CPP and path.parts[0] in ("src", "dist", "monitoring"):
             found += [f"{path}:{line}: a comment that begins with {word!r}: make it a phrase that stands alone"
-                      for line, word in leaning_comments(text)]
+                      for line, word in leaning_comments(text, path.suffix in HEADERS)]
     return found
 
 
@@ -124,12 +135,17 @@ class Language(unittest.TestCase):
             self.assertTrue(flourishes(tree.pathlib.PurePath("a.h"), bad), bad)
         for good in ("recommended", "amend", "we told them", "account", "knockout", "showed", "lowest", 'key("optimiser")', 'a = "// grey";'):
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.h"), good), good)
-        for bad in ("It is no matter of taste.", "it is there no more", "Somebody sends it", "otherwise\nthan", "to whom", "It shall", "# so\n# many", "as everybody knows"):
+        for bad in ("It is no matter of taste.", "it is there no more", "Somebody sends it", "so that anyone can", "otherwise\nthan", "to whom", "It shall", "# so\n# many", "as everybody knows"):
             self.assertTrue(flourishes(tree.pathlib.PurePath("a.md"), bad), bad)
             self.assertTrue(flourishes(tree.pathlib.PurePath("a.cpp"), f"// {bad}" if "\n" not in bad else f"/* {bad} */"), bad)
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.cpp"), f'"{" ".join(bad.split())}"'), bad)
         for good in ("no more threads than cores", "no more than", "marshall", "-o \"nobody\"", "also many"):
             self.assertFalse(flourishes(tree.pathlib.PurePath("a.md"), good), good)
+        for bad in ("TEST(A, NobodyWaits)", "def what_nobody_sets(folder):", "constexpr int kNobody = 0;"):
+            self.assertTrue(flourishes(tree.pathlib.PurePath("a.cpp"), bad), bad)
+        for bad, name in (("// nobody looks", "a.js"), ("// so many", "a.inc"), ("<!-- the centre -->", "a.html"), ("/* the colour */", "a.css")):
+            self.assertTrue(flourishes(tree.pathlib.PurePath(name), bad), bad)
+        self.assertFalse(flourishes(tree.pathlib.PurePath("a.js"), "const SVG = 'http://grey';"))
         self.assertTrue(flourishes(tree.pathlib.PurePath("a.py"), 'x = 1  # the centre'))
         self.assertFalse(flourishes(tree.pathlib.PurePath("a.py"), 'x = "#centre"'))
 
@@ -138,6 +154,10 @@ class Language(unittest.TestCase):
             self.assertTrue(leaning_comments(bad), bad)
         for good in ("// of the job", "  // As typed", "int rank;  // rank of the job", "f(\" // of x\");", "int a;  // office"):
             self.assertFalse(leaning_comments(good), good)
+        for bad in ("// Of the job\nint rank;", "{\n  // in bytes\n  int size;", "int a;  // a number\n\n// By name: all\nint b;"):
+            self.assertTrue(leaning_comments(bad, header=True), bad)
+        for good in ("// The sizes\n// in bytes\nint a;", "int a;  // number\n        // of ranks", "// Often\nint a;", "// Rank of the job\nint a;"):
+            self.assertFalse(leaning_comments(good, header=True), good)
 
     def test_a_broken_comment_is_found(self):
         full = "  // " + "x" * 91 + " abc"
