@@ -4,7 +4,7 @@
 
 namespace dtrain::diagnose {
 
-using measure::Quantity;
+using enum measure::Quantity;
 
 const std::array<CauseRow, kCauses>& cause_rows() {
   static const std::array<CauseRow, kCauses> kRows = [] {

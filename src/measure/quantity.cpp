@@ -4,6 +4,10 @@
 
 namespace dtrain::measure {
 
+using enum Quantity;
+using enum QuantityKind;
+using enum QuantityScope;
+
 const std::array<QuantityRow, kQuantities>& quantity_rows() {
   static constexpr std::array<QuantityRow, kQuantities> kRows = {
 #define DTRAIN_QUANTITY(name, ...) QuantityRow{__VA_ARGS__},

@@ -42,6 +42,11 @@ TOO_COMMON = 8
 EXACT = 14  # units of a circle up to which the least number of backward arrows is found by trying all orders
 
 
+def lines_of_code(text):
+    """Without empty lines and those of comments alone."""
+    return sum(bool(line) and not line.startswith("//") for line in map(str.strip, text.splitlines()))
+
+
 def read_checkout(folder):
     """{path: text} of the files that git lists and that are text."""
     listed = subprocess.run(["git", "-c", f"safe.directory={folder}", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -210,6 +215,7 @@ def measure(texts):
     numbers = {
         "product files": len(product),
         "product lines": sum(size[path] for path in product),
+        "product lines of code": sum(map(lines_of_code, product.values())),
         "test files": len(tests),
         "test lines": sum(size[path] for path in tests),
         "bench lines": sum(size[path] for path in bench),
