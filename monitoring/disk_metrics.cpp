@@ -24,20 +24,20 @@ std::optional<DiskSpace> disk_space(std::filesystem::path path) {
                    static_cast<double>(info.f_blocks) * block};
 }
 
-DiskMetrics::DiskMetrics(const SeriesFactory& series, std::filesystem::path folder,
-                         double interval) {
+DiskMetrics::DiskMetrics(const SeriesFactory& series,
+                         std::function<std::optional<DiskSpace>()> space, double interval) {
   prometheus::Gauge* free = &series.gauge("dtrain_disk_free_bytes");
   prometheus::Gauge* size = &series.gauge("dtrain_disk_size_bytes");
   const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(interval));
   // The series live as long as the registry.
-  thread_ = std::jthread([=, folder = std::move(folder)](const std::stop_token& stop) {
+  thread_ = std::jthread([=, space = std::move(space)](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;
     while (!stop.stop_requested()) {
-      if (const auto space = disk_space(folder)) {
-        free->Set(space->free);
-        size->Set(space->size);
+      if (const auto now = space()) {
+        free->Set(now->free);
+        size->Set(now->size);
       }
       std::unique_lock lock(mutex);
       wake.wait_for(lock, stop, pause, [] { return false; });

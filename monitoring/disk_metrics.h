@@ -5,6 +5,7 @@
 // wait for it.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -21,8 +22,9 @@ std::optional<DiskSpace> disk_space(std::filesystem::path path);
 
 class DiskMetrics {
  public:
-  // Asks at once and then every `interval` seconds.
-  DiskMetrics(const SeriesFactory&, std::filesystem::path folder, double interval = 10);
+  // Calls `space` at once and then every `interval` seconds, on its thread.
+  DiskMetrics(const SeriesFactory&, std::function<std::optional<DiskSpace>()> space,
+              double interval = 10);
 
  private:
   std::jthread thread_;

@@ -60,7 +60,8 @@ class RankSeries : public PrometheusSink {
       auto gpu = std::make_unique<GpuMetrics>(series_, id.gpu_pci_bus_id, *reader);
       gpu_ = std::make_unique<GpuPoller>(std::move(reader), std::move(gpu), metrics.gpu_interval);
     }
-    if (global_ && !id.run_folder.empty()) disk_.emplace(series_, id.run_folder);
+    if (global_ && !id.run_folder.empty())
+      disk_.emplace(series_, [folder = id.run_folder] { return disk_space(folder); });
     state(LiveState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
     pages.push_back(metrics_page(registry_));

@@ -5,7 +5,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <chrono>
-#include <thread>
+#include <semaphore>
 
 #include "monitoring/http_client.h"
 #include "support/temp_dir.h"
@@ -31,22 +31,25 @@ TEST(DiskSpace, OfAFolderThatIsThereOrWillBe) {
 TEST(DiskSpace, AFileInTheWayHasNone) { EXPECT_FALSE(disk_space("/proc/self/status/x")); }
 
 TEST(DiskMetrics, AreReadAgainAndAgain) {
-  const dtrain::testing::TempDir folder;
   const auto registry = std::make_shared<prometheus::Registry>();
   const auto value = [&](const char* name) {
     const std::string text = prometheus::TextSerializer().Serialize(registry->Collect());
     return std::atof(testing::value_of(text, name, "rank=\"0\"").c_str());
   };
+  std::counting_semaphore<> asked(0);
+  double calls = 0;
+  const auto space = [&] {
+    asked.release();
+    return DiskSpace{.free = ++calls, .size = 200};
+  };
   {
-    const DiskMetrics metrics({registry, {{"rank", "0"}}}, folder.path(), 0.01);
-    for (int i = 0; i < 1000 && value("dtrain_disk_size_bytes") == 0; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    EXPECT_EQ(value("dtrain_disk_size_bytes"), disk_space(folder.path())->size);
-    EXPECT_GT(value("dtrain_disk_free_bytes"), 0);
+    const DiskMetrics metrics({registry, {{"rank", "0"}}}, space, /*interval=*/0.001);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(asked.try_acquire_for(std::chrono::minutes(1)));
+    EXPECT_EQ(value("dtrain_disk_size_bytes"), 200);
+    EXPECT_GE(value("dtrain_disk_free_bytes"), 2) << "of the second reading, or a later one";
   }
   const auto begin = std::chrono::steady_clock::now();
-  { const DiskMetrics metrics({registry, {{"rank", "0"}}}, folder.path(), 3600); }
+  { const DiskMetrics metrics({registry, {{"rank", "0"}}}, space, /*interval=*/3600); }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5))
       << "its end does not wait for the interval";
 }
