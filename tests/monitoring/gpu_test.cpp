@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "monitoring/gpu_metrics.h"
 #include "monitoring/http_client.h"
@@ -37,7 +36,9 @@ class FakeReader : public GpuReader {
   std::string name() const override { return "Fake 3090"; }
   std::string uuid() const override { return "GPU-1234"; }
   std::optional<GpuReading> read() override {
-    if (++reads_ > times_) return std::nullopt;
+    const int reads = ++reads_;
+    reads_.notify_all();
+    if (reads > times_) return std::nullopt;
     return reading_;
   }
 
@@ -46,6 +47,11 @@ class FakeReader : public GpuReader {
   int times_;
   std::atomic<int>& reads_;
 };
+
+// Until a poller begins this reading; the ones before are then exported.
+void wait_for(const std::atomic<int>& reads, int count) {
+  for (int seen = reads; seen < count; seen = reads) reads.wait(seen);
+}
 
 std::string page(const prometheus::Registry& registry) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
@@ -185,9 +191,7 @@ TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
   {
     const auto sink =
         make_prometheus_sink(config, id, std::make_unique<FakeReader>(reading(), 3, reads));
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (reads < 4 && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    wait_for(reads, 4);
     text = scrape(sink->address());
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -202,10 +206,7 @@ TEST(GpuPoller, ReadsWithoutMetrics) {
   std::atomic<int> reads{0};
   GpuPoller poller(std::make_unique<FakeReader>(reading(), 1000, reads), nullptr,
                    /*interval=*/0.01);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (reads < 4 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  wait_for(reads, 4);
   const measure::Values use = poller.take();
   EXPECT_GT(use[Quantity::kGpuSeconds], 0);
   EXPECT_EQ(use[Quantity::kGpuTemperature], 71);
