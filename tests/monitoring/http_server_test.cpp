@@ -11,6 +11,7 @@
 #include <csignal>
 #include <ctime>
 #include <fstream>
+#include <latch>
 #include <thread>
 
 #include "monitoring/http_client.h"
@@ -350,15 +351,20 @@ TEST(HttpServer, ServesRequestsInTheFormForProxies) {
 }
 
 TEST(HttpServer, EndsAtOnceWhateverItsClientsDo) {
-  auto server = std::make_unique<HttpServer>("127.0.0.1", 0, pages(), std::nullopt);
+  std::latch answered(1);
+  std::vector<Page> served = pages();
+  served.push_back({"/unread", "text/plain", [&](const Query&) {
+                      answered.count_down();
+                      return large_body();
+                    }});
+  auto server = std::make_unique<HttpServer>("127.0.0.1", 0, std::move(served), std::nullopt);
   HttpClient kept(address_of(*server)), half(address_of(*server)), unread(address_of(*server));
   EXPECT_EQ(kept.get("/metrics").status, 200);
   half.send("GET /metr");
-  unread.send("GET /large HTTP/1.1\r\n\r\n");
+  unread.send("GET /unread HTTP/1.1\r\n\r\n");
   std::vector<std::unique_ptr<HttpClient>> waiting;  // more than there are threads
   for (int i = 0; i < 8; ++i) waiting.push_back(std::make_unique<HttpClient>(address_of(*server)));
-  // Until the server reads and writes them
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  answered.wait();  // with more than the connection takes
   const auto before = std::chrono::steady_clock::now();
   server.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);
