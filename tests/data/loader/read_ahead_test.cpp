@@ -12,7 +12,6 @@
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 namespace dtrain::data {
 namespace {
@@ -200,20 +199,24 @@ TEST(ReadAhead, WakeCallsMakeAgain) {
   EXPECT_EQ(pool.front().number, 0);
 }
 
+// A minute of work or more, for which the destructor does not wait.
+struct LongJob {
+  static constexpr int64_t kItems = 10'000'000'000;
+  static int64_t items() { return kItems; }
+};
+
 TEST(ReadAhead, CanBeDestroyedWithWorkLeft) {
-  static constexpr int64_t kItems = 60000;  // a minute of work: the destructor does not wait for it
   std::atomic<int64_t> done = 0;
   std::latch first(1);
   {
-    Pool pool(1, 2,
-              {[] { return std::make_unique<Squares>(0, kItems); },
-               [&](Squares&, int64_t, Pool::Worker) {
-                 if (++done == 1) first.count_down();
-                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
-               }});
+    ReadAhead<LongJob> pool(1, 2,
+                            {[] { return std::make_unique<LongJob>(); },
+                             [&](LongJob&, int64_t, ReadAhead<LongJob>::Worker) {
+                               if (++done == 1) first.count_down();
+                             }});
     first.wait();
   }
-  EXPECT_LT(done, kItems);
+  EXPECT_LT(done, LongJob::kItems);
 }
 
 }  // namespace
