@@ -82,7 +82,8 @@ ReadOptions read_options(const LoaderOptions& options) {
           .verify = options.verify,
           .verified_epoch = options.verified_epoch,
           .skip_bad = options.skip_bad,
-          .check_targets = options.check_targets};
+          .check_targets = options.check_targets,
+          .clock = options.clock};
 }
 
 Batch without_tensors(MicroBatch micro) {
@@ -145,7 +146,7 @@ class Loader::Impl {
                         [this](PendingBatch& job, int64_t item, Pool::Worker worker) {
                           readers_[static_cast<size_t>(worker.thread)].read(job, item, worker.few);
                         }},
-        options_.compare_readers);
+        options_.compare_readers, *options_.clock);
   }
 
   Batch next(const std::function<void()>& arrived, const std::function<void()>& copied) {

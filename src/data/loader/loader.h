@@ -24,6 +24,7 @@
 #include <set>
 #include <vector>
 
+#include "core/clock.h"
 #include "data/batch.h"
 #include "data/loader/checksum_budget.h"
 #include "data/loader/loader_stats.h"
@@ -61,6 +62,7 @@ struct LoaderOptions {
   // (batch_tensors.h). A batch from which samples were left out has tensors of its own.
   bool static_buffers = false;
   trace::Recorder* recorder = nullptr;  // records what the reader threads do
+  const Clock* clock = &real_clock();   // borrowed; for stats() and Verify::kFirstEpoch
 };
 
 // One pass over `samples` samples in their order, without augmentation, by `ranks` ranks:

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,6 +29,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "os/process_info.h"
 
 namespace dtrain::data {
@@ -57,8 +57,8 @@ class ReadAhead {
   };
 
   // `depth` is the largest number of jobs that are made and not yet taken. `halves`: now and then
-  // half of the threads do a job alone.
-  ReadAhead(int threads, int depth, Functions, bool halves = false);
+  // half of the threads do a job alone. Borrows the clock.
+  ReadAhead(int threads, int depth, Functions, bool halves = false, const Clock& = real_clock());
   ~ReadAhead();  // finishes the items in progress and starts no others
 
   Job& front();  // the first job; waits for it. Throws its error, at each call until restart()
@@ -108,11 +108,12 @@ class ReadAhead {
   std::atomic<int> busy_ = 0;         // number of threads with a claim; changed under the lock
   bool exhausted_ = false;            // make() returned null
   int64_t jobs_made_ = 0;
-  using Clock = std::chrono::steady_clock;
-  // Times of the waits that are over, and when each wait that goes on began: for_room by worker.
-  Clock::duration for_front_{}, for_room_{};
-  std::optional<Clock::time_point> front_since_;
-  std::vector<std::optional<Clock::time_point>> room_since_;
+  // When each wait that goes on began: room_since_ by worker.
+  using Time = Clock::Steady::time_point;
+  const Clock& clock_;
+  Waited waited_;  // without the waits that go on
+  std::optional<Time> front_since_;
+  std::vector<std::optional<Time>> room_since_;
   std::atomic<bool> cancelled_ = false;
   const int thread_count_;
   const bool halves_;
@@ -120,9 +121,11 @@ class ReadAhead {
 };
 
 template <typename Job>
-ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions, bool halves)
+ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions, bool halves,
+                          const Clock& clock)
     : depth_(std::max(1, depth)),
       functions_(std::move(functions)),
+      clock_(clock),
       room_since_(static_cast<size_t>(std::max(1, threads))),
       thread_count_(std::max(1, threads)),
       halves_(halves && half_of(thread_count_) > 0) {
@@ -170,24 +173,21 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
 
 template <typename Job>
 void ReadAhead<Job>::note_wait_for_room(int thread, bool waits) {
-  std::optional<Clock::time_point>& since = room_since_[static_cast<size_t>(thread)];
+  std::optional<Time>& since = room_since_[static_cast<size_t>(thread)];
   if (waits == since.has_value()) return;
-  const Clock::time_point now = Clock::now();
-  if (!waits) for_room_ += now - *since;
+  const auto now = clock_.now();
+  if (!waits) waited_.for_room += seconds_between(*since, now);
   since = waits ? std::optional(now) : std::nullopt;
 }
 
 template <typename Job>
 typename ReadAhead<Job>::Waited ReadAhead<Job>::waited() const {
   const std::scoped_lock lock(mutex_);
-  const Clock::time_point now = Clock::now();
-  Clock::duration front = for_front_, room = for_room_;
-  if (front_since_) front += now - *front_since_;
-  for (const auto& since : room_since_) room += since ? now - *since : Clock::duration{};
-  const auto seconds = [](Clock::duration time) {
-    return std::chrono::duration<double>(time).count();
-  };
-  return {seconds(front), seconds(room)};
+  const auto now = clock_.now();
+  Waited all = waited_;
+  if (front_since_) all.for_front += seconds_between(*front_since_, now);
+  for (const auto& since : room_since_) all.for_room += since ? seconds_between(*since, now) : 0;
+  return all;
 }
 
 // Called without the lock. Sets `item` to the item at which it stopped.
@@ -248,9 +248,9 @@ Job& ReadAhead<Job>::front() {
   std::unique_lock lock(mutex_);
   const auto is_ready = [&] { return !slots_.empty() && slots_.front().complete(); };
   if (!is_ready()) {
-    front_since_ = Clock::now();
+    front_since_ = clock_.now();
     done_.wait(lock, is_ready);
-    for_front_ += Clock::now() - *std::exchange(front_since_, std::nullopt);
+    waited_.for_front += seconds_between(*std::exchange(front_since_, std::nullopt), clock_.now());
   }
   if (slots_.front().error) std::rethrow_exception(slots_.front().error);
   return *slots_.front().job;

@@ -20,7 +20,7 @@ SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptio
 
 void SampleReader::read(PendingBatch& job, int64_t item, bool few) {
   const int64_t id = job.batch.ids[static_cast<size_t>(item)];
-  StageClock clock(counters_, few, track_, {job.batch.step, job.batch.micro, id});
+  StageClock clock(counters_, few, track_, {job.batch.step, job.batch.micro, id}, *options_.clock);
   try {
     if (augmenter_) {
       read_image(job, item, id, clock);
@@ -119,12 +119,12 @@ void SampleReader::compare_within_budget(int64_t epoch, int64_t id,
   if (options_.verify != Verify::kFirstEpoch || options_.skip_bad ||
       epoch != options_.verified_epoch)
     return;
-  const ChecksumBudget::Clock::time_point begin = ChecksumBudget::Clock::now();
+  const auto begin = options_.clock->now();
   const bool allowed = budget_.allows(begin);
   counters_.add_comparison(allowed);
   if (!allowed) return;
   compare_checksum(id, input, target);
-  budget_.spend(ChecksumBudget::Clock::now() - begin);
+  budget_.spend(options_.clock->now() - begin);
 }
 
 // Without skip_bad, check_samples() has checked the whole file.

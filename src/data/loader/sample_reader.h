@@ -3,7 +3,7 @@
 // Reads one sample from the store into its place in a batch. On the CPU, images are augmented; rows
 // are read directly into the padded batch. Compares checksums as ReadOptions says, and checks that
 // row values are finite. Thread-safety: one reader per thread; any thread may call stats().
-// Ownership: borrows the Store and the spec.
+// Ownership: borrows the Store, the spec and the clock.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +28,7 @@ struct ReadOptions {
   int64_t verified_epoch = 0;      // that of Verify::kFirstEpoch
   bool skip_bad = false;           // leaves a bad sample out of its batch instead of throwing
   bool check_targets = true;       // with skip_bad: a sample with an invalid target is bad, too
+  const Clock* clock = &real_clock();
 };
 
 class SampleReader {
@@ -63,7 +64,7 @@ class SampleReader {
   const SampleSpec& spec_;
   const ReadOptions options_;
   ReaderCounters counters_;
-  ChecksumBudget budget_{ChecksumBudget::Clock::now()};
+  ChecksumBudget budget_{options_.clock->now()};
   trace::Track* const track_;
   // Images only.
   ImageShape shape_;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "core/clock.h"
 #include "data/loader/loader_stats.h"
 #include "trace/recorder.h"
 
@@ -60,9 +61,10 @@ class StageClock {
     int64_t step, micro, id;
   };
   // `few`: half of the readers are at work, and the others rest. `track`: nullptr, or where a trace
-  // has this thread.
-  StageClock(ReaderCounters& counters, bool few, trace::Track* track, Sample sample)
-      : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {
+  // has this thread. Borrows the clock.
+  StageClock(ReaderCounters& counters, bool few, trace::Track* track, Sample sample,
+             const Clock& clock = real_clock())
+      : counters_(counters), track_(track), sample_(sample), clock_(clock), began_(clock.now()) {
     counters_.few_ = few;
   }
   void has_read() { lap(counters_.read_, "read"); }
@@ -70,10 +72,8 @@ class StageClock {
   void has_augmented() { lap(counters_.augment_, "augment"); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void lap(ReaderCounters::Nanoseconds& total, const char* stage) {
-    const Clock::time_point now = Clock::now();
+    const auto now = clock_.now();
     const int64_t passed =
         std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count();
     ReaderCounters::add(total, passed);
@@ -93,7 +93,8 @@ class StageClock {
   ReaderCounters& counters_;
   trace::Track* track_;
   Sample sample_;
-  Clock::time_point began_;
+  const Clock& clock_;
+  Clock::Steady::time_point began_;
 };
 
 }  // namespace dtrain::data

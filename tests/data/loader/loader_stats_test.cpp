@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include "data/loader/loader.h"
 #include "data/loader/loading.h"
 #include "data/loader/replay.h"
+#include "support/fake_clock.h"
 #include "support/memory_store.h"
 #include "support/row_store.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::all_ids;
+using testing::FakeClock;
 using testing::MemoryStore;
 using testing::options_of;
 using testing::RowStore;
@@ -33,18 +36,24 @@ SampleSpec rows() {
   return spec;
 }
 
-// A sample takes this long to read.
+// A sample takes this long to read, and those from `first_held` on are held until released().
 class SlowStore : public MemoryStore {
  public:
-  SlowStore(int64_t samples, std::chrono::milliseconds time)
-      : MemoryStore(samples, 4, 4), time_(time) {}
+  SlowStore(int64_t samples, const FakeClock& clock, std::chrono::milliseconds time,
+            int64_t first_held)
+      : MemoryStore(samples, 4, 4), clock_(clock), time_(time), first_held_(first_held) {}
+  void release() { held_.count_down(); }
   void read_input(int64_t id, std::span<std::byte> out) const override {
-    std::this_thread::sleep_for(time_);
+    if (id >= first_held_) held_.wait();
+    clock_.advance(time_);
     MemoryStore::read_input(id, out);
   }
 
  private:
+  const FakeClock& clock_;
   const std::chrono::milliseconds time_;
+  const int64_t first_held_;
+  mutable std::latch held_{1};
 };
 
 TEST(LoaderStats, CountsSamplesBytesAndStages) {
@@ -75,36 +84,48 @@ TEST(LoaderStats, RowsAreNotAugmented) {
 }
 
 TEST(LoaderStats, ASlowDiskShowsInReadAndWait) {
-  const SlowStore store(16, 5ms);
-  Loader loader(store, all_ids(16), pictures(4), options_of(4, 4, /*steps=*/4, /*threads=*/1),
-                {0, 1});
+  const FakeClock clock;
+  SlowStore store(16, clock, 5ms, /*first_held=*/0);
+  LoaderOptions options = options_of(4, 4, /*steps=*/4, /*threads=*/1);
+  options.clock = &clock;
+  Loader loader(store, all_ids(16), pictures(4), options, {0, 1});
+  std::thread disk([&] {
+    while (loader.stats().wait_seconds == 0) clock.advance(1ms);  // until the consumer waits
+    store.release();
+  });
+  loader.next();
+  disk.join();
+  LoaderStats stats = loader.stats();
+  EXPECT_GE(stats.wait_seconds, 4 * 0.005) << "for the first batch";
   while (!loader.done()) loader.next();
-  const LoaderStats stats = loader.stats();
+  stats = loader.stats();
   EXPECT_GE(stats.read_seconds, 16 * 0.005);
-  EXPECT_GT(stats.wait_seconds, 0.5 * stats.read_seconds) << "the consumer had nothing else to do";
-  EXPECT_LT(stats.full_seconds, 0.5 * stats.read_seconds);
-  EXPECT_LT(stats.augment_seconds, 0.5 * stats.read_seconds);
+  EXPECT_EQ(stats.decode_seconds, 0);
+  EXPECT_EQ(stats.augment_seconds, 0);
+  EXPECT_EQ(stats.full_seconds, 0);
 }
 
 TEST(LoaderStats, ASlowConsumerShowsInFull) {
+  const FakeClock clock;
   const MemoryStore store(64, 4, 4);
-  Loader loader(store, all_ids(64), pictures(4),
-                options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2), {0, 1});
+  LoaderOptions options = options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2);
+  options.clock = &clock;
+  Loader loader(store, all_ids(64), pictures(4), options, {0, 1});
   loader.next();
   // The second reader begins to wait when it first runs, which may be after the batches are there.
   LoaderStats before = loader.stats(), now;
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   do {
     before = loader.stats();
-    std::this_thread::sleep_for(50ms);
+    clock.advance(50ms);
     now = loader.stats() - before;  // of waits that go on
-  } while ((now.samples > 0 || now.full_seconds <= 1.9 * 0.050) &&
+  } while ((now.samples > 0 || now.full_seconds < 1.9 * 0.050) &&
            std::chrono::steady_clock::now() < deadline);
-  EXPECT_GT(now.full_seconds, 1.9 * 0.050) << "two readers";
+  EXPECT_NEAR(now.full_seconds, 2 * 0.050, 1e-9) << "two readers";
   EXPECT_EQ(now.wait_seconds, 0);
   EXPECT_EQ(now.samples, 0);
   for (int i = 0; i < 8; ++i) {
-    std::this_thread::sleep_for(5ms);
+    clock.advance(5ms);
     loader.next();
   }
   EXPECT_GT((loader.stats() - before).full_seconds, now.full_seconds) << "of waits that are over";
@@ -112,21 +133,25 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
 
 // While it waits for batches, a loader has all of its readers at work.
 TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
-  // The 21st batch is one of those that half of the readers load
-  constexpr int kBatch = 32, kSteps = 24;
-  const SlowStore store(64, 2ms);
+  constexpr int kBatch = 32, kSteps = 24, kOfHalf = 20;  // a batch that half of the readers load
+  const FakeClock clock;
   const auto stats_of = [&](int threads, bool compare) {
+    SlowStore store(kBatch * kSteps, clock, 2ms, /*first_held=*/kBatch * kOfHalf);
     LoaderOptions options = options_of(kBatch, kBatch, kSteps, threads, /*prefetch=*/4);
+    options.shuffle = false;
     options.compare_readers = compare;
-    Loader loader(store, all_ids(64), pictures(4), options, {0, 1});
+    options.clock = &clock;
+    Loader loader(store, all_ids(kBatch * kSteps), pictures(4), options, {0, 1});
+    for (int batch = 0; batch < kOfHalf; ++batch) loader.next();
+    store.release();  // all readers are done with the batches before
     while (!loader.done()) loader.next();
     return loader.stats();
   };
   const LoaderStats compared = stats_of(3, true);
   EXPECT_LE(compared.few_samples, kBatch);
-  EXPECT_GE(compared.few_samples, kBatch / 4)
-      << "the others may still be at work for the batch before";
-  EXPECT_GE(compared.few_seconds, 0.002 * static_cast<double>(compared.few_samples));
+  EXPECT_GE(compared.few_samples, kBatch - 1)
+      << "the first one may begin while others are at work for the batch before";
+  EXPECT_NEAR(compared.few_seconds, 0.002 * static_cast<double>(compared.few_samples), 1e-9);
   EXPECT_LT(compared.few_seconds, compared.service_seconds() / 2);
   EXPECT_EQ(stats_of(3, false).few_samples, 0);
   EXPECT_EQ(stats_of(1, true).few_samples, 0) << "one reader is all of them";
@@ -134,13 +159,14 @@ TEST(LoaderStats, TellsApartWhatHalfOfTheReadersLoadAlone) {
 
 // After the last batch there is nothing to make room for.
 TEST(LoaderStats, TheEndIsNotFull) {
+  const FakeClock clock;
   const MemoryStore store(8, 4, 4);
-  Loader loader(store, all_ids(8), pictures(4),
-                options_of(4, 4, /*steps=*/2, /*threads=*/2, /*prefetch=*/8), {0, 1});
+  LoaderOptions options = options_of(4, 4, /*steps=*/2, /*threads=*/2, /*prefetch=*/8);
+  options.clock = &clock;
+  Loader loader(store, all_ids(8), pictures(4), options, {0, 1});
   while (!loader.done()) loader.next();
-  const double full = loader.stats().full_seconds;
-  std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(loader.stats().full_seconds, full);
+  clock.advance(20ms);
+  EXPECT_EQ(loader.stats().full_seconds, 0);
 }
 
 TEST(LoaderStats, AreSumsAndDifferences) {
