@@ -4,15 +4,14 @@
 
 namespace dtrain::dist {
 
-BackwardTimes::Moment BackwardTimes::now(at::Device device) {
-  if (device.is_cpu()) return {.at = std::chrono::steady_clock::now(), .mark = {}, .taken = true};
+BackwardTimes::Moment BackwardTimes::now(at::Device device) const {
+  if (device.is_cpu()) return {.at = clock_->now(), .mark = {}, .taken = true};
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   return {.at = {}, .mark = Mark(stream, /*timed=*/true), .taken = true};
 }
 
 double BackwardTimes::seconds_to(const Moment& moment) const {
-  return std::chrono::duration<double>(moment.at - began_.at).count() +
-         began_.mark.seconds_until(moment.mark);
+  return seconds_between(began_.at, moment.at) + began_.mark.seconds_until(moment.mark);
 }
 
 void BackwardTimes::reset() {

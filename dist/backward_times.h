@@ -13,16 +13,18 @@
 #include <torch/types.h>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <vector>
 
+#include "core/clock.h"
 #include "dist/side_stream.h"
 
 namespace dtrain::dist {
 
 class BackwardTimes {
  public:
+  // Borrows the clock, which counts on the CPU.
+  explicit BackwardTimes(const Clock& clock = real_clock()) : clock_(&clock) {}
   void note_all(bool on) { all_ = on; }  // from the next pass on, for shares()
   void reset();                          // nothing is known of a pass
   void begin(at::Device);                // the backward pass begins
@@ -39,13 +41,14 @@ class BackwardTimes {
 
  private:
   struct Moment {
-    std::chrono::steady_clock::time_point at;  // on the CPU
-    Mark mark;                                 // on a GPU
+    Clock::Steady::time_point at;  // on the CPU
+    Mark mark;                     // on a GPU
     bool taken = false;
   };
-  static Moment now(at::Device);
+  Moment now(at::Device) const;
   double seconds_to(const Moment&) const;
 
+  const Clock* clock_;
   bool all_ = false;
   Moment began_, ended_;
   std::array<Moment, 3> ready_;

@@ -60,7 +60,11 @@ class GradientReducer::Impl {
  public:
   Impl(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host,
        Options options)
-      : all_(std::move(parameters)), gradients_(gradients), host_(host), options_(options) {
+      : times_(*options.clock),
+        all_(std::move(parameters)),
+        gradients_(gradients),
+        host_(host),
+        options_(options) {
     check_parameters(all_);
     check_ranks_agree();
     used_.assign(all_.size(), false);

@@ -55,6 +55,8 @@ class GradientReducer {
     std::optional<at::ScalarType> wire = {};
     bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
     trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
+    // Borrowed; for backward_times() on the CPU
+    const Clock* clock = &real_clock();
   };
   // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
   // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once.

@@ -2,17 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/autograd.h>
 
 #include <array>
-#include <chrono>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "core/clock.h"
 #include "core/error.h"
+#include "support/fake_clock.h"
 #include "support/thread_world.h"
 #include "text/strings.h"
 
@@ -22,9 +19,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using namespace std::chrono_literals;
 
-constexpr GradientReducer::Options kOneEach{
-    .cap_bytes = 1, .first_bytes = 1};  // every parameter a bucket of its own
+const GradientReducer::Options kOneEach{.cap_bytes = 1,
+                                        .first_bytes = 1};  // every parameter a bucket of its own
 
 // Records what is reduced through it.
 class Recorder : public Communicator {
@@ -155,48 +153,45 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
   });
 }
 
-// What passes the gradient on after a wait, so that backward takes known time between
-// two parameters.
-constexpr auto kSlowBackward = std::chrono::milliseconds(60);
-struct SlowBackward : torch::autograd::Function<SlowBackward> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
-    return x.clone();
+// A loss whose backward pass goes from c, which is used last, to a, with a minute of the clock
+// after c and another after b.
+at::Tensor slow_loss(const Toy& toy, const testing::FakeClock& clock) {
+  at::Tensor loss = toy.a.sum();
+  for (const at::Tensor& parameter : {toy.b, toy.c}) {
+    loss.register_hook([&clock](const at::Tensor&) { clock.advance(1min); });
+    const at::Tensor sum = parameter.sum();
+    loss = loss * sum;
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 const torch::autograd::variable_list& gradients) {
-    std::this_thread::sleep_for(kSlowBackward);
-    return gradients;
-  }
-};
+  return loss;
+}
 
 TEST(GradientReducer, BucketsAreTimedIfAsked) {
   run_thread_world(2, [](Communicator& world) {
     const Toy toy;
-    GradientReducer reducer(toy.named(), world, world, kOneEach);
+    const testing::FakeClock clock;
+    GradientReducer::Options options = kOneEach;
+    options.clock = &clock;
+    GradientReducer reducer(toy.named(), world, world, options);
     const auto backward = [&] {
-      // From c, which is used last, to a, with a wait after c and another after b.
-      const at::Tensor first = SlowBackward::apply(toy.a.sum());
-      const at::Tensor second = SlowBackward::apply(first * toy.b.sum());
+      const at::Tensor loss = slow_loss(toy, clock);
       reducer.add_loss(one(), one());
       reducer.begin_backward();
-      (second * toy.c.sum()).backward();
+      loss.backward();
     };
     step(reducer, backward);
     EXPECT_THAT(reducer.bucket_times(), ElementsAre()) << "time_buckets() was not called";
     reducer.time_buckets(true);
-    const auto began = std::chrono::steady_clock::now();
-    step(reducer, backward);
-    const double longest = seconds_since(began);  // as long as the pass at least
+    step(reducer, [&] {
+      backward();
+      clock.advance(2min);
+    });
     const std::vector<BucketTime> times = reducer.bucket_times();
     ASSERT_EQ(times.size(), 3u);
     EXPECT_EQ(times[0].bytes, 5 * 8);
     EXPECT_EQ(times[2].bytes, 3 * 8);
-    // Share of the pass, or less
-    const double wait = std::chrono::duration<double>(kSlowBackward).count() / longest;
-    EXPECT_GT(times[0].ready, 0);
-    EXPECT_GE(times[1].ready - times[0].ready, wait);
-    EXPECT_GE(times[2].ready - times[1].ready, wait);
-    EXPECT_LE(times[2].ready, 1);
+    EXPECT_EQ(times[0].ready, 0);
+    EXPECT_EQ(times[1].ready, 0.25);
+    EXPECT_EQ(times[2].ready, 0.5);
 
     reducer.arm(true, /*has_samples=*/false);
     reducer.finish();
@@ -211,26 +206,28 @@ TEST(GradientReducer, TimesItsBucketsFromTheStartOfTheLastBackward) {
   run_thread_world(2, [](Communicator& world) {
     const std::array<double, 3> none{};
     const Toy toy;
-    GradientReducer reducer(toy.named(), world, world, kOneEach);
+    const testing::FakeClock clock;
+    GradientReducer::Options options = kOneEach;
+    options.clock = &clock;
+    GradientReducer reducer(toy.named(), world, world, options);
     step(reducer, [&] {
       reducer.begin_backward();
+      clock.advance(1s);
       toy.backward(1);
     });
     EXPECT_EQ(reducer.backward_times().seconds(), none)
         << "the buckets of the first step are sent by finish()";
     reducer.arm(false);
     reducer.begin_backward();
+    clock.advance(1s);
     toy.backward(1);
     EXPECT_EQ(reducer.backward_times().seconds(), none) << "nothing is sent";
     step(reducer, [&] {
       reducer.begin_backward();
-      std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 1 ? 20 : 0));
-      toy.backward(1);
+      clock.advance(1s);
+      slow_loss(toy, clock).backward();
     });
-    const std::array<double, 3> seconds = reducer.backward_times().seconds();
-    EXPECT_GT(seconds[0], world.rank() == 1 ? 0.020 : 0);
-    EXPECT_LE(seconds[0], seconds[1]);
-    EXPECT_LE(seconds[1], seconds[2]);
+    EXPECT_EQ(reducer.backward_times().seconds(), (std::array<double, 3>{1, 61, 121}));
     step(reducer, [&] { toy.backward(1); });
     EXPECT_EQ(reducer.backward_times().seconds(), none) << "begin_backward() was not called";
     reducer.arm(true, /*has_samples=*/false);
