@@ -4,12 +4,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "dist/device_wait.h"
 
 namespace dtrain::dist {
@@ -17,8 +15,6 @@ namespace {
 
 constexpr int kFewestRepetitions = 3;
 constexpr size_t kFewestSizes = 2;
-
-using SteadyClock = std::chrono::steady_clock;
 
 // One operation of one size on this rank, with its tensors.
 struct Case {
@@ -103,11 +99,11 @@ void run(Communicator& comm, const Case& one) {
 
 // Seconds of one operation: from the moment at which the device is free for it until its result
 // is there.
-double timed(Communicator& comm, at::Device device, const Case& one) {
+double timed(Communicator& comm, at::Device device, const Clock& clock, const Case& one) {
   if (device.is_cpu() || one.operation == Collective::kBarrier) {
-    const auto began = SteadyClock::now();
+    const auto began = clock.now();
     run(comm, one);
-    return seconds_since(began);
+    return seconds_between(began, clock.now());
   }
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -184,7 +180,7 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
   DTRAIN_CHECK(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
                "sizes of a probe, ascending");
   std::vector<Measured> all;
-  const auto began = SteadyClock::now();
+  const auto began = options.clock->now();
   double elapsed = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (all.size() >= kFewestSizes) {
@@ -208,10 +204,10 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
       run(comm, one.what);
     }
     report(options);
-    const std::vector<double> agreed =
-        largest_of_ranks(comm, device,
-                         {timed(comm, device, one.what), seconds_since(began),
-                          static_cast<double>(one.result.wrong)});
+    const std::vector<double> agreed = largest_of_ranks(
+        comm, device,
+        {timed(comm, device, *options.clock, one.what),
+         seconds_between(began, options.clock->now()), static_cast<double>(one.result.wrong)});
     report(options);
     one.estimate = agreed[0];
     elapsed = agreed[1];
@@ -240,7 +236,7 @@ std::vector<int> plan_repetitions(std::span<const double> seconds, double budget
 
 std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const ProbeOptions& options) {
   const at::NoGradGuard no_grad;
-  const auto began = SteadyClock::now();
+  const auto began = options.clock->now();
   const double share =
       options.seconds / static_cast<double>(std::max<size_t>(1, options.operations.size()));
   std::vector<Measured> all;
@@ -248,7 +244,8 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
     for (Measured& one : prepare(comm, device, operation, options, share))
       all.push_back(std::move(one));
   }
-  const double left = options.seconds - largest_of_ranks(comm, device, {seconds_since(began)})[0];
+  const double spent = seconds_between(began, options.clock->now());
+  const double left = options.seconds - largest_of_ranks(comm, device, {spent})[0];
   std::vector<double> estimates;
   for (const Measured& one : all) estimates.push_back(one.estimate);
   const std::vector<int> planned = plan_repetitions(estimates, left, options.most_repetitions);
@@ -263,7 +260,7 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
   }
   std::vector<double> times;
   for (const size_t i : order) {
-    times.push_back(timed(comm, device, all[i].what));
+    times.push_back(timed(comm, device, *options.clock, all[i].what));
     report(options);
   }
   if (!times.empty()) times = largest_of_ranks(comm, device, times);
@@ -276,9 +273,10 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
   return results;
 }
 
-CostFit probe_all_reduce(Communicator& comm, at::Device device, double seconds) {
+CostFit probe_all_reduce(Communicator& comm, at::Device device, double seconds,
+                         const Clock& clock) {
   if (comm.size() == 1) return {};
-  ProbeOptions options{.seconds = seconds, .most_repetitions = 50};
+  ProbeOptions options{.seconds = seconds, .most_repetitions = 50, .clock = &clock};
   for (int64_t bytes = 4; bytes <= 16 << 20; bytes *= 4) options.sizes.push_back(bytes);
   return fit_cost(probe(comm, device, options), Collective::kAllReduce);
 }

@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/spread.h"
 #include "dist/communicator.h"
 #include "dist/cost_fit.h"
@@ -38,6 +39,7 @@ struct ProbeOptions {
   bool check_values = false;
   // Called after each operation, outside of its time: for a watchdog
   std::function<void()> progress = {};
+  const Clock* clock = &real_clock();  // borrowed
 };
 
 struct ProbedSize {
@@ -57,7 +59,8 @@ std::vector<ProbedSize> probe(Communicator&, at::Device, const ProbeOptions&);
 
 // The cost of all_reduce, for the start of a run. All is 0 on one rank, where nothing
 // travels. Collective.
-CostFit probe_all_reduce(Communicator&, at::Device, double seconds = 0.2);
+CostFit probe_all_reduce(Communicator&, at::Device, double seconds = 0.2,
+                         const Clock& = real_clock());
 
 // Fits the medians of one operation.
 CostFit fit_cost(std::span<const ProbedSize>, Collective);

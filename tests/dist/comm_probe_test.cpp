@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <mutex>
 #include <numeric>
-#include <thread>
 
 #include "dist/lone_communicator.h"
+#include "support/fake_clock.h"
 #include "support/thread_world.h"
 
 namespace dtrain::dist {
@@ -24,15 +23,17 @@ class BadNetwork : public Communicator {
   explicit BadNetwork(Communicator& inner)
       : Communicator(inner.rank(), inner.size()), inner_(inner) {}
   bool corrupts = false;
-  double seconds_per_byte = 0;
+  double latency = 0, seconds_per_byte = 0;  // of `clock`, by which all_reduce moves it
+  const testing::FakeClock clock;
   std::vector<int64_t> sizes;  // in bytes, of all_reduce
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     inner_.all_reduce(inout, op).wait();
     if (inout.scalar_type() != at::kFloat) return {};
     sizes.push_back(static_cast<int64_t>(inout.nbytes()));
-    std::this_thread::sleep_for(
-        std::chrono::duration<double>(static_cast<double>(inout.nbytes()) * seconds_per_byte));
+    const std::chrono::duration<double> takes(latency + static_cast<double>(inout.nbytes()) *
+                                                            seconds_per_byte);
+    clock.advance(std::chrono::round<Clock::Steady::duration>(takes));
     if (corrupts && rank() == 1) inout.select(0, inout.numel() - 1).add_(1);
     return {};
   }
@@ -116,27 +117,25 @@ TEST(CommProbe, LeavesOutTheSizesForWhichThereIsNoTime) {
     network.seconds_per_byte = 1e-7;  // 10 MB/s
     const std::vector<ProbedSize> sizes =
         probe(network, at::kCPU,
-              {.sizes = {4, 4000, 40'000, 400'000, 4'000'000, 40'000'000}, .seconds = 0.1});
-    ASSERT_GE(sizes.size(), 2u);
-    EXPECT_LT(sizes.back().bytes, 400'000) << "40 ms for one operation do not fit five times";
-    EXPECT_LT(std::accumulate(network.sizes.begin(), network.sizes.end(), int64_t{0}), 4'000'000)
-        << "0.4 s";
+              {.sizes = {4, 4000, 40'000, 400'000, 4'000'000, 40'000'000},
+               .seconds = 0.1,
+               .clock = &network.clock});
+    ASSERT_EQ(sizes.size(), 3u);
+    EXPECT_EQ(sizes.back().bytes, 40'000) << "40 ms for one operation do not fit five times";
+    const int64_t sent = std::accumulate(network.sizes.begin(), network.sizes.end(), int64_t{0});
+    EXPECT_GT(sent, 500'000);
+    EXPECT_LE(sent, 1'000'000) << "0.1 s";
   });
 }
 
 TEST(CommProbe, TheFitIsThatOfTheNetwork) {
   run_thread_world(2, [](Communicator& comm) {
     BadNetwork network(comm);
-    network.seconds_per_byte = 1e-8;  // 100 MB/s, much slower than threads are
-    CostFit fit;
-    bool is_right = false;
-    // On a busy machine the threads may wake late for the small sizes, and in time for the
-    // large ones.
-    for (int tries = 0; tries < 10 && !is_right; ++tries) {
-      fit = probe_all_reduce(network, at::kCPU);
-      is_right = fit.seconds_per_byte > 0.9e-8 && fit.seconds_per_byte < 3e-8 && fit.latency > 0;
-    }
-    EXPECT_TRUE(is_right) << fit.seconds_per_byte << " s per byte, latency " << fit.latency << " s";
+    network.latency = 1e-4;
+    network.seconds_per_byte = 1e-8;  // 100 MB/s
+    const CostFit fit = probe_all_reduce(network, at::kCPU, /*seconds=*/0.2, network.clock);
+    EXPECT_NEAR(fit.latency, 1e-4, 1e-8);
+    EXPECT_NEAR(fit.seconds_per_byte, 1e-8, 1e-12);
   });
 }
 
