@@ -8,10 +8,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "core/error.h"
 #include "support/fake_clock.h"
@@ -24,9 +24,11 @@ using namespace std::chrono_literals;
 using testing::FakeClock;
 using testing::world_of_test;
 
-constexpr double kTimeout = 0.4;  // seconds of the fake clock; the thread looks at it every 10 ms
-constexpr auto kPeriod = 40ms;    // of heartbeats; time counts in steps of at most this
-constexpr auto kDeadline = 60s;   // of the real clock, for a loaded machine
+// Seconds of the fake clock, at which the thread looks every 8 ms. Sums of binary fractions
+// are exact.
+constexpr double kTimeout = 10.0 / 32;
+constexpr auto kPeriod = 31250us;  // between heartbeats; time counts in steps of at most this
+constexpr int kTurn = 2;           // reads of the clock after which all was judged that was before
 
 // The message of an alarm.
 class Alarm {
@@ -35,7 +37,9 @@ class Alarm {
     const std::lock_guard lock(mutex_);
     message_ = error.what();
     peer_ = error.peer();
+    raised_.count_down();
   }
+  void wait() const { raised_.wait(); }
   std::string message() const {
     const std::lock_guard lock(mutex_);
     return message_;
@@ -47,32 +51,21 @@ class Alarm {
 
  private:
   mutable std::mutex mutex_;
+  std::latch raised_{1};
   std::string message_;
   std::optional<int> peer_;
 };
-
-// Moves the clock in steps that the watchdog counts in full until `done`; false: not before
-// the deadline.
-template <typename Done>
-bool advance_until(const FakeClock& clock, Done done) {
-  const auto started = std::chrono::steady_clock::now();
-  while (!done()) {
-    if (std::chrono::steady_clock::now() - started > kDeadline) return false;
-    clock.advance(kPeriod);
-    std::this_thread::sleep_for(10ms);
-  }
-  return true;
-}
 
 TEST(Watchdog, EndsQuietlyWhenAllRanksClose) {
   const FakeClock clock;
   Alarm alarm;
   Watchdog watchdog(
       world_of_test(), kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
-  for (int step = 1; step <= 20; ++step) {
+  for (int step = 1; step <= 5; ++step) {
     watchdog.progress("data", step);
+    clock.wait_for_reads(kTurn);
     clock.advance(1h);  // as if the process had been suspended
-    std::this_thread::sleep_for(2ms);
+    clock.wait_for_reads(kTurn);
     watchdog.alive();
   }
   watchdog.close();
@@ -86,9 +79,16 @@ TEST(Watchdog, ReportsThePhaseInWhichARankIsStuckAndCloseThrows) {
   Watchdog watchdog(
       World{}, kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   watchdog.progress("checkpoint", 7);
-  EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
+  clock.wait_for_reads(kTurn);
+  for (int period = 1; period < 10; ++period) {
+    clock.advance(kPeriod);
+    clock.wait_for_reads(kTurn);
+  }
+  EXPECT_EQ(alarm.message(), "") << "before the timeout";
+  clock.advance(kPeriod);
+  alarm.wait();
   EXPECT_EQ(
-      alarm.message().find("rank 0 has made no progress for 0.4 s in phase checkpoint, step 7"), 0u)
+      alarm.message().find("rank 0 has made no progress for 0.3 s in phase checkpoint, step 7"), 0u)
       << alarm.message();
   EXPECT_EQ(alarm.peer(), 0);
   EXPECT_THROW(watchdog.close(), CommError);
@@ -105,19 +105,20 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
     ++asked;
     if (failed) throw PeerError("ncclAllReduce failed: unhandled system error");
   });
-  for (int step = 1; step <= 100; ++step) {
+  for (int step = 1; step <= 10; ++step) {
     watchdog.progress("forward", step);
-    clock.advance(kPeriod / 20);
-    std::this_thread::sleep_for(12ms);
+    clock.advance(kPeriod / 4);
+    clock.wait_for_reads(kTurn);
   }
   EXPECT_EQ(asked, 0) << "a rank that makes progress has nothing to ask";
-  watchdog.progress("all_reduce", 101);
+  watchdog.progress("all_reduce", 11);
+  clock.wait_for_reads(kTurn);
   failed = true;
-  EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
-  // After a tenth of the timeout, or later on a loaded machine, but not after all of it.
-  EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0."), 0u) << alarm.message();
+  clock.advance(kPeriod);
+  alarm.wait();
+  EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0.0 s"), 0u) << alarm.message();
   EXPECT_NE(alarm.message().find(
-                "in phase all_reduce, step 101: ncclAllReduce failed: unhandled system error"),
+                "in phase all_reduce, step 11: ncclAllReduce failed: unhandled system error"),
             std::string::npos)
       << alarm.message();
   EXPECT_EQ(alarm.peer(), std::nullopt);
@@ -130,9 +131,9 @@ TEST(Watchdog, ReportsNothingWhileTheClockStands) {
   Watchdog watchdog(
       World{}, kTimeout, [&](const PeerError& error) { alarm.raise(error); }, clock);
   watchdog.progress("data", 1);
-  std::this_thread::sleep_for(50ms);
+  clock.wait_for_reads(kTurn);
   clock.advance(1h);  // counts as one period, however long it was
-  std::this_thread::sleep_for(50ms);
+  clock.wait_for_reads(kTurn);
   watchdog.close();
   EXPECT_EQ(alarm.message(), "");
 }
