@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/clock.h"
@@ -47,8 +46,16 @@ class SessionFolderTest : public ::testing::Test {
   const dtrain::testing::FakeClock clock_;
 };
 
-// Time stamps of files advance only every few milliseconds.
-void wait_for_another_time_stamp() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+// Time stamps of files advance only every few milliseconds, and when a file was made cannot be set.
+void wait_for_another_time_stamp() {
+  const dtrain::testing::TempDir folder;
+  const auto stamp_of = [&](const char* name) {
+    std::ofstream(folder / name) << "x";
+    return fs::last_write_time(folder / name);
+  };
+  const auto first = stamp_of("first");
+  while (stamp_of("later") == first) continue;
+}
 
 TEST_F(SessionFolderTest, IsRemovedWithAllThatIsInIt) {
   fs::path path;
@@ -145,7 +152,6 @@ TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
     return shared_memory_ / name;
   };
   const fs::path before = segment("vader_segment.h.0.1.0");
-  wait_for_another_time_stamp();
   const auto since = real_clock().wall();
   wait_for_another_time_stamp();
   const auto remove_unused = [&] {
@@ -160,7 +166,7 @@ TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
   set_clock();
   EXPECT_FALSE(remove_unused());
   EXPECT_TRUE(fs::exists(left)) << "it is younger than two seconds";
-  clock_.advance(std::chrono::milliseconds(2010));
+  clock_.advance(std::chrono::seconds(2));
   wait_for_another_time_stamp();
   const fs::path young = segment("dtrain-5f");
   std::ofstream(left, std::ios::app) << "the last words of a rank that was killed a moment ago";
