@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -29,29 +29,36 @@ class PipedStdout {
     int ends[2] = {-1, -1};
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     reader = FileDescriptor(ends[0]);
-    ::dup2(ends[1], STDOUT_FILENO);
-    ::close(ends[1]);
+    writer_ = FileDescriptor(ends[1]);
+    ::dup2(writer_.get(), STDOUT_FILENO);
   }
   ~PipedStdout() { restore(); }
   void restore() {
     if (real_.is_open()) ::dup2(real_.get(), STDOUT_FILENO);
     real_.close();
+    writer_.close();
+  }
+  void wait_until_full() const {
+    for (pollfd file{writer_.get(), POLLOUT, 0}; ::poll(&file, 1, 0) == 1;)
+      std::this_thread::yield();
   }
 
   FileDescriptor reader;
 
  private:
-  FileDescriptor real_;
+  FileDescriptor real_, writer_;
 };
 
 void print(const std::string& text) {
   ASSERT_EQ(FileDescriptor(::dup(STDOUT_FILENO)).write_all(std::as_bytes(std::span(text))), 0);
 }
 
-std::string read_all(const FileDescriptor& reader) {
+// Reads to the end, or until there are `most` bytes.
+std::string read_all(const FileDescriptor& reader, size_t most = std::string::npos) {
   std::string all;
   char bytes[64 << 10];
-  for (ssize_t count; (count = ::read(reader.get(), bytes, sizeof bytes)) > 0;) {
+  for (ssize_t count;
+       all.size() < most && (count = ::read(reader.get(), bytes, sizeof bytes)) > 0;) {
     all.append(bytes, static_cast<size_t>(count));
   }
   return all;
@@ -79,7 +86,7 @@ TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
   const std::string expected(1 << 20, 'x');
   std::string got;
   std::thread reader([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // by then the pipe is full
+    pipe.wait_until_full();
     got = read_all(pipe.reader);
   });
   {
@@ -98,12 +105,9 @@ TEST(OutputRelay, OutputThatIsNotReadBlocksNothing) {
   {
     const OutputRelay relay;
     print("the first line\n" + std::string(2 * OutputRelay::kMostWaiting, 'x') + "\n");
-    reader = std::thread([&] { got = read_all(pipe.reader); });
-    const auto begin = std::chrono::steady_clock::now();
-    do {  // until the reader has made room
-      print("the last line\n");
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    } while (seconds_since(begin) < 1);
+    got = read_all(pipe.reader, 1 << 19);  // makes room
+    reader = std::thread([&] { got += read_all(pipe.reader); });
+    print("the last line\n");
   }
   pipe.restore();
   reader.join();
@@ -140,14 +144,8 @@ TEST(OutputRelay, BothStreamsMayBeTheSamePipe) {
                 std::ssize(text));
       expected += text;
     }
-    std::thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      while (got.size() < expected.size()) {
-        char bytes[64 << 10];
-        got.append(bytes, static_cast<size_t>(std::max<ssize_t>(
-                              0, ::read(pipe.reader.get(), bytes, sizeof bytes))));
-      }
-    }).join();
+    pipe.wait_until_full();
+    got = read_all(pipe.reader, expected.size());
   }
   ::dup2(real.get(), STDERR_FILENO);
   EXPECT_TRUE(got == expected);
