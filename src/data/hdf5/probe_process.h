@@ -34,8 +34,8 @@ class ProbeProcess {
   using Probe = std::function<Layout(const std::filesystem::path&)>;
 
   // Forks. Requires: this process has one thread, and neither MPI nor CUDA has been started.
-  // `probe` is what a worker runs; another than data::probe is for tests. If the fork fails, the
-  // first probe() throws, not this.
+  // `probe` is what a worker runs on a file: whatever it does, this process goes on. If the fork
+  // fails, the first probe() throws, not this.
   explicit ProbeProcess(ProbeLimits limits = {}, Probe probe = data::probe);
   ~ProbeProcess();  // ends the helper and waits for it
   ProbeProcess(const ProbeProcess&) = delete;

@@ -76,7 +76,7 @@ class Loader {
   // Throws DataError if there are no ids, if an id is not in the store, or if its samples do not
   // fit the spec.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard);
-  // With the given stage instead of options.device's, for tests.
+  // Copies and augments batches by the given stage instead of that of options.device.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard,
          std::unique_ptr<DeviceStage>);
   ~Loader();
