@@ -84,16 +84,21 @@ def run_all(processes_of, watch_memory):
     return processes, {"other_load": load.share, "noise": meter.noise, **({"pss_bytes": peak} if watch_memory else {})}
 
 
-def dtrain_words(cell, options, name, steps, warm, threads):
-    keys = {**SETTINGS, "task.name": cell.task, "data.file": cell.file, "train.batch_size": cell.batch, "train.max_steps": steps, "run.name": name,
-            "run.folder": options.scratch / "runs", "run.log_every": f"{warm}steps", "train.amp": cell.precision}
+def flags_of(cell, more):
+    """The flags of dtrain for the network and the data of the cell, and for more keys."""
+    keys = {**SETTINGS, "task.name": cell.task, "data.file": cell.file, "train.batch_size": cell.batch, "train.amp": cell.precision, **more}
     if cell.is_image:
         keys |= {**OF_IMAGES, "model.name": cell.network, "model.image_size": cell.size}
     if cell.task == "sequence":
         keys |= OF_SEQUENCES
+    return [word for key, value in keys.items() for word in (f"--{key}", value)]
+
+
+def dtrain_words(cell, options, name, steps, warm, threads):
+    keys = {"train.max_steps": steps, "run.name": name, "run.folder": options.scratch / "runs", "run.log_every": f"{warm}steps"}
     if threads:
         keys["device.threads"] = threads
-    return [options.dtrain, *(word for key, value in keys.items() for word in (f"--{key}", value))]
+    return [options.dtrain, *flags_of(cell, keys)]
 
 
 def of_records(folder, warm, launched):

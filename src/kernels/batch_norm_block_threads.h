@@ -3,6 +3,8 @@
 // How the threads of a block of batch_norm_blocks_body.h go over a tensor: which elements they
 // visit, the values per channel that they need there, the windows of max-pooling, and how their
 // sums become one.
+//
+// Gain: see batch_norm_blocks.h.
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -5,11 +5,11 @@
 // no thread reads what another writes. So the code of a block (batch_norm_blocks_body.h) also runs
 // on a CPU, one thread after the other, and tests run it there. Sums are added up in a fixed order:
 // the same bits in every run.
-
-// Gain: not measured, because these kernels have not run on a GPU. They pass over memory twice in
-// forward and twice in backward where LibTorch's operators need two or three more passes for a
-// residual, an activation and max-pooling. Delete them if `dtrain bench step` on a GPU is less than
-// 1.1 times as fast with them as with --device.fused_norm false.
+//
+// Gain (dtrain bench step, and again with --device.fused_norm false): not measured, because these
+// kernels have not run on a GPU. They pass over memory twice in forward and twice in backward where
+// LibTorch's operators need two or three more passes for a residual, an activation and max-pooling.
+// Delete them if a step on a GPU is less than 1.1 times as fast with them.
 
 #include <cstdint>
 

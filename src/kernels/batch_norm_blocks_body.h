@@ -8,6 +8,8 @@
 //
 // Sums are in the precision of the arithmetic within a block, where a value goes through a few
 // dozen additions, and in double from there on.
+//
+// Gain: see batch_norm_blocks.h.
 
 #include "kernels/batch_norm_block_threads.h"
 #include "kernels/batch_norm_blocks.h"

@@ -2,6 +2,8 @@
 
 // What the loops of batch norm on the CPU (batch_norm_loops.h) need of each channel, from tensors
 // [C], and what becomes of their sums. Thread-safe.
+//
+// Gain: see batch_norm_cpu.h.
 
 #include <c10/core/ScalarType.h>
 #include <torch/types.h>

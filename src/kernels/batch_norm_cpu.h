@@ -8,10 +8,12 @@
 // These layers are bound by memory. So one pass after that for the statistics computes all that
 // follows, and backward reads the input again instead of keeping what lies between.
 //
-// Gain (build/bench/cpu_layers 2 norm): a step of mobilenet_v2 is 1.13 times as fast as with
-// LibTorch's batch norm, of headpose_cnn at 224 pixels 1.08 times, of resnet18 as fast; pooling
-// makes one of simple_cnn 1.17 times as fast. Delete it when LibTorch's sums do not depend on the
-// number of threads, and it computes what follows in the same pass.
+// Gain (bench/kernel_gains.py batch_norm, and max_pool): a step of headpose_cnn at 224 pixels
+// is 1.08 times as fast as with LibTorch's batch norm, of resnet18 as fast, and of
+// mobilenet_v2 1.12 to 1.14 times where fused_convolutions.h is off, which needs these loops.
+// Max-pooling with its activation makes a step of simple_cnn 1.17 to 1.19 times as fast.
+// build/bench/cpu_layers 2 norm times the layers alone. Delete it when LibTorch's sums do not
+// depend on the number of threads, and it computes what follows in the same pass.
 
 #include "kernels/batch_norm_types.h"
 

@@ -6,6 +6,8 @@
 //
 // layers/norm_kernels.h decides which tensors they take, and whether their results are right on a
 // GPU. Each function means what its namesake in layers/batch_norm_arithmetic.h does.
+//
+// Gain: see batch_norm_blocks.h.
 
 #include <optional>
 

@@ -5,6 +5,8 @@
 //
 // Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double
 // for double, else in float; sums are double.
+//
+// Gain: see batch_norm_cpu.h.
 
 #include <cstdint>
 #include <type_traits>

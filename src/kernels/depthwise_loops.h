@@ -3,6 +3,8 @@
 // The innermost loops of a depthwise 3 x 3 convolution with padding 1 on the CPU, channels last, in
 // float, with the widest vectors that the CPU has (os/vector_set.h). They know nothing of threads
 // and tensors (fused_convolutions.h does).
+//
+// Gain: see fused_convolutions.h.
 
 #include <cstdint>
 

@@ -1,8 +1,10 @@
 #pragma once
 
 // The mask of keyed dropout. CPU and GPU share this code, which uses integers up to one exact
-// comparison, so their masks are identical. It exists for that, not for speed: promise 1 of
-// docs/promises.md needs it, and so do masked_noise.h and teacher_forcing.h.
+// comparison, so their masks are identical.
+//
+// Reason: exactness, not speed. An element is dropped or kept by its key alone, on any device and
+// on any number of ranks (promise 1 of docs/promises.md). Delete it when LibTorch draws by a key.
 
 #include <cstdint>
 

@@ -4,6 +4,8 @@
 // are grouped by units, as lstm_loops.h has them: panel 4g + i has gate i of the units [g tile, (g
 // + 1) tile). Units from H on are zero.
 //
+// Gain: see lstm.h.
+//
 // Thread-safety: pure functions.
 
 #include <torch/types.h>

@@ -5,9 +5,9 @@
 // while they are in the cache, with weights that are packed once (gate_panels.h). oneDNN's LSTM,
 // which LibTorch calls, runs padded rows only. No bit of a result depends on the number of threads.
 //
-// Gain (64 sequences, 2 threads): a step of `sequence` is 1.10 times as fast as with LibTorch's
-// LSTM, of `pointer` 1.15 times (layers: build/bench/cpu_layers 2 LSTM). Delete it when LibTorch's
-// LSTM skips padding, and a row has the same bits in each batch.
+// Gain (bench/kernel_gains.py lstm): a step of `sequence` is 1.10 times as fast as with LibTorch's
+// LSTM, of `pointer` 1.15 times. build/bench/cpu_layers 2 LSTM times the layer alone. Delete it
+// when LibTorch's LSTM skips padding, and a row has the same bits in each batch.
 //
 // Rows are packed as layers/packed_steps.h describes it: [N, C], step after step; the sequences of
 // a step are the first ones of the step before. Thread-safety: any thread, on LibTorch's threads.

@@ -7,6 +7,8 @@
 // States and cells are [rows, hidden]. Gates are in panels (panel_products.h) of `tile` units:
 // panel 4g + i has gate i of the units [g tile, (g + 1) tile), its group. The gates are in torch's
 // order: input, forget, cell, output. An error is below 3e-7 of the largest possible value.
+//
+// Gain: see lstm.h.
 
 #include <cstdint>
 

@@ -2,6 +2,10 @@
 
 // The arithmetic of layers/masked_noise.h, shared by CPU and GPU; it uses integers up to
 // exact conversions.
+//
+// Reason: exactness, not speed. A sample has the same noise and the same hidden rows on any device
+// and on any number of ranks (promise 1 of docs/promises.md). Delete it when LibTorch draws by a
+// key, or when no task hides rows.
 
 #include <cstdint>
 

@@ -2,6 +2,10 @@
 
 // The arithmetic of layers/teacher_forcing.h. CPU and GPU share it: products and sums are rounded
 // one by one, so their draws are identical.
+//
+// Reason: exactness, not speed. A sample is forced or not by its key alone, on any device and on
+// any number of ranks (promise 1 of docs/promises.md). Delete it when LibTorch draws by a key, or
+// when no task forces a share of its samples.
 
 #include <cstdint>
 

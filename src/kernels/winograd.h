@@ -7,10 +7,10 @@
 // dy [B, O, H, W]. The bits of a result and of the gradient of x depend neither on the number of
 // threads nor on the batch.
 //
-// Gain (16 images, 2 threads, build/bench/cpu_layers 2 Winograd): 1.2 to 1.9 times as fast as
-// oneDNN's convolutions; a step of headpose_cnn is 1.2 times as fast at 64 pixels and 1.4 times at
-// 224, with AVX2 1.3 times at 64 (docs/benchmarks.md). Delete it when oneDNN's own Winograd, which
-// it does not choose on these CPUs, is as fast.
+// Gain (bench/kernel_gains.py winograd): a step of headpose_cnn is 1.2 times as fast at 64 pixels
+// and 1.4 times at 224, with AVX2 1.3 times at 64. The layers alone are 1.2 to 1.9 times as fast as
+// oneDNN's (build/bench/cpu_layers 2 Winograd). Delete it when oneDNN's own Winograd, which it does
+// not choose on these CPUs, is as fast.
 //
 // Thread-safety: any thread, on LibTorch's threads.
 

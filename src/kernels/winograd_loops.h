@@ -11,6 +11,8 @@
 // channels gives that of the tile, and a transform of those the output: 16 multiplications in place
 // of 36. The transforms only add, and halve in that of the kernel, so that results are about as
 // exact as those of the sum itself. Larger tiles would multiply less, and round more.
+//
+// Gain: see winograd.h.
 
 #include <cstdint>
 
