@@ -45,8 +45,7 @@ struct QuantityRow {
   QuantityScope scope = QuantityScope::kRank;
   // What weighs a kMean. kCount, or a weight that is unknown: the steps of the window.
   Quantity weight = Quantity::kCount;
-  // Name in Prometheus: a counter for kSum, kRate and kTotal, a gauge for the others. "": not
-  // exported.
+  // Name in Prometheus, "" if not exported: a counter for kSum, kRate and kTotal, else a gauge.
   std::string_view metric = {};
   std::string_view label = {}, value = {};  // tell rows with the same metric apart
   // What its series shows until it is measured; none: it is absent.

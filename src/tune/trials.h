@@ -39,7 +39,7 @@ class TuneTime {
   bool was_stopped() const { return stopped_; }  // last answer of stopped(); not collective
   const std::atomic<bool>& stop_of_this_rank() const { return stop_; }
 
-  // Of the minutes, on rank 0; not collective.
+  // Shows how many of the minutes have passed, on rank 0; not collective.
   void show(Stage, bool begins_trial = false);
   // The same with the time that has passed; on any rank, in a long trial
   void show_again() const { report(name_of(shown_).data(), /*ended=*/false); }
