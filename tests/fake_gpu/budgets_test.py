@@ -1,0 +1,44 @@
+"""What one step asks of a GPU: launches, copies, memory and waits, for every task, network, precision and option. The numbers are
+in budgets.txt; where they change, `budgets_test.py --update` (the environment of ctest) writes the file again, for the diff."""
+
+import pathlib
+import statistics
+import sys
+
+import cases
+import fake_gpu
+import runner
+
+TABLE = pathlib.Path(__file__).parent / "budgets.txt"
+OPERATIONS = {"launches": "launch", "copies": "copy", "memsets": "memset", "events": "event", "allocations": "allocation", "waits": "wait"}
+HEAD = "one step of".ljust(36) + "".join(name.rjust(12) for name in OPERATIONS)
+
+
+def measure(folder, options):
+    result, (counts,) = fake_gpu.counted(runner.flags({"run.name": "", **options}), cwd=folder)
+    result.expect(0, f"step {cases.STEPS}")
+    numbers = []
+    for operation in OPERATIONS.values():
+        of_steps = [counts.of(operation, steps=[step]) for step in cases.COUNTED]
+        # A reader that is late moves the copy of its batch, with its events, to the next step.
+        numbers.append(statistics.median_low(of_steps) if operation in ("copy", "event") else max(of_steps))
+    return numbers
+
+
+def row(name, numbers):
+    return name.ljust(36) + "".join(str(number).rjust(12) for number in numbers)
+
+
+def steps_are_as_in_the_table(folder):
+    cases.make_data(folder)
+    lines = [HEAD] + [row(name, measure(folder, options)) for name, options in cases.cases().items()]
+    if "--update" in sys.argv:
+        TABLE.write_text("\n".join(lines) + "\n")
+        return
+    known = TABLE.read_text().splitlines()
+    changed = [f"- {old}\n+ {new}" for old, new in zip(known, lines) if old != new]
+    assert not changed and len(known) == len(lines), "a step asks for other than budgets.txt says:\n" + "\n".join([HEAD, *changed])
+
+
+if __name__ == "__main__":
+    runner.main([steps_are_as_in_the_table])

@@ -1,0 +1,189 @@
+// The part of the CUDA runtime that is about devices and errors.
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/counts.h"
+#include "cuda/faults.h"
+#include "cuda/gpus.h"
+#include "cuda/memory.h"
+#include "cuda/settings.h"
+#include "cuda/stream.h"
+
+namespace fake_gpu {
+namespace {
+
+// A GeForce RTX 3090, but for what a test asks.
+constexpr int kMultiprocessors = 82;
+constexpr int kSharedMemory = 48 << 10;
+constexpr int kSharedMemoryOptIn = 99 << 10;
+constexpr int kKilohertz = 1695000;
+
+}  // namespace
+
+}  // namespace fake_gpu
+
+using namespace fake_gpu;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = visible_gpus();
+  if (*count > 0) return cudaSuccess;
+  return remember(settings().gpus.empty() ? cudaErrorNoDevice : cudaErrorInsufficientDriver);
+}
+
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = current_gpu();
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int gpu) {
+  if (gpu < 0 || gpu >= visible_gpus()) return remember(cudaErrorInvalidDevice);
+  FAKE_GPU_RETURN_IF_FAILED();
+  set_current_gpu(gpu);
+  use_context(gpu);  // since CUDA 12
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
+  if (gpu < 0 || gpu >= visible_gpus()) return remember(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "NVIDIA GeForce RTX 3090");
+  properties->uuid.bytes[0] = static_cast<char>(settings().gpus[static_cast<size_t>(gpu)] + 1);
+  properties->totalGlobalMem = settings().memory;
+  properties->major = settings().capability / 10;
+  properties->minor = settings().capability % 10;
+  properties->multiProcessorCount = kMultiprocessors;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerMultiProcessor = 1536;
+  properties->maxBlocksPerMultiProcessor = 16;
+  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
+  properties->maxThreadsDim[2] = 64;
+  properties->maxGridSize[0] = 0x7fffffff;
+  properties->maxGridSize[1] = properties->maxGridSize[2] = 0xffff;
+  properties->sharedMemPerBlock = kSharedMemory;
+  properties->sharedMemPerBlockOptin = kSharedMemoryOptIn;
+  properties->sharedMemPerMultiprocessor = 100 << 10;
+  properties->regsPerBlock = properties->regsPerMultiprocessor = 64 << 10;
+  properties->l2CacheSize = 6 << 20;
+  properties->textureAlignment = 512;
+  properties->unifiedAddressing = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int gpu) {
+  if (gpu < 0 || gpu >= visible_gpus()) return remember(cudaErrorInvalidDevice);
+  cudaDeviceProp gpu_is{};
+  cudaGetDeviceProperties(&gpu_is, gpu);
+  switch (attribute) {
+    case cudaDevAttrClockRate: *value = kKilohertz; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = gpu_is.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = gpu_is.minor; break;
+    case cudaDevAttrWarpSize: *value = gpu_is.warpSize; break;
+    case cudaDevAttrMultiProcessorCount: *value = gpu_is.multiProcessorCount; break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = gpu_is.maxThreadsPerBlock; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = gpu_is.maxThreadsPerMultiProcessor;
+      break;
+    case cudaDevAttrMaxBlockDimX: *value = gpu_is.maxThreadsDim[0]; break;
+    case cudaDevAttrMaxBlockDimY: *value = gpu_is.maxThreadsDim[1]; break;
+    case cudaDevAttrMaxBlockDimZ: *value = gpu_is.maxThreadsDim[2]; break;
+    case cudaDevAttrMaxGridDimX: *value = gpu_is.maxGridSize[0]; break;
+    case cudaDevAttrMaxGridDimY: *value = gpu_is.maxGridSize[1]; break;
+    case cudaDevAttrMaxGridDimZ: *value = gpu_is.maxGridSize[2]; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = kSharedMemory; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kSharedMemoryOptIn; break;
+    case cudaDevAttrMaxRegistersPerBlock: *value = gpu_is.regsPerBlock; break;
+    case cudaDevAttrL2CacheSize: *value = gpu_is.l2CacheSize; break;
+    default:
+      std::fprintf(stderr, "fake GPU: attribute %d of a device is not known\n", attribute);
+      std::abort();
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int gpu) {
+  if (gpu < 0 || gpu >= visible_gpus()) return remember(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(size), "0000:%02X:00.0",
+                settings().gpus[static_cast<size_t>(gpu)] + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = settings().driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;  // as between two GeForce cards
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  FAKE_GPU_RETURN_IF_FAILED();
+  count(Operation::kWait, "cudaDeviceSynchronize");
+  return cudaSuccess;
+}
+
+// The functions of the driver's library, which is a fake too.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  static void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
+  *function = driver == nullptr ? nullptr : ::dlsym(driver, name);
+  if (result != nullptr)
+    *result = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return take_last_error(); }
+
+cudaError_t cudaPeekAtLastError() { return last_error(); }
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNotReady: return "device not ready";
+    default: return "unknown error";
+  }
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    default: return "cudaErrorUnknown";
+  }
+}
+
+}  // extern "C"

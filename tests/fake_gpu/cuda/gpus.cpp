@@ -1,0 +1,38 @@
+#include "cuda/gpus.h"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+
+#include "cuda/counts.h"
+#include "cuda/settings.h"
+
+namespace fake_gpu {
+namespace {
+
+constexpr size_t kMostGpus = 8;
+constexpr std::array<const char*, kMostGpus> kNames = {"GPU 0", "GPU 1", "GPU 2", "GPU 3",
+                                                       "GPU 4", "GPU 5", "GPU 6", "GPU 7"};
+std::array<std::atomic<bool>, kMostGpus> contexts;
+thread_local int gpu_of_thread = 0;
+
+}  // namespace
+
+int visible_gpus() {
+  const bool too_old = settings().driver < CUDART_VERSION / 1000 * 1000;
+  return too_old ? 0 : static_cast<int>(settings().gpus.size());
+}
+
+int current_gpu() { return gpu_of_thread; }
+
+void set_current_gpu(int gpu) { gpu_of_thread = gpu; }
+
+void use_context(int gpu) {
+  const auto index = static_cast<size_t>(gpu);
+  if (!contexts.at(index).exchange(true)) count(Operation::kContext, kNames[index]);
+}
+
+bool has_context(int gpu) { return contexts.at(static_cast<size_t>(gpu)); }
+
+}  // namespace fake_gpu

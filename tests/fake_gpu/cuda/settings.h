@@ -1,0 +1,36 @@
+#pragma once
+
+// What a test asks of the fake GPUs, from environment variables. They are read once, at the first
+// call, and belong to the process: ranks of a job have the same.
+//
+//   FAKE_GPU_COUNT=1          GPUs of the machine; CUDA_VISIBLE_DEVICES chooses among them
+//   FAKE_GPU_MEMORY_MIB=24576 memory of each
+//   FAKE_GPU_CAPABILITY=86    10 × major + minor
+//   FAKE_GPU_DRIVER=13000     the newest CUDA that the driver supports
+//   FAKE_GPU_FAIL=STEP:LAUNCH the GPU fails at this launch of this step, both from 1; step 0: of the
+//                             whole process
+//   FAKE_GPU_FAIL_RANK=0      only in this rank (of OMPI_COMM_WORLD_RANK)
+//   FAKE_NCCL_FAIL=K          NCCL fails at the K-th operation of a communicator
+//   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fake_gpu {
+
+struct Settings {
+  std::vector<int> gpus = {};  // physical numbers of the visible ones
+  size_t memory = 0;           // bytes
+  int capability = 0;
+  int driver = 0;
+  int64_t fail_step = -1;  // -1: never
+  int64_t fail_launch = 0;
+  int64_t nccl_fail = 0;  // 0: never
+  std::string report = {};
+};
+
+const Settings& settings();
+
+}  // namespace fake_gpu
