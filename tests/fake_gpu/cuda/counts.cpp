@@ -35,7 +35,8 @@ class Counts {
   void add(Operation operation, const char* name) {
     if (settings().report.empty()) return;
     const std::lock_guard lock(mutex_);
-    ++counts_[{step_, phase_, operation, name}];
+    Entry& entry = counts_[{step_, phase_, operation, name}];
+    if (entry.count++ == 0) entry.first = launches_ + 1;
   }
 
   Position launch() {
@@ -64,21 +65,26 @@ class Counts {
     const std::string path = settings().report + "/" + std::to_string(::getpid()) + ".tsv";
     std::FILE* file = std::fopen(path.c_str(), "w");
     if (file == nullptr) return std::perror(path.c_str());
-    for (const auto& [key, count] : counts_) {
+    for (const auto& [key, entry] : counts_) {
       const auto& [step, phase, operation, name] = key;
-      std::fprintf(file, "%lld\t%s\t%s\t%s\t%lld\n", static_cast<long long>(step), phase,
+      std::fprintf(file, "%lld\t%s\t%s\t%s\t%lld\t%lld\n", static_cast<long long>(step), phase,
                    kOperations[static_cast<size_t>(operation)], readable(name).c_str(),
-                   static_cast<long long>(count));
+                   static_cast<long long>(entry.count), static_cast<long long>(entry.first));
     }
     std::fclose(file);
   }
 
  private:
+  struct Entry {
+    int64_t count = 0;
+    int64_t first = 0;
+  };
+
   std::mutex mutex_;
   int64_t step_ = 0, launches_ = 0, all_launches_ = 0;
   const char* phase_ = "-";
   bool step_ended_ = true;
-  std::map<std::tuple<int64_t, const char*, Operation, const char*>, int64_t> counts_;
+  std::map<std::tuple<int64_t, const char*, Operation, const char*>, Entry> counts_;
 };
 
 Counts& counts() {

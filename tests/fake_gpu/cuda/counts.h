@@ -6,7 +6,7 @@
 // of NCCL does belongs to the phase in which the training thread is.
 //
 // The file FAKE_GPU_REPORT/PID.tsv has one line per step, phase, operation and name, with their
-// count. Step 0 is what came before the first one, and phase "-" what was in none.
+// count, and with the number of the step's launch that came first or next to the first. Step 0 is what came before the first one, and phase "-" what was in none.
 //
 // Thread-safety: all functions may be called from any thread.
 

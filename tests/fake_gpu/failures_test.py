@@ -1,0 +1,106 @@
+"""GPUs that fail, are full, too old or missing, and NCCL that fails: the documented exit code and words, each time."""
+
+import concurrent.futures
+import re
+
+import cases
+import fake_gpu
+import runner
+
+FAILED_STEP = 3
+SHORT = {**cases.COMMON, "train.max_steps": 4, "run.name": ""}
+NETWORK = cases.NETWORKS["sequence classifier"]  # has dtrain's own kernels, and few of others
+
+
+def launches(folder, np, **gpus):
+    """How many launches step FAILED_STEP of the last rank has, and at which of them a kernel comes for the first time in its phase."""
+    result, counts = fake_gpu.counted(runner.flags({**SHORT, **NETWORK}), np=np, cwd=folder, **gpus)
+    result.expect(0)
+    return counts[-1].of("launch", steps=[FAILED_STEP]), counts[-1].first[FAILED_STEP]
+
+
+def expect_report(folder, launch, np, **gpus):
+    rank = (np or 1) - 1
+    result = fake_gpu.run(runner.flags({**SHORT, **NETWORK}), np=np, cwd=folder, gpu_fail=f"{FAILED_STEP}:{launch}",
+                          gpu_fail_rank=rank, **gpus)
+    result.expect(69, "an illegal memory access was encountered", "--resume auto continues from the newest checkpoint")
+    device = rank % gpus.get("gpu_count", 1)
+    assert re.search(rf"cuda:{device} has failed (in|after) step {FAILED_STEP}(, phase [a-z0-9_]+)?: ", result.output), result.output
+    assert "terminate" not in result.output, result.output
+    if np is not None:
+        assert f"[rank {rank}] error: " in result.output, result.output
+
+
+def fail_at_each(folder, chosen, np=None, **gpus):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda launch: expect_report(folder, launch, np, **gpus), chosen))
+
+
+def a_gpu_fails_at_each_launch_of_a_step(folder):
+    cases.make_data(folder, ["sequence"])
+    count, _ = launches(folder, None)
+    fail_at_each(folder, range(1, count + 1))
+
+
+def one_of_two_ranks_on_a_gpu_fails(folder):
+    cases.make_data(folder, ["sequence"])
+    _, first = launches(folder, 2)
+    fail_at_each(folder, first, np=2)
+
+
+def one_of_two_gpus_fails(folder):
+    cases.make_data(folder, ["sequence"])
+    _, first = launches(folder, 2, gpu_count=2)
+    fail_at_each(folder, first, np=2, gpu_count=2)
+
+
+def nccl_fails_at_each_operation(folder):
+    cases.make_data(folder, ["headpose"])
+    options = {**SHORT, **cases.NETWORKS["headpose_cnn"], "train.max_steps": 2, "dist.bucket_mb": 2, "dist.first_bucket_mb": 1}
+    result, counts = fake_gpu.counted(runner.flags(options), np=2, cwd=folder, gpu_count=2)
+    operations = sum(count for name, count in counts[0].names("launch").items() if name.startswith("nccl"))
+    assert result.code == 0 and operations > 4, (result.output, operations)
+
+    def fail(operation):
+        result = fake_gpu.run(runner.flags(options), np=2, cwd=folder, gpu_count=2, nccl_fail=operation)
+        result.expect(76, "remote process exited or there was a network error", "dist.backend staged works without NCCL")
+        for rank in range(2):
+            assert f"[rank {rank}] error: nccl" in result.output, result.output
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(fail, range(1, operations + 1)))
+
+
+def a_full_gpu_says_what_to_change(folder):
+    cases.make_data(folder, ["headpose"])
+    options = {**SHORT, **cases.NETWORKS["headpose_cnn"], "train.batch_size": 64, "model.image_size": 64}
+    enough, too_little = 512, 24
+    fake_gpu.run(runner.flags(options), cwd=folder, gpu_memory_mib=enough).expect(0)
+    full = 0
+    for mib in range(too_little, enough, (enough - too_little) // 10):
+        result = fake_gpu.run(runner.flags(options), cwd=folder, gpu_memory_mib=mib)
+        if result.code == 0:
+            continue
+        full += 1
+        result.expect(69, "out of memory on cuda:0", "with a micro-batch of 64 samples", "--batch-size ")
+    assert full >= 2, "no limit was too low"
+
+
+def gpus_that_cannot_be_used_are_refused(folder):
+    cases.make_data(folder, ["headpose"])
+    options = {**SHORT, **cases.NETWORKS["headpose_cnn"]}
+
+    def run(amp="auto", device="cuda", **gpu):
+        return fake_gpu.run(runner.flags({**options, "train.amp": amp, "device.type": device}), cwd=folder, **gpu)
+
+    run(gpu_driver=12080).expect(69, "device.type is cuda, but there is no usable GPU", "driver 580 or newer for CUDA 13")
+    run(gpu_driver=12080, device="auto").expect(0, "CPU")
+    run(gpu_count=0).expect(69, "device.type is cuda, but there is no usable GPU")
+    run(gpu_capability=70).expect(69, "has compute capability 7.0, and dtrain needs 7.5 or newer")
+    run(gpu_capability=75, amp="bf16").expect(78, "train.amp: bf16 needs a GPU of compute capability 8.0 or newer; this one has 7.5")
+    run(gpu_capability=75).expect(0, "fp16 (auto)")
+
+
+if __name__ == "__main__":
+    fake_gpu.main([a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
+                 nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused])
