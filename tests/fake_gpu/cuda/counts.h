@@ -6,7 +6,8 @@
 // of NCCL does belongs to the phase in which the training thread is.
 //
 // The file FAKE_GPU_REPORT/PID.tsv has one line per step, phase, operation and name, with their
-// count, and with the number of the step's launch that came first or next to the first. Step 0 is what came before the first one, and phase "-" what was in none.
+// count, and with the number of the step's launch that came first or next to the first. Step 0 is
+// what came before the first one, and phase "-" what was in none.
 //
 // Thread-safety: all functions may be called from any thread.
 
@@ -15,8 +16,8 @@
 namespace fake_gpu {
 
 enum class Operation {
-  kLaunch,      // kernels; an operation of cuBLAS, cuDNN or NCCL is one
-  kCopy,        // memory; the name says from where to where
+  kLaunch,  // kernels; an operation of cuBLAS, cuDNN or NCCL is one
+  kCopy,    // memory; the name says from where to where
   kMemset,
   kWait,        // the host waits for the device
   kQuery,       // the host asks whether an event has been reached

@@ -82,25 +82,57 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int gpu
   cudaDeviceProp gpu_is{};
   cudaGetDeviceProperties(&gpu_is, gpu);
   switch (attribute) {
-    case cudaDevAttrClockRate: *value = kKilohertz; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = gpu_is.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = gpu_is.minor; break;
-    case cudaDevAttrWarpSize: *value = gpu_is.warpSize; break;
-    case cudaDevAttrMultiProcessorCount: *value = gpu_is.multiProcessorCount; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = gpu_is.maxThreadsPerBlock; break;
+    case cudaDevAttrClockRate:
+      *value = kKilohertz;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = gpu_is.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = gpu_is.minor;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = gpu_is.warpSize;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = gpu_is.multiProcessorCount;
+      break;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = gpu_is.maxThreadsPerBlock;
+      break;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
       *value = gpu_is.maxThreadsPerMultiProcessor;
       break;
-    case cudaDevAttrMaxBlockDimX: *value = gpu_is.maxThreadsDim[0]; break;
-    case cudaDevAttrMaxBlockDimY: *value = gpu_is.maxThreadsDim[1]; break;
-    case cudaDevAttrMaxBlockDimZ: *value = gpu_is.maxThreadsDim[2]; break;
-    case cudaDevAttrMaxGridDimX: *value = gpu_is.maxGridSize[0]; break;
-    case cudaDevAttrMaxGridDimY: *value = gpu_is.maxGridSize[1]; break;
-    case cudaDevAttrMaxGridDimZ: *value = gpu_is.maxGridSize[2]; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = kSharedMemory; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kSharedMemoryOptIn; break;
-    case cudaDevAttrMaxRegistersPerBlock: *value = gpu_is.regsPerBlock; break;
-    case cudaDevAttrL2CacheSize: *value = gpu_is.l2CacheSize; break;
+    case cudaDevAttrMaxBlockDimX:
+      *value = gpu_is.maxThreadsDim[0];
+      break;
+    case cudaDevAttrMaxBlockDimY:
+      *value = gpu_is.maxThreadsDim[1];
+      break;
+    case cudaDevAttrMaxBlockDimZ:
+      *value = gpu_is.maxThreadsDim[2];
+      break;
+    case cudaDevAttrMaxGridDimX:
+      *value = gpu_is.maxGridSize[0];
+      break;
+    case cudaDevAttrMaxGridDimY:
+      *value = gpu_is.maxGridSize[1];
+      break;
+    case cudaDevAttrMaxGridDimZ:
+      *value = gpu_is.maxGridSize[2];
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = kSharedMemory;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = kSharedMemoryOptIn;
+      break;
+    case cudaDevAttrMaxRegistersPerBlock:
+      *value = gpu_is.regsPerBlock;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = gpu_is.l2CacheSize;
+      break;
     default:
       std::fprintf(stderr, "fake GPU: attribute %d of a device is not known\n", attribute);
       std::abort();
@@ -149,7 +181,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
   static void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
   *function = driver == nullptr ? nullptr : ::dlsym(driver, name);
   if (result != nullptr)
-    *result = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
+    *result =
+        *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 
@@ -159,30 +192,47 @@ cudaError_t cudaPeekAtLastError() { return last_error(); }
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorInvalidValue: return "invalid argument";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice: return "invalid device ordinal";
-    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
     case cudaErrorInsufficientDriver:
       return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorNotReady: return "device not ready";
-    default: return "unknown error";
+    case cudaErrorNotReady:
+      return "device not ready";
+    default:
+      return "unknown error";
   }
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "cudaSuccess";
-    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice: return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
-    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
-    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
-    case cudaErrorNotReady: return "cudaErrorNotReady";
-    default: return "cudaErrorUnknown";
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    default:
+      return "cudaErrorUnknown";
   }
 }
 

@@ -1,5 +1,5 @@
-// The part of the CUDA runtime that is about kernels: how code that nvcc made registers and launches
-// them. They are counted, and not run.
+// The part of the CUDA runtime that is about kernels: how code that nvcc made registers and
+// launches them. They are counted, and not run.
 
 #include <cuda_runtime_api.h>
 

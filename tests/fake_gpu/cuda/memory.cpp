@@ -35,8 +35,7 @@ void* allocate(int gpu, size_t bytes) {
   const size_t pages = bytes == 0 ? kPage : (bytes + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(blocks().mutex);
   if (gpu != kHost && blocks().used[gpu] + pages > settings().memory) return nullptr;
-  void* begin =
-      ::mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* begin = ::mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (begin == MAP_FAILED) return nullptr;
   blocks().used[gpu] += pages;
   blocks().by_begin[reinterpret_cast<uintptr_t>(begin)] = {pages, gpu};

@@ -32,11 +32,16 @@ cudaError_t give_back(void* block, const char* name) {
 
 const char* name_of(cudaMemcpyKind kind) {
   switch (kind) {
-    case cudaMemcpyHostToHost: return "host to host";
-    case cudaMemcpyHostToDevice: return "host to device";
-    case cudaMemcpyDeviceToHost: return "device to host";
-    case cudaMemcpyDeviceToDevice: return "device to device";
-    default: return "by address";
+    case cudaMemcpyHostToHost:
+      return "host to host";
+    case cudaMemcpyHostToDevice:
+      return "host to device";
+    case cudaMemcpyDeviceToHost:
+      return "device to host";
+    case cudaMemcpyDeviceToDevice:
+      return "device to device";
+    default:
+      return "by address";
   }
 }
 
@@ -84,9 +89,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   const std::optional<int> place = place_of(address);
   *attributes = {};
-  attributes->type = !place            ? cudaMemoryTypeUnregistered
+  attributes->type = !place           ? cudaMemoryTypeUnregistered
                      : place == kHost ? cudaMemoryTypeHost
-                                       : cudaMemoryTypeDevice;
+                                      : cudaMemoryTypeDevice;
   if (!place) return cudaSuccess;
   attributes->device = place == kHost ? 0 : *place;
   attributes->devicePointer = const_cast<void*>(address);

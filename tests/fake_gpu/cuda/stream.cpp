@@ -1,5 +1,5 @@
-#include "cuda/gpus.h"
 #include "cuda/stream.h"
+#include "cuda/gpus.h"
 
 #include "cuda/faults.h"
 

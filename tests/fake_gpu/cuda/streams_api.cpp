@@ -111,8 +111,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   FAKE_GPU_RETURN_IF_FAILED();
   const bool timed = ((begin->flags | end->flags) & cudaEventDisableTiming) == 0;
   if (!timed || !begin->recorded || !end->recorded) return remember(cudaErrorInvalidResourceHandle);
-  *milliseconds =
-      std::chrono::duration<float, std::milli>(end->reached - begin->reached).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(end->reached - begin->reached).count();
   return cudaSuccess;
 }
 

@@ -99,10 +99,9 @@ template <typename Number>
 Results<Number> compute_on_gpu(const Example<Number>& e) {
   Results<Number> out(e);
   EXPECT_EQ(attention_forward_on_gpu(e.problem(), out.residual.data(), out.nll.data(), nullptr), 0);
-  EXPECT_EQ(
-      attention_backward_on_gpu(e.problem(), out.residual.data(), e.scale.data(), out.keys.data(),
-                                out.queries.data(), out.v.data(), nullptr),
-      0);
+  EXPECT_EQ(attention_backward_on_gpu(e.problem(), out.residual.data(), e.scale.data(),
+                                      out.keys.data(), out.queries.data(), out.v.data(), nullptr),
+            0);
   return out;
 }
 

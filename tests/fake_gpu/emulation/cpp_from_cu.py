@@ -1,24 +1,36 @@
-"""Rewrites what no C++ compiler reads of a .cu file: launches, and dynamic shared memory. cpp_from_cu.py IN.cu OUT.cpp [--replace A B]"""
+"""Rewrites what no C++ compiler reads of a .cu file: launches, and dynamic shared memory. With the name of a mistake, makes it.
 
-import argparse
+usage: cpp_from_cu.py IN.cu OUT.cpp [MISTAKE]"""
+
 import pathlib
 import re
+import sys
+
+MISTAKES = {  # text that occurs once, and what takes its place
+    "barrier": ("gone[j] = j >= length;\n  __syncthreads();", "gone[j] = j >= length;"),
+    "second_barrier": ("scores[j] = sum;\n  }\n  __syncthreads();", "scores[j] = sum;\n  }"),
+    "index": ("row(p.queries, p, t, sample);\n  for (int64_t j = warp", "row(p.queries, p, t / 2, sample);\n  for (int64_t j = warp"),
+    "mask": ("left += __shfl_xor_sync(0xffffffffu", "left += __shfl_xor_sync(lane < 16 ? 0xffffffffu : 0xffff0000u"),
+    "threads": ("kThreads = 128", "kThreads = 2048"),
+    "phases": ("if (phase > 0) __syncthreads();", ""),
+    "stride": ("i += stride", "i += stride + 1"),
+    "rows": ("row * batch.features + f)", "row * batch.features)"),
+    "end": ("if (i < samples)", "if (i < samples - 1)"),
+    "lanes": ("threadIdx.x % 32 == 0", "threadIdx.x == 0"),
+}
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("source", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--replace", nargs=2, action="append", default=[], help="a mutation: text that occurs once, and another")
-    options = parser.parse_args()
-    text = options.source.read_text()
-    for old, new in options.replace:
-        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times in {options.source}"
-        text = text.replace(old, new)
+    source, out, *mistake = sys.argv[1:]
+    text = pathlib.Path(source).read_text()
+    for name in mistake:
+        right, wrong = MISTAKES[name]
+        assert text.count(right) == 1, f"{right!r} occurs {text.count(right)} times in {source}"
+        text = text.replace(right, wrong)
     text = re.sub(r"(\w+)<<<(.*?)>>>\(", r"EMULATION_LAUNCH(\1, \2, ", text, flags=re.DOTALL)
     text = re.sub(r"extern __shared__ (.*?)(\w+ \w+) (\w+)\[\];",
                   r"\2* \3 = static_cast<\2*>(::emulation::shared_memory());", text)
-    options.out.write_text(f'#line 1 "{options.source}"\n{text}')
+    pathlib.Path(out).write_text(f'#line 1 "{source}"\n{text}')
 
 
 if __name__ == "__main__":

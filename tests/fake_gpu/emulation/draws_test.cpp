@@ -18,22 +18,26 @@ INSTANTIATE_TEST_SUITE_P(Emulated, Draws, emulation::kOrders);
 
 size_t size(int64_t count) { return static_cast<size_t>(count); }
 
-TEST_P(Draws, DropoutKeepsWhatItsKeysKeep) {
-  constexpr int64_t kSamples = 5, kElements = 3000, kLayer = 3;
+void compare_dropout(int64_t elements) {
+  constexpr int64_t kSamples = 5, kLayer = 3;
   constexpr float kShare = 0.3f;
   const std::vector<int64_t> ids = {4, 0, 99, 7, int64_t{1} << 40};
   const int64_t seed = -5, step = 12;
   const DropoutKeyPlace key{&seed, &step, kLayer};
-  std::vector<uint8_t> mask(size(kSamples * kElements), 9), expected;
-  ASSERT_EQ(fill_dropout_mask_on_gpu(key, kShare, ids.data(), kSamples, kElements, mask.data(),
-                                     nullptr),
-            0);
+  std::vector<uint8_t> mask(size(kSamples * elements), 9), expected;
+  ASSERT_EQ(
+      fill_dropout_mask_on_gpu(key, kShare, ids.data(), kSamples, elements, mask.data(), nullptr),
+      0);
   for (const int64_t id : ids) {
     const uint64_t sample = sample_key(key.read(), id);
-    for (int64_t e = 0; e < kElements; ++e) expected.push_back(keeps(sample, e, kShare) ? 1 : 0);
+    for (int64_t e = 0; e < elements; ++e) expected.push_back(keeps(sample, e, kShare) ? 1 : 0);
   }
   EXPECT_EQ(mask, expected);
 }
+
+TEST_P(Draws, DropoutKeepsWhatItsKeysKeep) { compare_dropout(3000); }
+
+TEST(Dropout, GoesOnBeyondItsGrid) { compare_dropout(220000); }  // of a million threads
 
 template <typename T>
 void compare_noise() {

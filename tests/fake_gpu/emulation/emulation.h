@@ -44,8 +44,8 @@ struct Thread {
 };
 const Thread& this_thread();
 
-void* shared_memory();   // dynamic
-void wait_for_block();   // until all threads of the block wait here
+void* shared_memory();  // dynamic
+void wait_for_block();  // until all threads of the block wait here
 // All lanes of the mask give `bits`; returns those that a lane gave.
 uint64_t exchange(unsigned mask, uint64_t bits, int lane);
 

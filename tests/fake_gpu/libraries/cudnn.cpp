@@ -34,10 +34,13 @@ cudnnStatus_t launch(cudnnHandle_t handle, const char* name) {
 
 size_t bytes_of(cudnnDataType_t type) {
   switch (type) {
-    case CUDNN_DATA_DOUBLE: return 8;
+    case CUDNN_DATA_DOUBLE:
+      return 8;
     case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16: return 2;
-    default: return 4;
+    case CUDNN_DATA_BFLOAT16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
@@ -46,9 +49,12 @@ size_t bytes_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_DOUBLE: return 8;
-    case CUDNN_TYPE_BOOLEAN: return 1;
-    default: return 4;
+    case CUDNN_TYPE_DOUBLE:
+      return 8;
+    case CUDNN_TYPE_BOOLEAN:
+      return 1;
+    default:
+      return 4;
   }
 }
 
@@ -205,9 +211,9 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t, cudnnRNNDescriptor_t rnn, i
   const auto gates = static_cast<size_t>(hidden) * 4;
   const size_t matrices = gates * static_cast<size_t>(rnn->inputs + hidden);
   const size_t of_part = static_cast<size_t>(hidden) * static_cast<size_t>(columns);
-  const size_t at = part < 4 ? static_cast<size_t>(part) * of_part
-                             : gates * static_cast<size_t>(rnn->inputs) +
-                                   static_cast<size_t>(part - 4) * of_part;
+  const size_t at =
+      part < 4 ? static_cast<size_t>(part) * of_part
+               : gates * static_cast<size_t>(rnn->inputs) + static_cast<size_t>(part - 4) * of_part;
   const size_t after = matrices + static_cast<size_t>(part) * static_cast<size_t>(hidden);
   auto* begin = static_cast<char*>(const_cast<void*>(space));
   if (matrix_at != nullptr) *matrix_at = begin + bytes_of(rnn->type) * at;

@@ -8,7 +8,9 @@
 namespace {
 
 // A context is the number of its GPU, from 1.
-CUcontext context_of(int gpu) { return reinterpret_cast<CUcontext>(static_cast<intptr_t>(gpu) + 1); }
+CUcontext context_of(int gpu) {
+  return reinterpret_cast<CUcontext>(static_cast<intptr_t>(gpu) + 1);
+}
 
 }  // namespace
 
