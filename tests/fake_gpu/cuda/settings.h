@@ -7,9 +7,8 @@
 //   FAKE_GPU_MEMORY_MIB=24576 memory of each
 //   FAKE_GPU_CAPABILITY=86    10 × major + minor
 //   FAKE_GPU_DRIVER=13000     the newest CUDA that the driver supports
-//   FAKE_GPU_FAIL=STEP:LAUNCH the GPU fails at this launch of this step, both from 1; step 0: of
-//   the
-//                             whole process
+//   FAKE_GPU_FAIL=STEP:LAUNCH the GPU fails at this launch of this step, from 1:1; 0:LAUNCH, at
+//                             this launch of the process
 //   FAKE_GPU_FAIL_RANK=0      only in this rank (of OMPI_COMM_WORLD_RANK)
 //   FAKE_NCCL_FAIL=K          NCCL fails at the K-th operation of a communicator
 //   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)

@@ -73,7 +73,7 @@ struct Results {
   }
 };
 
-// `steps`: the values of each sample or column are those of so many steps, which are added up.
+// The sums of the values of each column.
 template <typename Number>
 std::vector<Number> sum_rows(const std::vector<Number>& values, int64_t columns) {
   std::vector<Number> sums(static_cast<size_t>(columns));
