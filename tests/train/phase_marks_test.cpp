@@ -105,11 +105,11 @@ TEST_F(Marks, NotesBelongToTheStepInWhichTheyWereMade) {
   measured.begin(at::kCPU);
   measured.ready(at::kCPU, 0, 1);
   step(0);
-  sums.note({});  // a step without samples
+  sums.note(dist::BackwardTimes());  // a step without samples
   step(10);
   sums.note(measured, {.rows = 3, .cells = 4});
   step(20);
-  sums.note({});
+  sums.note(dist::BackwardTimes());
   step(30);
   pass(100);
   const std::vector<measure::StepTimes> steps = sums.take();
