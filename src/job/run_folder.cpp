@@ -149,6 +149,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
                                 ": neither a checkpoint nor a run folder with one that verifies"));
     }
     const auto newest = newest_checkpoint(runs / plan.name);
+    plan.branches = !newest;
     if (newest && !fs::equivalent(*newest, *plan.checkpoint, code)) {
       throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(),
                             ": give another --name to branch off from ",
@@ -172,6 +173,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
 void share_name(dist::Communicator& host, const std::string& runs_folder, RunPlan& plan) {
   plan.name = dist::broadcast_object(host, plan.name);
   plan.folder = std::filesystem::path(runs_folder) / plan.name;
+  plan.branches = dist::broadcast_object(host, plan.branches);
 }
 
 void claim_generated_name(RunPlan& plan, FileSystem& files) {

@@ -21,6 +21,7 @@ struct RunPlan {
   std::string name;
   std::filesystem::path folder;                     // config.run.folder / name
   std::optional<std::filesystem::path> checkpoint;  // to resume from
+  bool branches = false;  // the checkpoint is of another run, and this one has none of its own
   bool existed = false;
   bool generated = false;  // the name: another one is as good
   bool made = false;       // the folder, by this process
@@ -40,7 +41,7 @@ std::string run_name(const config::Config&);
 // without a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
-// Gives all ranks the name and the folder that rank 0 has planned or claimed. Collective.
+// Gives all ranks the name, the folder and `branches` of rank 0. Collective.
 void share_name(dist::Communicator& host, const std::string& runs_folder, RunPlan&);
 
 // Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same

@@ -168,6 +168,7 @@ train::TrainContext ConnectedRun::context(const config::Config& config,
           .device_failed = end_process,
           .memory_advice = advise,
           .verified_epoch = other_file ? snapshot->step / batches.steps_per_epoch : 0,
+          .branches = plan.branches,
           .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0,
           .global_batch_given = global_batch_given};
 }

@@ -67,6 +67,9 @@ struct TrainContext {
   // The epoch whose samples data.verify first_epoch compares: the first one that this file is
   // used for.
   int64_t verified_epoch = 0;
+  // Resumed from a checkpoint of another run: this one has none yet, and saves one before its first
+  // step. Killed before that, it would begin with the first step of all.
+  bool branches = false;
   // About how many seconds StepRunner::measure_headroom() takes before training; 0: not called
   double headroom_seconds = 0;
   // Now and then half of the reader threads rest, to learn whether they are in each other's way.

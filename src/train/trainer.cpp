@@ -57,6 +57,7 @@ TrainResult Trainer::train() {
   // A resumed run may have no step left, only its test.
   steps_.enter_phase_of(
       steps_.epoch_of(std::min(steps_.steps(), context_.batches.total_steps - 1)));
+  if (context_.branches) save("branched off");
   while (result_.exit_code == 0 && steps_.steps() < context_.batches.total_steps &&
          !stops_early()) {
     enter_task_phase();

@@ -65,7 +65,7 @@ void Trainer::resume(const checkpoint::Snapshot& snapshot) {
   const TrainingState state = from_json(snapshot.state_json);
   steps_.resume(snapshot, state);
   observer_.resume(state.scaler.skipped, state.step);
-  saved_step_ = state.step;
+  if (!context_.branches) saved_step_ = state.step;
   resume_watch(state);
   protect_best();
 }

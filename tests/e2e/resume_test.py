@@ -188,6 +188,23 @@ def the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run(folder):
         assert "resumed" not in again.output and runner.metrics(folder / f"runs/{name}-again")[0]["step"] == 1
 
 
+def a_branch_has_a_checkpoint_before_its_first_step(folder):
+    """Killed at once, or with no step left, it continues where it branched off, and not at step 1."""
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=9, train__max_steps=4).expect(0)
+    for np, name in [(None, "one"), (2, "two")]:
+        start = ["--resume", "runs/r", "--name", name, "--train.max_steps", 1000000, "--train.epochs", 1000000, "--optimizer.lr", 0.0005]
+        with runner.Running(start, np=np, cwd=folder) as run:
+            run.wait_for("(branched off)")
+            runner.kill(run.ranks() or [run.process.pid])
+            run.wait()
+        again = runner.run(["--resume", "auto", "--name", name, "--train.max_steps", 6], np=np, cwd=folder).expect(0, "resumed", "finished: all")
+        steps = runner.metrics(folder / f"runs/{name}")
+        assert steps[-1]["step"] == 6 and "optimizer.lr" not in again.output, again.output
+    runner.run(["--resume", "runs/r", "--name", "ended", "--train.max_steps", 4], cwd=folder).expect(0, "(branched off)", "finished")
+    runner.run(["eval", "runs/ended"], cwd=folder).expect(0)
+
+
 def contents(folder):
     """Hashes of all files of a run but its lock, which names the process that acquired it last."""
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*"))
@@ -335,6 +352,6 @@ runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_siz
              without_mpirun_ctrl_c_saves, a_signal_before_main_is_answered,
              a_longer_resume_says_that_it_warms_up_again, a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
              resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
-             the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run,
+             the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run, a_branch_has_a_checkpoint_before_its_first_step,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])
