@@ -120,17 +120,23 @@ class NpzArray::Reader {
   }
 
   std::shared_ptr<const NpyArray> read(int64_t index) {
+    // What lies before it in a compressed array is read on the way: other threads are there, or
+    // soon will be.
+    for (int64_t next = move_to(index); next < index; ++next) keep_next(next);
+    std::shared_ptr<const NpyArray> block = keep_next(index);
+    if (identity_of(path_) != identity_) fail("it was changed");
+    return block;
+  }
+
+  std::shared_ptr<const NpyArray> keep_next(int64_t index) {
     const int64_t first = index * block_elements();
-    const uint64_t begin = header_.data_offset + static_cast<uint64_t>(first * header_.item_bytes);
-    move_to(begin);
     NpyArray block{.header = header_, .file = {}};
     block.header.data_offset = 0;
     block.header.shape = {std::min(block_elements(), header_.elements() - first)};
     block.file.resize(static_cast<size_t>(block.header.elements() * header_.item_bytes));
     read_fully(block.file);
-    if (identity_of(path_) != identity_) fail("it was changed");
     ++blocks_read_;
-    if (blocks_.size() >= most_blocks_) {
+    if (blocks_.size() >= most_blocks_ && !blocks_.contains(index)) {
       blocks_.erase(
           std::ranges::min_element(blocks_, {}, [](const auto& one) { return one.second.used; }));
     }
@@ -143,19 +149,23 @@ class NpzArray::Reader {
     position_ = 0;
   }
 
-  void move_to(uint64_t position) {
+  // Moves to the begin of this block, or if the array is compressed, of one that is not behind it.
+  // Returns the block.
+  int64_t move_to(int64_t index) {
+    const auto bytes_of_block = static_cast<uint64_t>(block_elements() * header_.item_bytes);
+    const uint64_t begin = header_.data_offset + static_cast<uint64_t>(index) * bytes_of_block;
     if (!member_) restart();
-    if (position_ == position) return;
-    if (member_->seek(position)) {
-      position_ = position;
-      return;
+    if (position_ == begin) return index;
+    if (member_->seek(begin)) {
+      position_ = begin;
+      return index;
     }
-    if (position < position_) restart();
-    std::vector<std::byte> passed;
-    while (position_ < position) {
-      passed.resize(std::min<uint64_t>(position - position_, kBlockBytes));
+    if (begin < position_) restart();
+    if (position_ < header_.data_offset) {
+      std::vector<std::byte> passed(header_.data_offset - position_);
       read_fully(passed);
     }
+    return static_cast<int64_t>((position_ - header_.data_offset) / bytes_of_block);
   }
 
   void read_fully(std::span<std::byte> out) {

@@ -31,7 +31,7 @@ class NpzArray {
 
   const NpyHeader& header() const;
   uint64_t checksum() const;  // hash of its .npy file
-  // since open(), of those that are kept for a while; a measure of the time that it took
+  // Blocks read since open(), also those that were passed: a measure of the time that it took
   int64_t blocks_read() const;
   // `count` elements from element `first`, as those of NpyArray.
   std::vector<float> to_float32(int64_t first, int64_t count) const;
