@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "catalog/catalog.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/agree.h"
@@ -17,6 +18,7 @@
 #include "job/single_samples.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "tasks/samples.h"
 #include "text/strings.h"
 #include "train/broadcast_snapshot.h"
 #include "train/metric_watch.h"
@@ -166,6 +168,8 @@ OpenedRun PlannedRun::open_data() && {
 PreparedRun OpenedRun::make_task() && {
   PreparedRun run{std::move(*this)};
   dist::agree(run.process.host, [&] {
+    if (const auto& row = catalog::row(run.config.task); row.target != catalog::Target::kAny)
+      tasks::schema_of(*run.data.store, row.name);  // the task is made with facts of its own data
     run.task =
         tasks::make_task(run.config, tasks::facts_of(*run.data.store, run.data.splits.train));
     check_task(run);

@@ -51,7 +51,7 @@ const data::Schema& schema_of(const data::Store& store, std::string_view task) {
   const data::Schema& schema = store.schema();
   if (schema.task == task) return schema;
   throw DataError(str(store.origin().path().string(), " holds samples of task '", schema.task,
-                      "', not ", task));
+                      "', not ", task, ": `--task ", schema.task, "` trains on it"));
 }
 
 void check_targets(const data::Store& store, const catalog::Numbers& numbers) {

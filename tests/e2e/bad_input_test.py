@@ -497,6 +497,9 @@ def data_of_another_kind(folder):
         runner.run(["convert", "pointer", f"{name}.npz", "--out", f"{name}.h5"], cwd=folder).expect(0)
     for task in ["classify", "pointer", "headpose"]:
         one_message(train_rows(folder, task, "d.h5", "x"), 65, f"d.h5 holds samples of task 'sequence', not {task}")
+    # Made without classes, which classify would miss first.
+    one_message(train_rows(folder, "classify", "faces.h5", "x"), 65,
+                "faces.h5 holds samples of task 'headpose', not classify: `--task headpose` trains on it")
     train_rows(folder, "sequence", "d.h5", "s", checkpoint__every="1epoch").expect(0)
     train_rows(folder, "pointer", "p.h5", "p").expect(0)
     for run, file, text in [("s", "wide.h5", "rows have 5 features; the network takes 3"), ("s", "other.h5", "has the classes a, x; the network knows a, b"),
