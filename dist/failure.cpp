@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -150,6 +151,11 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const std::filesystem::filesystem_error& e) {
     return {DataError("").exit_code(),
             str("cannot use ", e.path1().string(), ": ", e.code().message())};
+  } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again) return {70, e.what()};
+    return {UsageError("").exit_code(),
+            "no thread can be started: raise `ulimit -u` (processes and threads of this user), "
+            "`ulimit -v` (address space), or pids.max of the container"};
   } catch (const std::bad_alloc&) {
     return out_of_memory(0);
   } catch (const std::exception& e) {

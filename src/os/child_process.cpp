@@ -73,6 +73,7 @@ class Attributes {
     pid_t child = -1;
     const int code = posix_spawnp(&child, command[0].c_str(), &files_, &attributes_,
                                   pointers(command).data(), pointers(environment).data());
+    if (code == ENOENT) throw UsageError(str(command[0], " is not in PATH, and is needed"));
     if (code != 0) throw Error(str("cannot start ", command[0], ": ", std::strerror(code)));
     return child;
   }

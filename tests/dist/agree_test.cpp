@@ -8,6 +8,7 @@
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include "core/error.h"
 #include "dist/failure.h"
@@ -56,6 +57,11 @@ TEST(Describe, GivesEachExceptionItsMessageAndExitCode) {
   EXPECT_THAT(of(std::bad_alloc()).message,
               HasSubstr("out of host memory: use a smaller --batch-size"));
   EXPECT_EQ(of(std::bad_alloc()).exit_code, 69);
+  const auto thread = [](std::errc why) { return std::system_error(std::make_error_code(why)); };
+  EXPECT_THAT(of(thread(std::errc::resource_unavailable_try_again)).message,
+              HasSubstr("no thread can be started: raise `ulimit -u`"));
+  EXPECT_EQ(of(thread(std::errc::resource_unavailable_try_again)).exit_code, 64);
+  EXPECT_EQ(of(thread(std::errc::io_error)).exit_code, 70);
   EXPECT_EQ(
       of(c10::Error({__func__, __FILE__, 1}, "[enforce fail at a.cc:1] x == y. It failed.\nmore"))
           .message,
