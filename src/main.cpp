@@ -86,12 +86,16 @@ bool trains(const Arguments& arguments) {
 }
 
 int dispatch(Arguments arguments) {
-  if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
+  if (!arguments.empty() &&
+      (arguments[0] == "--version" || arguments[0] == "-v" || arguments[0] == "-V")) {
     std::puts(dtrain::job::version_text().c_str());
     return 0;
   }
   if (!arguments.empty() &&
       (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
+    if (arguments.size() > 1 && !arguments[1].starts_with("-") &&
+        !dtrain::cli::asks_for_all(arguments, 0))
+      return dispatch({arguments[1], "--help"});
     std::fputs(dtrain::cli::general_help(dtrain::cli::asks_for_all(arguments, 0)).c_str(), stdout);
     return 0;
   }
@@ -99,6 +103,10 @@ int dispatch(Arguments arguments) {
     return dtrain::cli::run_manual({arguments.begin() + 1, arguments.end()});
   refuse_removed_folder();
   if (trains(arguments)) return dtrain::cli::run_train(arguments);
+  if (arguments[0].starts_with("-")) {
+    throw dtrain::UsageError(
+        dtrain::str("unknown flag ", arguments[0], ": flags begin with two dashes, as --name"));
+  }
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
     if (arguments[0] == command.name) {

@@ -45,7 +45,8 @@ void check_name(const std::string& name) {
   if (name.size() > 200 || name.starts_with("-") || name.starts_with(".") ||
       name.find_first_of(std::string("/\\\n\r\t\0", 6)) != std::string::npos) {
     throw ConfigError(str("run.name '", name,
-                          "' cannot be a folder's name: use letters, digits, '.', '_' and '-'"));
+                          "' cannot be a folder's name: use letters, digits, '.', '_' and '-', "
+                          "with a letter, digit or '_' first"));
   }
 }
 

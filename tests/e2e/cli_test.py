@@ -182,6 +182,15 @@ def data_in_the_place_of_a_config(folder):
     runner.run(["train", "d.h5"], cwd=folder).expect(78, "d.h5: is a data file, not a config in YAML; `--dataset d.h5` trains on it")
 
 
+def first_words_of_other_programs_are_understood(folder):
+    assert runner.run(["-V"]).expect(0).output == runner.run(["--version"]).expect(0).output
+    for words in (["help", "convert"], ["--help", "convert"]):
+        assert runner.run(words).expect(0).output == runner.run(["convert", "--help"]).expect(0).output
+    runner.run(["-h", "-h"]).expect(0, "dtrain")
+    runner.run(["help", "convrt"]).expect(64, "unknown command 'convrt'; did you mean 'convert'?")
+    runner.run(["-name", "r"]).expect(64, "unknown flag -name: flags begin with two dashes, as --name")
+
+
 def commands_of_one_process_refuse_several(folder):
     for words in [["convert", "images", "d"], ["synth", "classify", "--out", "c.h5"], ["inspect", "c.h5"]]:
         result = runner.run(words, np=2, cwd=folder).expect(64, f"dtrain {words[0]} is one process", "give it without mpirun")
@@ -290,6 +299,6 @@ runner.main([help_names_every_command_and_section, help_fits_a_terminal, bash_co
              what_is_no_manual_is_refused, keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint,
              a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, a_start_does_not_wait_for_the_operators_of_gpus, print_config_is_valid_input, all_typos_at_once,
              typos_are_reported_once_under_mpirun, what_fails_early_on_another_host_is_said_there, unknown_commands, data_in_the_place_of_a_config,
-             commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
+             first_words_of_other_programs_are_understood, commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
              dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])
