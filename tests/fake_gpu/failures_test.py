@@ -31,27 +31,29 @@ def expect_report(folder, launch, np, **gpus):
         assert f"[rank {rank}] error: " in result.output, result.output
 
 
-def fail_at_each(folder, chosen, np=None, **gpus):
+def two_at_a_time(function, arguments):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda launch: expect_report(folder, launch, np, **gpus), chosen))
+        list(pool.map(function, arguments))  # which raises what a call raised
 
 
 def a_gpu_fails_at_each_launch_of_a_step(folder):
     cases.make_data(folder, ["sequence"])
     count, _ = launches(folder, None)
-    fail_at_each(folder, range(1, count + 1))
+    two_at_a_time(lambda launch: expect_report(folder, launch, None), range(1, count + 1))
+
+
+def one_of_two_ranks_fails(folder, **gpus):
+    cases.make_data(folder, ["sequence"])
+    _, first = launches(folder, 2, **gpus)
+    two_at_a_time(lambda launch: expect_report(folder, launch, 2, **gpus), first)
 
 
 def one_of_two_ranks_on_a_gpu_fails(folder):
-    cases.make_data(folder, ["sequence"])
-    _, first = launches(folder, 2)
-    fail_at_each(folder, first, np=2)
+    one_of_two_ranks_fails(folder)
 
 
 def one_of_two_gpus_fails(folder):
-    cases.make_data(folder, ["sequence"])
-    _, first = launches(folder, 2, gpu_count=2)
-    fail_at_each(folder, first, np=2, gpu_count=2)
+    one_of_two_ranks_fails(folder, gpu_count=2)
 
 
 def nccl_fails_at_each_operation(folder):
@@ -67,8 +69,7 @@ def nccl_fails_at_each_operation(folder):
         for rank in range(2):
             assert f"[rank {rank}] error: nccl" in result.output, result.output
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(fail, range(1, operations + 1)))
+    two_at_a_time(fail, range(1, operations + 1))
 
 
 def a_full_gpu_says_what_to_change(folder):
@@ -103,4 +104,4 @@ def gpus_that_cannot_be_used_are_refused(folder):
 
 if __name__ == "__main__":
     fake_gpu.main([a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
-                 nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused])
+                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused])

@@ -47,16 +47,15 @@ class Counts:
             if operation == "launch":
                 self.first[int(step)].append(int(first))
 
-    def of(self, operation, name=None, steps=None, phase=None):
-        return sum(count for step, where, what, who, count in self.lines
-                   if what == operation and name in (None, who) and phase in (None, where) and (steps is None or step in steps))
-
     def names(self, operation, steps=None):
         found = collections.Counter()
         for step, _, what, name, count in self.lines:
             if what == operation and (steps is None or step in steps):
                 found[name] += count
         return found
+
+    def of(self, operation, steps=None):
+        return sum(self.names(operation, steps).values())
 
     def steps(self):
         return max(step for step, *_ in self.lines)

@@ -3,16 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "cuda/counts.h"
 #include "cuda/faults.h"
 #include "cuda/gpus.h"
-#include "cuda/memory.h"
 #include "cuda/settings.h"
-#include "cuda/stream.h"
 
 namespace fake_gpu {
 namespace {
@@ -24,7 +21,6 @@ constexpr int kSharedMemoryOptIn = 99 << 10;
 constexpr int kKilohertz = 1695000;
 
 }  // namespace
-
 }  // namespace fake_gpu
 
 using namespace fake_gpu;

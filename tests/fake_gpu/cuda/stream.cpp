@@ -1,7 +1,7 @@
 #include "cuda/stream.h"
-#include "cuda/gpus.h"
 
 #include "cuda/faults.h"
+#include "cuda/gpus.h"
 
 namespace fake_gpu {
 

@@ -12,14 +12,9 @@
 
 #include "cuda/counts.h"
 
-struct CUstream_st {
-  int gpu = 0;
-  int priority = 0;
-  unsigned flags = 0;
-};
+struct CUstream_st {};
 
 struct CUevent_st {
-  int gpu = 0;
   unsigned flags = 0;
   bool recorded = false;
   std::chrono::steady_clock::time_point reached = {};  // when its stream did

@@ -29,10 +29,10 @@ cudaError_t query(const char* name) {
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   FAKE_GPU_RETURN_IF_FAILED();
   use_context(current_gpu());
-  *stream = new CUstream_st{.gpu = current_gpu(), .priority = priority, .flags = flags};
+  *stream = new CUstream_st;
   return cudaSuccess;
 }
 
@@ -79,7 +79,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   FAKE_GPU_RETURN_IF_FAILED();
   use_context(current_gpu());
   count(Operation::kEvent, "created");
-  *event = new CUevent_st{.gpu = current_gpu(), .flags = flags};
+  *event = new CUevent_st{.flags = flags};
   return cudaSuccess;
 }
 
