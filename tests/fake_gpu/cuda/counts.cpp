@@ -16,10 +16,6 @@
 #include "cuda/settings.h"
 
 namespace fake_gpu {
-namespace {
-
-constexpr std::array<const char*, 8> kOperations = {"launch", "copy",  "memset",     "wait",
-                                                    "query",  "event", "allocation", "context"};
 
 std::string readable(const char* name) {
   int failed = 0;
@@ -29,6 +25,11 @@ std::string readable(const char* name) {
   for (char& c : text) c = c == '\t' || c == '\n' ? ' ' : c;
   return text;
 }
+
+namespace {
+
+constexpr std::array<const char*, 8> kOperations = {"launch", "copy",  "memset",     "wait",
+                                                    "query",  "event", "allocation", "context"};
 
 class Counts {
  public:

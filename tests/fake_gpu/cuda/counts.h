@@ -12,6 +12,7 @@
 // Thread-safety: all functions may be called from any thread.
 
 #include <cstdint>
+#include <string>
 
 namespace fake_gpu {
 
@@ -28,6 +29,8 @@ enum class Operation {
 
 // `name` must live until the process ends.
 void count(Operation, const char* name);
+
+std::string readable(const char* name);  // of a kernel, as C++ writes it
 
 // Where a launch is.
 struct Position {

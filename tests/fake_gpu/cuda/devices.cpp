@@ -9,6 +9,7 @@
 #include "cuda/counts.h"
 #include "cuda/faults.h"
 #include "cuda/gpus.h"
+#include "cuda/schedule.h"
 #include "cuda/settings.h"
 
 namespace fake_gpu {
@@ -167,6 +168,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaDeviceSynchronize() {
   FAKE_GPU_RETURN_IF_FAILED();
   count(Operation::kWait, "cudaDeviceSynchronize");
+  finish_gpu(current_gpu());
   return cudaSuccess;
 }
 

@@ -1,9 +1,10 @@
-// The part of the CUDA runtime that is about memory. Kernels do not run, so what a GPU has computed
-// is not known: a copy to the host reads zeros, which are finite and ask for nothing.
+// The part of the CUDA runtime that is about memory. Where kernels do not run, what a GPU has
+// computed is not known: a copy to the host reads zeros, which are finite and ask for nothing.
 
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <vector>
 
 #include "cuda/counts.h"
 #include "cuda/faults.h"
@@ -27,6 +28,7 @@ cudaError_t give_back(void* block, const char* name) {
   FAKE_GPU_RETURN_IF_FAILED();
   if (block == nullptr) return cudaSuccess;
   count(Operation::kAllocation, name);
+  finish_gpu(current_gpu());
   return release(block) ? cudaSuccess : remember(cudaErrorInvalidValue);
 }
 
@@ -48,11 +50,29 @@ const char* name_of(cudaMemcpyKind kind) {
 bool is_on_a_gpu(const void* address) { return place_of(address).value_or(kHost) != kHost; }
 
 void copy(void* to, const void* from, size_t bytes) {
-  if (is_on_a_gpu(from) && !is_on_a_gpu(to)) {
+  if (settings().numbers.empty() && is_on_a_gpu(from) && !is_on_a_gpu(to)) {
     std::memset(to, 0, bytes);
   } else {
     std::memmove(to, from, bytes);
   }
+}
+
+bool is_pageable(const void* address) { return !place_of(address).has_value(); }
+
+// A copy as the stream does it. One from memory that is not pinned reads it before the call
+// returns, and one to such memory is done then.
+cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes,
+                    cudaMemcpyKind kind) {
+  if (!work_waits() || !is_pageable(from)) {
+    const cudaError_t error =
+        submit(stream, Operation::kCopy, name_of(kind), [=] { copy(to, from, bytes); });
+    if (work_waits() && is_pageable(to)) finish(stream);
+    return error;
+  }
+  const auto* begin = static_cast<const char*>(from);
+  return submit(
+      stream, Operation::kCopy, name_of(kind),
+      [to, kept = std::vector<char>(begin, begin + bytes)] { copy(to, kept.data(), kept.size()); });
 }
 
 }  // namespace
@@ -101,12 +121,14 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return submit(stream, Operation::kCopy, name_of(kind), [=] { copy(to, from, bytes); });
+  return copy_on(stream, to, from, bytes, kind);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   count(Operation::kWait, "cudaMemcpy");
-  return submit(nullptr, Operation::kCopy, name_of(kind), [=] { copy(to, from, bytes); });
+  const cudaError_t error = copy_on(nullptr, to, from, bytes, kind);
+  finish(nullptr);
+  return error;
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
@@ -117,12 +139,14 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
-  return submit(stream, Operation::kCopy, name_of(kind), [=] {
+  const cudaError_t error = submit(stream, Operation::kCopy, name_of(kind), [=] {
     for (size_t row = 0; row < height; ++row) {
       copy(static_cast<char*>(to) + row * to_pitch,
            static_cast<const char*>(from) + row * from_pitch, width);
     }
   });
+  if (is_pageable(to) || is_pageable(from)) finish(stream);
+  return error;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {

@@ -60,6 +60,8 @@ Settings read() {
                 .nccl_fail = number("FAKE_NCCL_FAIL", 0)};
   read_failure(read);
   if (const char* folder = std::getenv("FAKE_GPU_REPORT")) read.report = folder;
+  if (const char* library = std::getenv("FAKE_GPU_NUMBERS")) read.numbers = library;
+  read.order = number("FAKE_GPU_ORDER", -1);
   return read;
 }
 

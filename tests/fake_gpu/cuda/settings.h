@@ -12,6 +12,11 @@
 //   FAKE_GPU_FAIL_RANK=0      only in this rank (of OMPI_COMM_WORLD_RANK)
 //   FAKE_NCCL_FAIL=K          NCCL fails at the K-th operation of a communicator
 //   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)
+//   FAKE_GPU_NUMBERS=FILE     a library that computes LibTorch's operators (numbers/): copies and
+//                             NCCL move data too, and a kernel that is not computed ends the
+//                             process
+//   FAKE_GPU_ORDER=SEED       work is done after its submission (schedule.h); 0: as late as
+//   possible
 
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +34,8 @@ struct Settings {
   int64_t fail_launch = 0;
   int64_t nccl_fail = 0;  // 0: never
   std::string report = {};
+  std::string numbers = {};
+  int64_t order = -1;  // -1: work is done when it is submitted
 };
 
 const Settings& settings();

@@ -1,7 +1,7 @@
 #pragma once
 
 // Streams and events. The work of a stream is done when it is submitted, in the thread that submits
-// it: what a GPU may do in another order is another matter than what a run asks of it.
+// it, or later (schedule.h).
 //
 // Thread-safety: all functions may be called from any thread.
 
@@ -9,24 +9,40 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 #include "cuda/counts.h"
+#include "cuda/schedule.h"
 
-struct CUstream_st {};
+struct CUstream_st {
+  std::shared_ptr<fake_gpu::Queue> queue = {};
+};
 
 struct CUevent_st {
+  using Time = std::chrono::steady_clock::time_point;
+
   unsigned flags = 0;
-  bool recorded = false;
-  std::chrono::steady_clock::time_point reached = {};  // when its stream did
+  fake_gpu::Point point = {};          // of its last record
+  std::shared_ptr<Time> reached = {};  // when that was; nullptr: never recorded
 };
 
 namespace fake_gpu {
 
-// Counts an operation and does `work`, on the stream. A GPU that has failed does nothing, and
-// returns its error.
-cudaError_t submit(cudaStream_t, Operation, const char* name, const std::function<void()>& work);
+std::shared_ptr<Queue> queue_of(cudaStream_t);  // the default stream: of the current GPU
 
-// A kernel, or an operation of a library, whose numbers are not computed.
+// Counts an operation and does `work`, on the stream. A GPU that has failed does nothing, and
+// returns its error. `point`: receives where it is.
+cudaError_t submit(cudaStream_t, Operation, const char* name, const std::function<void()>& work,
+                   Point* point = nullptr);
+
+// The host waits for what the stream was given before.
+void finish(cudaStream_t);
+
+// A kernel, or an operation of a library, whose numbers are not computed. Ends the process where
+// numbers are asked for.
 cudaError_t launch(cudaStream_t, const char* name);
+
+// One whose numbers are computed by `work`.
+cudaError_t launch(cudaStream_t, const char* name, const std::function<void()>& work);
 
 }  // namespace fake_gpu

@@ -1,0 +1,120 @@
+#include "cuda/schedule.h"
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "cuda/settings.h"
+
+namespace fake_gpu {
+namespace {
+
+constexpr auto kPatience = std::chrono::milliseconds(30);
+constexpr unsigned kOneIn = 6;            // submissions, and questions, lets drawn work be done
+constexpr unsigned kMostQuestions = 4;    // until what was asked for is done
+constexpr size_t kMostPending = 1 << 14;  // of a queue
+
+class Schedule {
+ public:
+  Schedule() : random_(static_cast<unsigned>(settings().order)) {
+    std::thread([this] { make_progress(); }).detach();
+  }
+
+  Point add(const std::shared_ptr<Queue>& queue, Queue::Item item) {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.empty()) moved_ = std::chrono::steady_clock::now();
+    if (queue->pending.empty()) waiting_.push_back(queue);
+    queue->pending.push_back(std::move(item));
+    const Point point{queue, queue->done + queue->pending.size()};
+    if (settings().order > 0 && random_() % kOneIn == 0) do_drawn();
+    if (queue->pending.size() > kMostPending) reach({queue, queue->done + kMostPending / 2});
+    return point;
+  }
+
+  void finish(const Point& point) {
+    const std::lock_guard lock(mutex_);
+    reach(point);
+  }
+
+  void finish_gpu(int gpu) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& queue : std::vector(waiting_))
+      if (queue->gpu == gpu) reach({queue, queue->done + queue->pending.size()});
+  }
+
+  bool ask(const Point& point) {
+    const std::lock_guard lock(mutex_);
+    if (point.queue == nullptr || point.queue->done >= point.items) return true;
+    if (++questions_ % kMostQuestions != 0) return false;
+    reach(point);
+    return true;
+  }
+
+ private:
+  // `point` by value: what is reached may be the last owner of its queue.
+  void reach(Point point) {
+    if (point.queue == nullptr) return;
+    Queue& queue = *point.queue;
+    while (queue.done < point.items) {
+      const Queue::Item item = std::move(queue.pending.front());
+      queue.pending.pop_front();
+      reach(item.after);
+      if (item.work) item.work();
+      ++queue.done;
+      moved_ = std::chrono::steady_clock::now();
+    }
+    if (queue.pending.empty()) std::erase(waiting_, point.queue);
+  }
+
+  // Some of the work of a queue.
+  void do_drawn() {
+    if (waiting_.empty()) return;
+    const std::shared_ptr<Queue> queue = waiting_[random_() % waiting_.size()];
+    reach({queue, queue->done + 1 + random_() % queue->pending.size()});
+  }
+
+  void make_progress() {
+    for (;;) {
+      std::this_thread::sleep_for(kPatience / 4);
+      const std::lock_guard lock(mutex_);
+      if (std::chrono::steady_clock::now() - moved_ > kPatience) do_drawn();
+    }
+  }
+
+  std::mutex mutex_;
+  std::mt19937 random_;
+  std::vector<std::shared_ptr<Queue>> waiting_;  // with pending work
+  unsigned questions_ = 0;
+  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
+};
+
+Schedule& schedule() {
+  static auto* schedule = new Schedule;  // used until the process has ended
+  return *schedule;
+}
+
+}  // namespace
+
+bool work_waits() { return settings().order >= 0; }
+
+Point submit_later(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
+  return schedule().add(queue, {std::move(work), {}});
+}
+
+void wait_later(const std::shared_ptr<Queue>& queue, const Point& after) {
+  schedule().add(queue, {{}, after});
+}
+
+void finish(const Point& point) {
+  if (work_waits()) schedule().finish(point);
+}
+
+void finish_gpu(int gpu) {
+  if (work_waits()) schedule().finish_gpu(gpu);
+}
+
+bool ask_whether(const Point& point) { return !work_waits() || schedule().ask(point); }
+
+}  // namespace fake_gpu
