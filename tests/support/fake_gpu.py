@@ -9,6 +9,7 @@ import runner
 
 FOLDER = pathlib.Path(os.environ.get("DTRAIN_BUILD", "build")) / "tests/fake_gpu"
 LIBRARIES = ["libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2", "libcuda.so.1"]
+OPERATORS = FOLDER / "libfake_numbers.so"  # that compute
 
 
 def environment(threads=1, **settings):

@@ -1,15 +1,24 @@
-// NCCL: communicators that do not block. Nothing travels between the ranks.
+// NCCL: communicators that do not block. Where numbers are not computed, nothing travels between
+// the ranks.
 
 #include <nccl.h>
 
+#include <sys/random.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 
 #include "cuda/settings.h"
 #include "cuda/stream.h"
+#include "libraries/exchange.h"
 
 struct ncclComm {
   int answers_in_progress = 0;  // that are still to be given
   int64_t operations = 0;
+  std::shared_ptr<fake_nccl::Exchange> exchange = {};  // where numbers are computed
 };
 
 namespace {
@@ -20,10 +29,24 @@ ncclResult_t begin(ncclComm_t comm) {
   return ncclInProgress;
 }
 
-ncclResult_t operate(ncclComm_t comm, cudaStream_t stream, const char* name) {
+using fake_nccl::Exchange;
+
+// A rank that has left is found by ncclCommGetAsyncError().
+ncclResult_t operate(ncclComm_t comm, cudaStream_t stream, const char* name,
+                     const std::function<bool(Exchange&)>& move) {
   ++comm->operations;
-  if (fake_gpu::launch(stream, name) != cudaSuccess) return ncclUnhandledCudaError;
+  std::function<void()> work;
+  if (comm->exchange != nullptr) work = [exchange = comm->exchange, move] { move(*exchange); };
+  if (fake_gpu::launch(stream, name, work) != cudaSuccess) return ncclUnhandledCudaError;
   return begin(comm);
+}
+
+// A name of shared memory that no other communicator has.
+void draw(ncclUniqueId* id) {
+  uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) std::abort();
+  std::snprintf(id->internal, sizeof id->internal, "/fake_nccl-%016llx",
+                static_cast<unsigned long long>(bits));
 }
 
 }  // namespace
@@ -37,6 +60,7 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 7, sizeof *id);
+  if (!fake_gpu::settings().numbers.empty()) draw(id);
   return ncclSuccess;
 }
 
@@ -57,8 +81,11 @@ const char* ncclGetErrorString(ncclResult_t result) {
 
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t*) {
   *comm = new ncclComm;
+  if (!fake_gpu::settings().numbers.empty())
+    (*comm)->exchange = std::make_shared<Exchange>(id.internal, rank, size);
   return begin(*comm);
 }
 
@@ -75,21 +102,25 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return operate(comm, stream, "ncclAllReduce");
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return operate(comm, stream, "ncclAllReduce",
+                 [=](Exchange& ranks) { return ranks.all_reduce(from, to, count, type, op); });
 }
-ncclResult_t ncclReduceScatter(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t,
-                               ncclComm_t comm, cudaStream_t stream) {
-  return operate(comm, stream, "ncclReduceScatter");
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return operate(comm, stream, "ncclReduceScatter",
+                 [=](Exchange& ranks) { return ranks.reduce_scatter(from, to, count, type, op); });
 }
-ncclResult_t ncclAllGather(const void*, void*, size_t, ncclDataType_t, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return operate(comm, stream, "ncclAllGather");
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return operate(comm, stream, "ncclAllGather",
+                 [=](Exchange& ranks) { return ranks.all_gather(from, to, count, type); });
 }
-ncclResult_t ncclBroadcast(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return operate(comm, stream, "ncclBroadcast");
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return operate(comm, stream, "ncclBroadcast",
+                 [=](Exchange& ranks) { return ranks.broadcast(from, to, count, type, root); });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return begin(comm); }
@@ -98,6 +129,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (comm->exchange != nullptr) comm->exchange->abort();
   delete comm;
   return ncclSuccess;
 }

@@ -1,0 +1,93 @@
+"""NCCL between fake GPUs that compute: sums of three processes are those of numpy."""
+
+import ctypes
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import fake_gpu
+import numpy as np
+
+RANKS = 3
+COUNTS = [1, 1000, 700_000]  # the last one takes several pieces
+TYPES = {np.float16: 6, np.float32: 7, np.float64: 8, np.int64: 4, np.uint8: 1}  # ncclDataType_t
+OPERATIONS = {0: np.add.reduce, 2: np.max, 3: np.min}  # ncclRedOp_t
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+class Communicator:
+    def __init__(self, unique_id, rank):
+        self.nccl = ctypes.CDLL("libnccl.so.2")
+        self.comm = ctypes.c_void_p()
+        assert self.nccl.ncclCommInitRankConfig(ctypes.byref(self.comm), RANKS, unique_id, rank, None) == 7  # in progress
+
+    def call(self, name, *arguments):
+        """Arrays are passed by their address."""
+        words = [a.ctypes.data_as(ctypes.c_void_p) if isinstance(a, np.ndarray) else a for a in arguments]
+        assert getattr(self.nccl, name)(*words, self.comm, None) == 7
+
+
+def given(rank, count, kind):
+    return np.random.default_rng(rank).integers(0, 20, count).astype(kind)
+
+
+def bfloat16(values):
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)  # exact for whole numbers below 256
+
+
+def check(comm, rank):
+    for kind, number in TYPES.items():
+        for count in COUNTS:
+            rows = [given(r, count, kind) for r in range(RANKS)]
+            for operation, fold in OPERATIONS.items():
+                out = np.empty(count, kind)
+                comm.call("ncclAllReduce", rows[rank], out, ctypes.c_size_t(count), number, operation)
+                np.testing.assert_array_equal(out, fold(np.stack(rows), axis=0))
+            part = np.empty(count, kind)
+            whole = [given(10 + r, count * RANKS, kind) for r in range(RANKS)]
+            comm.call("ncclReduceScatter", whole[rank], part, ctypes.c_size_t(count), number, 0)
+            np.testing.assert_array_equal(part, np.add.reduce(np.stack(whole)).astype(kind)[rank * count:(rank + 1) * count])
+            all_of = np.empty(count * RANKS, kind)
+            comm.call("ncclAllGather", rows[rank], all_of, ctypes.c_size_t(count), number)
+            np.testing.assert_array_equal(all_of, np.concatenate(rows))
+            out = np.zeros(count, kind)
+            comm.call("ncclBroadcast", rows[rank], out, ctypes.c_size_t(count), number, 1)
+            np.testing.assert_array_equal(out, rows[1])
+    rows, out = [given(r, 1000, np.float32) for r in range(RANKS)], np.empty(1000, np.uint16)
+    comm.call("ncclAllReduce", bfloat16(rows[rank]), out, ctypes.c_size_t(1000), 9, 0)
+    np.testing.assert_array_equal(out, bfloat16(sum(rows)))
+    comm.nccl.ncclCommDestroy(comm.comm)
+
+
+def job():
+    """All ranks of one job, forked before the library is loaded."""
+    receivers = [multiprocessing.Pipe(duplex=False) for _ in range(RANKS)]
+    processes = []
+    for rank in range(RANKS):
+        pid = os.fork()
+        if pid == 0:
+            unique_id = UniqueId.from_buffer_copy(receivers[rank][0].recv_bytes())
+            check(Communicator(unique_id, rank), rank)
+            os._exit(0)
+        processes.append(pid)
+    unique_id = UniqueId()
+    ctypes.CDLL("libnccl.so.2").ncclGetUniqueId(ctypes.byref(unique_id))
+    for _, sender in receivers:
+        sender.send_bytes(bytes(unique_id))
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in processes))
+
+
+def sums_are_those_of_numpy(folder):
+    done = subprocess.run([sys.executable, __file__, "job"], env=fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS), capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["job"]:
+        job()
+    fake_gpu.main([sums_are_those_of_numpy])

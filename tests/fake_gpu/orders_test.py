@@ -1,0 +1,84 @@
+"""Work that a GPU may do later is done later: what a program must wait for shows as a wrong number, where it does not. PyTorch is the
+program."""
+
+import subprocess
+import sys
+
+import fake_gpu
+
+PROGRAMS = {
+    # What the host reads without waiting has not been copied.
+    "copy to the host": """
+a = torch.ones(1000, device="cuda") * 2
+out = torch.zeros(1000, pin_memory=True)
+out.copy_(a, non_blocking=True)
+{wait}
+print(out.sum().item() == 2000)""",
+    # Pinned memory that is written before it has been copied.
+    "copy from the host": """
+host = torch.ones(1000).pin_memory()
+a = host.to("cuda", non_blocking=True)
+{wait}
+host.fill_(5)
+print(a.sum().item() == 1000)""",
+    # A stream that reads what another one writes.
+    "read after write": """
+side = torch.cuda.Stream()
+a = torch.ones(1000, device="cuda") * 3
+with torch.cuda.stream(side):
+    {wait_of_side}
+    b = a * 2
+side.synchronize()
+print(b.sum().item() == 6000)""",
+    # And one that writes what another one still reads.
+    "write after read": """
+side = torch.cuda.Stream()
+a = torch.ones(1000, device="cuda")
+torch.cuda.synchronize()
+b = a * 2
+with torch.cuda.stream(side):
+    {wait_of_side}
+    a.fill_(7)
+side.synchronize()
+print(b.sum().item() == 2000)""",
+    # Memory that is given back while another stream uses it.
+    "free": """
+side = torch.cuda.Stream()
+a = torch.ones(1000, device="cuda")
+torch.cuda.synchronize()
+with torch.cuda.stream(side):
+    b = a * 2
+    {record}
+del a
+c = torch.ones(1, device="cuda").sum().item()
+side.synchronize()
+print(b.sum().item() == 2000)""",
+}
+WAITS = {"wait": "torch.cuda.synchronize()", "wait_of_side": "side.wait_stream(main)", "record": "a.record_stream(side)"}
+
+
+ORDERS = [0, 1, 2]
+
+
+def answers(waits, order):
+    """Whether each program has the right number."""
+    lines = {name: line if waits else "pass" for name, line in WAITS.items()}
+    text = "\n".join(["import torch", "main = torch.cuda.current_stream()", *(program.format(**lines) for program in PROGRAMS.values())])
+    env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, gpu_order=order)
+    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(PROGRAMS, (line == "True" for line in done.stdout.split()), strict=True))
+
+
+def waits_make_numbers_right(folder):
+    for order in ORDERS:
+        assert all(answers(True, order).values()), (order, answers(True, order))
+
+
+def a_wait_that_is_missing_makes_one_wrong(folder):
+    right = [answers(False, order) for order in ORDERS]
+    assert not [name for name in PROGRAMS if all(one[name] for one in right)], right
+
+
+if __name__ == "__main__":
+    fake_gpu.main([waits_make_numbers_right, a_wait_that_is_missing_makes_one_wrong])
