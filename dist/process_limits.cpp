@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr rlim_t kFewestFiles = 64;
 constexpr rlim_t kMostFiles = 4096;
+constexpr rlim_t kStackBytes = kMiB;  // Windows' default, on which LibTorch runs too
 // Open MPI 4.1 with its usual settings. The first two are measured with limits and tmpfs mounts of
 // several sizes: with less, MPI_Init ends with text of PMIx, or mpirun hangs. The third is
 // its btl_vader_segment_size.
@@ -42,6 +43,15 @@ void raise_open_files() {
   throw UsageError(str("this process may open ", limit.rlim_cur,
                        " files (ulimit -Hn), and dtrain needs ", kFewestFiles,
                        " or more: start it from a shell with a higher limit"));
+}
+
+void require_stack() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackBytes) return;
+  throw UsageError(
+      str("this process may have a stack of ", human_bytes(static_cast<double>(limit.rlim_cur)),
+          " (ulimit -s), and dtrain needs ", human_bytes(static_cast<double>(kStackBytes)),
+          " or more: start it from a shell with a higher limit"));
 }
 
 MpiRoom mpi_room(const std::filesystem::path& folder, int local_ranks) {

@@ -1,10 +1,10 @@
 #pragma once
 
-// What a process needs of its environment before it can start: open files, and room for the files
-// through which the ranks of a host share memory. Where it is missing, the libraries below die by
-// SIGBUS, hang, or print text of their own, long after the start. Errors: UsageError, one line with
-// the limit, its value, what is needed, and how to change it. Thread-safety: to be called before
-// other threads exist.
+// What a process needs of its environment before it can start: open files, a stack, and room for
+// the files through which the ranks of a host share memory. Where it is missing, the libraries
+// below die by a signal, hang, or print text of their own, long after the start. Errors:
+// UsageError, one line with the limit, its value, what is needed, and how to change it.
+// Thread-safety: to be called before other threads exist.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +15,10 @@ namespace dtrain::dist {
 // Raises the limit of open files to what the system allows (at most 4096), and throws if that is
 // too few.
 void raise_open_files();
+
+// Throws if the stack of a thread may have less than libraries are written for. The limit cannot be
+// raised here: the C library has read it, for the threads to come, before main().
+void require_stack();
 
 struct MpiRoom {
   uint64_t file_bytes = 0;       // largest file that this process may write (ulimit -f)

@@ -172,6 +172,7 @@ int main(int argc, char** argv) {
   const bool with_gpus = dtrain::device::has_driver_library();
   try {
     dtrain::dist::raise_open_files();
+    dtrain::dist::require_stack();
     if (with_gpus) dtrain::device::load_gpu_operators();
     const int code = dispatch(arguments);
     flush_standard_output();

@@ -74,5 +74,16 @@ TEST(OpenFiles, TheSoftLimitIsRaisedAndTooLowAHardOneIsNamed) {
   ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
+TEST(Stack, TooLowALimitIsNamed) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_STACK, &before), 0);
+  require_stack();
+  const rlimit low{512 << 10, before.rlim_max};  // the test itself has to fit
+  ASSERT_EQ(::setrlimit(RLIMIT_STACK, &low), 0);
+  testing::expect_error<UsageError>([] { require_stack(); },
+                                    {"a stack of 512.0 KiB (ulimit -s)", "1.0 MiB or more"});
+  ::setrlimit(RLIMIT_STACK, &before);
+}
+
 }  // namespace
 }  // namespace dtrain::dist

@@ -38,6 +38,13 @@ def few_open_files(folder):
     assert result.code != 0 and ("may open 40 files" in result.output or "dtrain" not in result.output.splitlines()[0]), result.output
 
 
+def a_small_stack(folder):
+    words = training(folder)
+    for command in [words, ["inspect", "d.h5"], ["synth", "pointer", "--out", "p.h5"]]:
+        one_line(shell(folder, "ulimit -s 64", command), 64, "a stack of 64.0 KiB (ulimit -s)", "1.0 MiB or more")
+    shell(folder, "ulimit -s 1024", ["inspect", "d.h5", "--verify"]).expect(0)
+
+
 def small_files(folder):
     words = training(folder)
     one_line(shell(folder, "ulimit -f 1000", words), 64, "files of 1000.0 KiB (ulimit -f)", "5.0 MiB")
@@ -99,5 +106,5 @@ def a_library_held_to_fewer_instructions(folder):
           ["--task", "pointer", "--data.file", "p.h5", "--model.hidden", 16, "--train.max_steps", 1, "--metrics.enabled", "false"]).expect(0, "finished: ")
 
 
-mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_lone_process_needs_no_folder_of_a_session, a_full_shared_memory,
+mounts.main([few_open_files, a_small_stack, small_files, a_small_folder_for_temporary_files, a_lone_process_needs_no_folder_of_a_session, a_full_shared_memory,
              fewer_cores_than_there_are, a_library_held_to_fewer_instructions])

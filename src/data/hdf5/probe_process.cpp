@@ -281,10 +281,8 @@ Layout ProbeProcess::probe(const std::filesystem::path& file) {
   if (code != 0 || reply.empty()) {
     socket_.close();  // a late answer must not be taken for that of the next file
     const bool late = code == EAGAIN || code == EWOULDBLOCK;
-    throw Error(
-        str("cannot open ", file.string(), ": the process that reads its structure ",
-            late ? "does not answer"
-                 : "has ended. Was it killed, or is `ulimit -s` (stack) too low? Start again"));
+    throw Error(str("cannot open ", file.string(), ": the process that reads its structure ",
+                    late ? "does not answer" : "has ended. Was it killed? Start again"));
   }
   const std::string_view rest = std::string_view(reply).substr(1);
   if (reply[0] == kLayout) return decode(rest, file);
