@@ -270,6 +270,7 @@ int64_t count_repeated(const std::vector<Split>& splits, const Spool& spool, int
 struct ClassCounts {
   int64_t listed = 0;   // samples in a split, also those that are not kept
   int64_t trained = 0;  // kept samples in the training split
+  std::optional<Quarantined> damaged = std::nullopt;  // the first
 };
 
 // What was made of the samples, and of those of each class.
@@ -299,8 +300,13 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
       if (splits[at] == Split::kTrain) ++counts[static_cast<size_t>(label)].trained;
     } else if (outcome.kind == SampleOutcome::Kind::kBeyondRange) {
       ++summary.beyond_range;
-    } else if (summary.damaged++ < static_cast<int64_t>(kMostQuarantined)) {
-      summary.quarantined.push_back({set.samples().name(at), spool.reason(outcome)});
+    } else {
+      const bool is_listed = summary.damaged++ < static_cast<int64_t>(kMostQuarantined),
+                 is_first = label >= 0 && !counts[static_cast<size_t>(label)].damaged;
+      if (!is_listed && !is_first) return;
+      const Quarantined one{set.samples().name(at), spool.reason(outcome)};
+      if (is_listed) summary.quarantined.push_back(one);
+      if (is_first) counts[static_cast<size_t>(label)].damaged = one;
     }
   });
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
@@ -318,11 +324,9 @@ ConvertSummary summarise(const RawSet& set, const std::vector<Split>& splits, co
   return summary;
 }
 
-std::string first_damage(const ConvertSummary& summary) {
-  if (summary.quarantined.empty()) return "";
-  const Quarantined& first = summary.quarantined[0];
-  return str(" The first one: ", first.name, ": ", first.reason, ". All are listed in ",
-             summary.quarantine_file.string());
+std::string damage_text(const Quarantined& first, const ConvertSummary& summary) {
+  return str(" The first damaged one: ", first.name, ": ", first.reason, ". All are listed in ",
+             summary.quarantine_file.string(), ": repair or replace them");
 }
 
 std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
@@ -330,7 +334,8 @@ std::string nothing_left(const fs::path& source, const ConvertSummary& summary) 
                             " can be used: ", summary.damaged, " damaged, ");
   if (summary.beyond_range > 0)
     message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
-  return message + str(summary.unlisted, " in no list.") + first_damage(summary);
+  message += str(summary.unlisted, " in no list.");
+  return message + (summary.damaged > 0 ? damage_text(summary.quarantined[0], summary) : "");
 }
 
 // Why the samples do not make a data set; "" if they do. This is known only after all samples are
@@ -345,8 +350,10 @@ std::string defect(const ConvertOptions& options, const ConvertSummary& summary,
     const auto& [name, kept] = summary.classes[label];
     if (kept > 0 && (counts[label].trained > 0 || !training || all_given)) continue;
     if (all_given && counts[label].listed == 0) continue;
+    const std::optional<Quarantined>& damaged = counts[label].damaged;
     return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "",
-               ".", first_damage(summary));
+               ".", damaged ? damage_text(*damaged, summary) : " Add samples of it",
+               ", or remove the class");
   }
   return "";
 }

@@ -436,14 +436,17 @@ TEST_F(ClassSets, QuarantinesFilesThatAreNotPictures) {
 
 TEST_F(ClassSets, NamesAClassWithOnlyDamagedSamples) {
   pictures("d/a", 5, 10);
+  write(files / "d/a/0.png", {});
   write(files / "d/b/1.png", {});
-  refused("images", {"no usable sample of the class b", "b/1.png", "empty"});
+  refused("images", {"no usable sample of the class b. The first damaged one: b/1.png: ", "empty",
+                     "o.h5.quarantine.json: repair or replace them, or remove the class"});
   pictures("d/train/a", 2, 1);
   fs::remove_all(files / "d/a");
   fs::remove_all(files / "d/b");
   write(files / "d/train/b/1.png", {});
   pictures("d/test/b", 2, 1);
-  refused("images", {"no usable sample of the class b is in the training split"});
+  refused("images", {"no usable sample of the class b is in the training split. The first damaged "
+                     "one: train/b/1.png: "});
 }
 
 TEST_F(ClassSets, NamesThatDifferOnlyInTheirExtensionAreAmbiguousInLists) {

@@ -331,9 +331,9 @@ TEST_F(Convert, NothingUsableIsAnErrorThatNamesTheExpectedLayout) {
   make_300wlp(2);
   fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 5);
   fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), 5);
-  testing::expect_error<DataError>(
-      [&] { convert("300wlp", options("lp", "o.h5")); },
-      {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg", "quarantine.json"});
+  testing::expect_error<DataError>([&] { convert("300wlp", options("lp", "o.h5")); },
+                                   {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg",
+                                    "quarantine.json: repair or replace them"});
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
