@@ -115,6 +115,7 @@ int report_of_one(const Options& options, data::ProbeProcess& prober) {
 int report_of_two(const Options& options) {
   const report::RunRecords first = report::read_run(options.runs[0]),
                            second = report::read_run(options.runs[1]);
+  if (options.max_regression) report::require_same_task(first, second);
   const fs::path own = own_page(second.folder, kComparisonName);
   check_outputs(options, own, /*sampled=*/nullptr);
   const report::Digest of_first = report::digest(first), of_second = report::digest(second);

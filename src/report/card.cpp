@@ -130,8 +130,7 @@ std::string best_text(const RunRecords& run) {
 std::string task_text(const RunRecords& run) {
   const Environment& e = run.environment;
   std::vector<std::string> parts = {
-      e.task.empty() ? run.setting("task.name") : e.task,
-      e.network.empty() ? run.setting("model.name") : e.network,
+      run.task(), e.network.empty() ? run.setting("model.name") : e.network,
       e.parameters > 0 ? human_count(e.parameters) + " parameters" : "", e.precision};
   std::erase(parts, "");
   return join(parts, ", ");

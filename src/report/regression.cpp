@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/error.h"
 #include "report/card.h"
 #include "text/strings.h"
 
@@ -55,6 +56,13 @@ std::vector<double> validation_values(const RunRecords& run, const std::string& 
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
 }  // namespace
+
+void require_same_task(const RunRecords& first, const RunRecords& second) {
+  const std::string a = first.task(), b = second.task();
+  if (a.empty() || b.empty() || a == b) return;
+  throw UsageError(str("--max-regression compares two runs of one task: ", first.name, " is of ", a,
+                       ", ", second.name, " of ", b));
+}
 
 Measured throughput(const std::vector<double>& windows) {
   Measured result{.value = median(windows)};

@@ -40,6 +40,9 @@ struct Regression {
   std::string reason = {};
 };
 
+// UsageError if the runs are known to be of different tasks: none of their values can be compared.
+void require_same_task(const RunRecords& first, const RunRecords& second);
+
 Measured throughput(const std::vector<double>& windows);  // `windows`: ordered by step
 // `values`: of all evaluations in their order; `samples`: of one of them.
 Measured best_metric(const std::vector<double>& values, const MetricKind&, int64_t samples);

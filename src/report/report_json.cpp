@@ -117,7 +117,7 @@ Json known_json(const RunRecords& run, const Digest& digest) {
   json["name"] = run.name;
   json["state"] = std::string(name_of(run.state));
   json["reason"] = run.reason;
-  json["task"] = e.task.empty() ? run.setting("task.name") : e.task;
+  json["task"] = run.task();
   json["network"] = e.network.empty() ? run.setting("model.name") : e.network;
   json["data"] = e.data;
   json["world_size"] = e.world_size;

@@ -43,6 +43,10 @@ std::string RunRecords::setting(std::string_view key) const {
   return "";
 }
 
+std::string RunRecords::task() const {
+  return environment.task.empty() ? setting("task.name") : environment.task;
+}
+
 MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
   for (const MetricKind& metric : run.environment.metrics) {
     if (metric.name == name) return metric;
@@ -51,8 +55,7 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
   if (name == "loss") return kind;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (name.starts_with("mae")) {
-    const std::string& said = run.environment.task;
-    const auto task = value_named<catalog::TaskId>(said.empty() ? run.setting("task.name") : said);
+    const auto task = value_named<catalog::TaskId>(run.task());
     if (task) kind.unit = catalog::row(*task).numbers.error_unit;
     if (kind.unit.empty()) kind.unit = "absolute error";
   } else if (has("mse") || has("reconstruction")) {

@@ -138,6 +138,7 @@ struct RunRecords {
   std::vector<std::string> gaps;  // what is missing, damaged or unknown, in words
 
   std::string setting(std::string_view key) const;  // value in `config`; "": it has none
+  std::string task() const;  // environment.json says it, or else `config`; "": neither
 };
 
 // What is known of a metric by its name, for runs whose environment.json does not say it.

@@ -125,6 +125,13 @@ def two_runs_and_the_gate(folder):
     ended.expect(1, "val mae: ", "WORSE: the second run has no such value")
     assert ended.output.count("WORSE") == 2, ended.output
     runner.run(["report", "runs/early", "runs/r", "--max-regression", "5", "--text"], cwd=folder).expect(0, "cannot tell")
+    shutil.copytree(folder / "runs/r", folder / "runs/other")
+    environment = json.loads((folder / "runs/other/environment.json").read_text())
+    (folder / "runs/other/environment.json").write_text(json.dumps({**environment, "task": "classify"}))
+    runner.run(["report", "runs/r", "runs/other", "--max-regression", "5"], cwd=folder).expect(
+        64, "--max-regression compares two runs of one task: r is of headpose, other of classify")
+    assert not (folder / "runs/other/comparison.html").exists()
+    runner.run(["report", "runs/r", "runs/other", "--text"], cwd=folder).expect(0)
     told = json.loads((folder / "c.json").read_text())
     assert told["differences"] == [{"key": "data.workers", "first": "1", "second": "7"}], told["differences"]
     assert told["regressions"][0]["judgment"] == "worse" and "<svg" in (folder / "runs/slow/comparison.html").read_text()

@@ -7,8 +7,10 @@
 
 #include <cmath>
 
+#include "core/error.h"
 #include "report/read_run.h"
 #include "run_folder.h"
+#include "support/expect_error.h"
 
 namespace dtrain::report {
 namespace {
@@ -106,6 +108,23 @@ TEST(Regression, OfTwoRuns) {
   other.best_metric = "top1";
   EXPECT_THAT(regressions(first, digest(first), other, digest(other), 0.05)[1].reason,
               HasSubstr("mae and top1"));
+}
+
+TEST(Regression, OfDifferentTasksIsRefused) {
+  const testing::RunFolder folder;
+  folder.environment();
+  const RunRecords first = read_run(folder.path());
+  RunRecords second = first, older = first, unknown = first;
+  second.environment.task = "classify";
+  older.environment.task.clear();  // config.yaml says it
+  unknown.environment.task.clear();
+  unknown.config.clear();
+  testing::expect_error<UsageError>([&] { require_same_task(first, second); },
+                                    {"--max-regression compares two runs of one task: r is of "
+                                     "headpose, r of classify"});
+  EXPECT_THROW(require_same_task(second, older), UsageError);
+  EXPECT_NO_THROW(require_same_task(first, older));
+  EXPECT_NO_THROW(require_same_task(second, unknown)) << "nothing says that they differ";
 }
 
 TEST(Regression, ComparesTheBestOfMoreEvaluationsThanAreKept) {
