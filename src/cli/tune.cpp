@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -60,14 +61,22 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
         if (line) line->show(progress);
       });
   line.reset();
-  const std::string patch = result.interrupted ? "" : options.out;
+  std::string patch;
+  std::exception_ptr failure;  // only after the result, which took minutes
+  try {
+    if (out && !result.interrupted) {
+      out->write(tune::patch_text(result, loaded, options.command));
+      out->close();
+      patch = options.out;
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
   options.output.write(
       process.host, [&] { return tune::text_of(result, patch); },
       [&] { return tune::json_of(result, patch); });
   dist::agree_on_rank0(process.host, [&] {
-    if (patch.empty()) return;
-    out->write(tune::patch_text(result, loaded, options.command));
-    out->close();
+    if (failure) std::rethrow_exception(failure);
   });
   return result.interrupted ? job::kExitInterrupted : 0;
 }

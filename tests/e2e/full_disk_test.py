@@ -1,5 +1,7 @@
-"""A disk that fills up while a run saves: a small tmpfs."""
+"""A disk that fills up while a run saves, or that is full when a result is to be written: a small tmpfs."""
 
+import contextlib
+import json
 import subprocess
 
 import mounts
@@ -23,4 +25,25 @@ def full_disk_while_saving(folder):
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-mounts.main([full_disk_while_saving])
+def a_tuned_config_on_a_full_disk(folder):
+    """What was found is shown, and nothing names the config that is not there."""
+    disk = folder / "small"
+    disk.mkdir()
+    mounts.tmpfs(disk, "64k")
+    try:
+        runner.synth(folder / "d.h5", 64)
+        with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        keys = runner.flags({"data.file": "d.h5", "model.image_size": 32, "metrics.port": 0, "data.workers": 1, "data.prefetch": 4,
+                             "train.amp": "fp32", "model.channels_last": True, "model.checkpointing": False})
+        result = runner.run(["tune", *keys, "--minutes", 0.02, "--seconds", 0.1, "--out", disk / "t.yaml", "--json", "out.json"], cwd=folder)
+        result.expect(73, f"cannot write {disk}/t.yaml: No space left on device: free some space, or write to another disk", "samples/s")
+        assert "trains with it" not in result.output and result.output.count("t.yaml") == 1, result.output
+        assert json.loads((folder / "out.json").read_text())["patch"] == ""
+        assert [path.name for path in disk.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+mounts.main([full_disk_while_saving, a_tuned_config_on_a_full_disk])
