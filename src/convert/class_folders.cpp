@@ -45,9 +45,8 @@ Content content(const fs::path& folder, const SampleFiles& kind, formats::ToolFi
 
 void log_ignored(const fs::path& folder, const Content& content) {
   if (content.others.empty()) return;
-  log::info(printable(
-      str("ignored next to the folders of ", folder.string(), ": ", content.others.front(),
-          content.others.size() == 1 ? "" : str(" and ", content.others.size() - 1, " more"))));
+  log::info(printable(str("ignored next to the folders of ", folder.string(), ": ",
+                          join_first(content.others, 1))));
 }
 
 void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto,

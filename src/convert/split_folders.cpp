@@ -53,9 +53,7 @@ std::vector<std::string> words_of(const std::string& name) {
 }
 
 std::string names_in(const std::vector<std::string>& names) {
-  if (names.size() <= kNamesShown) return join(names, ", ");
-  const std::vector<std::string> first(names.begin(), names.begin() + kNamesShown);
-  return str(join(first, ", "), " and ", names.size() - kNamesShown, " more");
+  return join_first(names, kNamesShown);
 }
 
 std::vector<std::string> names_of(const std::vector<TopFolder>& folders) {

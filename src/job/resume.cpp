@@ -23,10 +23,7 @@ std::string shown(const std::map<std::string, std::string>& meaning, const std::
   constexpr size_t kMost = 20;
   const auto found = meaning.find(name);
   if (found == meaning.end()) return "none";
-  std::vector<std::string> parts = split(found->second, '\n');
-  const size_t more = parts.size() > kMost ? parts.size() - kMost : 0;
-  parts.resize(parts.size() - more);
-  return printable(join(parts, ", ")) + (more > 0 ? str(" and ", more, " more") : "");
+  return printable(join_first(split(found->second, '\n'), kMost));
 }
 
 void check_same_meaning(const train::TrainingState& saved, const data::Store& store) {

@@ -83,6 +83,11 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
+std::string join_first(std::span<const std::string> parts, size_t most) {
+  if (parts.size() <= most) return join(parts, ", ");
+  return str(join(parts.first(most), ", "), " and ", parts.size() - most, " more");
+}
+
 std::vector<std::string> words(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   std::vector<std::string> words;

@@ -40,6 +40,8 @@ std::string human_bytes(double bytes);             // 1.5 GiB
 std::string human_duration(double seconds);        // 1h02m, 3m05s, 12.3s
 std::string human_count(int64_t count);            // 1 234 567
 std::string join(std::span<const std::string> parts, std::string_view separator);
+// "a, b and 3 more": at most `most` of the parts
+std::string join_first(std::span<const std::string> parts, size_t most);
 std::vector<std::string> split(std::string_view text, char separator);  // empty parts are kept
 std::vector<std::string> words(std::string_view text);  // between spaces, tabs and line ends
 std::string_view trimmed(std::string_view text);        // without these at its ends

@@ -32,6 +32,13 @@ TEST(ShapeText, ListsTheSizes) {
             "[120, 0, 18446744073709551615]");
 }
 
+TEST(JoinFirst, CountsTheOthers) {
+  const std::vector<std::string> parts = {"a", "b", "c"};
+  EXPECT_EQ(join_first(parts, 3), "a, b, c");
+  EXPECT_EQ(join_first(parts, 2), "a, b and 1 more");
+  EXPECT_EQ(join_first({}, 2), "");
+}
+
 TEST(Split, KeepsEmptyParts) {
   EXPECT_EQ(split("a.b..c", '.'), (std::vector<std::string>{"a", "b", "", "c"}));
   EXPECT_EQ(split("", '.'), (std::vector<std::string>{""}));

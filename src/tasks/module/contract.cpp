@@ -65,11 +65,9 @@ bool is_running_statistic(const std::string& buffer) {
   return buffer.ends_with("running_mean") || buffer.ends_with("running_var");
 }
 
-std::string listed(std::vector<std::string> names) {
+std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 20;
-  const size_t more = names.size() > kMost ? names.size() - kMost : 0;
-  if (more > 0) names.resize(kMost);
-  return join(names, ", ") + (more > 0 ? dtrain::str(" and ", more, " more") : "");
+  return join_first(names, kMost);
 }
 
 // "3 made-up samples, Float [3, 12, 4]": what a trial gives to forward().
