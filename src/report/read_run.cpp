@@ -37,14 +37,14 @@ std::string what_it_is(const fs::path& folder) {
     return "is a checkpoint; name the folder of its run, two levels above";
   }
   std::vector<std::string> runs;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end && runs.size() < 4;
-       at.increment(code)) {
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     if (is_run_folder(at->path())) runs.push_back(at->path().filename().string());
   }
   std::ranges::sort(runs);
-  if (!runs.empty())
-    return str("holds runs (", join(runs, ", "),
+  if (!runs.empty()) {
+    return str("holds runs (", join_first(runs, 4),
                "); name one of them, or list them with `dtrain ls`");
+  }
   return "is no run folder: it has neither metrics.jsonl nor environment.json nor checkpoints";
 }
 

@@ -190,6 +190,12 @@ TEST(RunRecords, WhatIsNoRun) {
   fs::create_directories(folder / "runs/a/checkpoints/step_00000001");
   std::ofstream(folder / "runs/a/metrics.jsonl") << "";
   expect_error<DataError>([&] { read_run(folder / "runs"); }, {"holds runs (a); name one of them"});
+  for (const char* name : {"b", "c", "d", "e", "f"}) {
+    fs::create_directory(folder / "runs" / name);
+    std::ofstream(folder / "runs" / name / "metrics.jsonl") << "";
+  }
+  expect_error<DataError>([&] { read_run(folder / "runs"); },
+                          {"holds runs (a, b, c, d and 2 more); name one of them"});
   std::ofstream(folder / "runs/a/checkpoints/step_00000001/MANIFEST.json") << "{}";
   expect_error<DataError>([&] { read_run(folder / "runs/a/checkpoints/step_00000001"); },
                           {"is a checkpoint"});
