@@ -9,6 +9,7 @@
 #include "job/signals.h"
 #include "os/file_system.h"
 #include "os/output_guard.h"
+#include "synth/pointer_rule.h"
 #include "synth/synth.h"
 #include "text/printable.h"
 #include "text/strings.h"
@@ -75,10 +76,12 @@ int run_synth(const Arguments& arguments) {
   app.add_option("--samples", options.samples,
                  str("how many (default: ", join(defaults, ", "), ")"))
       ->check(whole_number(1, int64_t{1} << 40));
-  add_number(app, "--size", options.size, 0, 1 << 20,
-             str(join(with_pictures, ", "),
-                 ": height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)"));
-  add_number(app, "--max-length", options.max_length, 1, 1 << 20,
+  app.add_option(
+         "--size", options.size,
+         str(join(with_pictures, ", "),
+             ": height of the pictures in pixels (default: 64, but 450 (300wlp), 480 (biwi))"))
+      ->check(whole_number(synth::kSmallestPicture, synth::kLargestPicture));
+  add_number(app, "--max-length", options.max_length, synth::kShortestSet, synth::kLongestSet,
              "pointer: elements of the longest sets");
   add_number(app, "--seed", options.seed, 0, kAnySeed, "of everything drawn");
   add_number(app, "--threads", options.threads, 0, 4096, "0: all cores this process may use");

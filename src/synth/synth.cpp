@@ -21,8 +21,6 @@
 namespace dtrain::synth {
 namespace {
 
-constexpr int kSmallest = 16, kLargest = 2048;
-
 int default_size(const std::string& layout) {
   return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64;
 }
@@ -41,9 +39,9 @@ bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout
 void check(const catalog::TaskEntry& task, const SynthOptions& options, int64_t samples) {
   check_layout(task, options.layout);
   if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
-  if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
-    throw UsageError(
-        str("--size ", options.size, " is not between ", kSmallest, " and ", kLargest));
+  if (options.size != 0 && (options.size < kSmallestPicture || options.size > kLargestPicture)) {
+    throw UsageError(str("--size ", options.size, " is not between ", kSmallestPicture, " and ",
+                         kLargestPicture));
   }
   if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
     throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet,

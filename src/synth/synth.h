@@ -25,6 +25,7 @@
 namespace dtrain::synth {
 
 inline constexpr int64_t kLongestSet = 1000;
+inline constexpr int kSmallestPicture = 16, kLargestPicture = 2048;  // height in pixels
 
 struct SynthOptions {
   std::string layout = "hdf5";

@@ -223,10 +223,12 @@ def numbers_out_of_range_are_refused(folder):
         for value in ("nan", "inf", "-1", "1e9", "word"):
             result = runner.run([*command.split(), flag, value], cwd=folder).expect(64, f"dtrain {command}: {flag}: {value} is not in ")
             assert result.output.count("error:") == 1, result.output
-    for words in ("convert images p --size 0", "convert images p --threads -1", f"synth classify --seed {2**64}", "plan --ranks 8,,9"):
+    for words in ("convert images p --size 0", "convert images p --threads -1", f"synth classify --seed {2**64}", "plan --ranks 8,,9",
+                  "synth classify --size 15", "synth classify --size 2049", "synth pointer --max-length 2", "synth pointer --max-length 1001"):
         flag, value = words.split()[-2:]
         result = runner.run(words.split(), cwd=folder).expect(64, f"{flag}: ", value)
         assert len(result.output) < 200 and not any(folder.iterdir()), result.output
+    runner.run(["synth", "--help"]).expect(0, "INT in [16 - 2048]", "INT in [3 - 1000]")
 
 
 def options_that_do_not_apply_are_refused(folder):
