@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "config/plain_text.h"
 #include "config/table.h"
@@ -70,9 +71,14 @@ std::string assign_number(const Option& option, std::string_view text, Number* t
   }
   if (has_leading_zero(text))
     return str(in_quotes(text), " has leading zeros: numbers are decimal");
-  const bool below = std::is_unsigned_v<Number> && text.starts_with('-');
   const std::optional<Number> value = parse_number<Number>(text);
-  if (!value && !below) return str(text.substr(0, 40), " does not fit into 64 bits");
+  // A whole number without a value here is below every bound, and a negative one below 0
+  const bool below = text.starts_with('-') && (kWhole || option.range.low >= 0);
+  if (!value && !below) {
+    const bool tiny = !kWhole && std::abs(std::strtod(std::string(text).c_str(), nullptr)) < 1;
+    return str(text.substr(0, 40),
+               tiny ? " is too close to 0 for a number of 64 bits" : " does not fit into 64 bits");
+  }
   if (!value || !contains(option.range, static_cast<double>(*value))) {
     return str(text.substr(0, 40), " is out of range: ", range_text(option));
   }
