@@ -33,7 +33,7 @@ void ConfigBuilder::set(const Option& option, std::string_view text, const std::
   if (wrong.empty()) {
     places_[option.path] = where;
   } else {
-    add_problem(where, where == "--" + option.path ? wrong : option.path + ": " + wrong);
+    add_problem(where, option.path + ": " + wrong);
   }
 }
 

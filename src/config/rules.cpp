@@ -61,6 +61,13 @@ std::string wrong_preset(const std::string& name) {
              near.empty() ? "" : str("; did you mean '", near, "'?"));
 }
 
+// Most texts begin with their key, and a flag may be that key.
+std::string line_of(const Problem& problem) {
+  const bool names_key =
+      problem.where.starts_with("--") && problem.what.starts_with(problem.where.substr(2) + ": ");
+  return names_key ? "--" + problem.what : problem.where + ": " + problem.what;
+}
+
 }  // namespace
 
 std::vector<Problem> broken_run_rules(const Config& c, const Places& places) {
@@ -132,7 +139,7 @@ void throw_problems(const std::vector<Problem>& problems) {
   constexpr size_t kShown = 50;
   std::vector<std::string> lines;
   for (const Problem& problem : problems) {
-    if (lines.size() < kShown) lines.push_back(problem.where + ": " + problem.what);
+    if (lines.size() < kShown) lines.push_back(line_of(problem));
   }
   if (problems.size() == 1) throw ConfigError(lines[0]);
   if (problems.size() > kShown) lines.push_back(str("and ", problems.size() - kShown, " more"));

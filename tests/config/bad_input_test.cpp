@@ -300,9 +300,10 @@ TEST(BadFlags, EachMistakeHasItsLine) {
       {{"--checkpoint.every", "10s"},
        "--checkpoint.every: '10s' can be read as steps or as seconds: write 10steps or 10sec"},
       {{"--task", "pointer", "--augment.hue", "0.1"},
-       "--augment.hue: augment.hue: does nothing for task pointer with network pointer_network; it "
-       "is for tasks with "
-       "pictures: leave it out"},
+       "--augment.hue: does nothing for task pointer with network pointer_network; it is for tasks "
+       "with pictures: leave it out"},
+      {{"--task", "pointer", "--model.name", "resnet18"},
+       "--model.name: task pointer trains pointer_network, not resnet18"},
       {{"--blorg", "ok.yaml"}, "--blorg: unknown flag; `dtrain --help all` lists all flags"},
       {{"-e", "ok.yaml"},
        "-e: unknown flag; flags begin with two dashes, `dtrain --help all` lists them"},

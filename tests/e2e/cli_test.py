@@ -244,8 +244,8 @@ def keys_of_other_tasks_are_refused_where_they_are_given(folder):
     (folder / "c.yaml").write_text("task: pointer\naugment:\n  hue: 0.1\n  noise: 0.1\nmodel: {image_size: 64}\n")
     runner.run(["c.yaml", "--sequence.iterations", 2, "--train.class_weights", "none"], cwd=folder).expect(
         78, "5 problems", "c.yaml:3:8: augment.hue: does nothing for task pointer", "it is for tasks with pictures: leave it out",
-        "c.yaml:4:10: augment.noise", "c.yaml:5:21: model.image_size", "--sequence.iterations: sequence.iterations",
-        "--train.class_weights: train.class_weights")
+        "c.yaml:4:10: augment.noise", "c.yaml:5:21: model.image_size", "--sequence.iterations: does nothing",
+        "--train.class_weights: does nothing")
     for words, key in [("--pointer.teacher_forcing 0.5", "pointer.teacher_forcing"), ("--model.hidden 64", "model.hidden"),
                        ("--task classify --model.name simple_cnn --train.sync_batch_norm", "train.sync_batch_norm"),
                        ("--model.name resnet18 --model.dropout 0.1", "model.dropout"), ("--data.length_window 3", "data.length_window")]:

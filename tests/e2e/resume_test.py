@@ -303,7 +303,7 @@ def runs_of_earlier_versions_load_and_resume(folder):
     (folder / "old.yaml").write_text(as_earlier_versions_saved_it(saved))
     runner.run(["old.yaml", "--name", "n"], cwd=folder).expect(78, "old.yaml:", "1steps or 1sec", "augment.hflip: does nothing for task pointer")
     runner.run(["--name", "r", "--resume", "auto", "--augment.hue", 0.1], cwd=folder).expect(
-        78, "--augment.hue: augment.hue: does nothing for task pointer")
+        78, "--augment.hue: does nothing for task pointer")
     shutil.copy(folder / "runs/r/config.yaml", folder / "new.yaml")
     runner.run(["new.yaml", "--name", "n", "--epochs", 1], cwd=folder).expect(0, "finished: all")
 

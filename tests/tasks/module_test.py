@@ -449,7 +449,7 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "folder.pt: it is not a regular file", model_file="folder.pt")
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
-    train(78, "--train.freeze_batch_norm: train.freeze_batch_norm: does nothing for task module with network torchscript", train_freeze_batch_norm=True)
+    train(78, "--train.freeze_batch_norm: does nothing for task module with network torchscript", train_freeze_batch_norm=True)
 
 
 def a_failure_of_the_code_is_one_sentence(folder):
