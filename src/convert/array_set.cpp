@@ -42,8 +42,8 @@ constexpr int64_t kRgb = 3;
 std::unique_ptr<const NpzArray> required(const fs::path& file, const std::string& name) {
   std::unique_ptr<const NpzArray> array = NpzArray::open(file, name);
   if (!array) {
-    throw DataError(str("it has no array ", name, "; its arrays are ",
-                        join(formats::NpzFile(file).names(), ", "), ". ", kExpected));
+    throw DataError(
+        str("it has no array ", name, "; ", formats::NpzFile(file).contents(), ". ", kExpected));
   }
   return array;
 }

@@ -32,8 +32,7 @@ PointerFile::PointerFile(const std::filesystem::path& file, bool with_order) {
   const formats::NpzFile archive(file);
   const bool padded = archive.has("features"), has_order = archive.has("order");
   if (padded && archive.has("values")) refuse("it has both features and values");
-  if (!padded && !archive.has("values"))
-    refuse(str("its arrays are ", join(archive.names(), ", ")));
+  if (!padded && !archive.has("values")) refuse(archive.contents());
   if (padded)
     read_padded(file);
   else

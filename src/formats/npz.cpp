@@ -60,6 +60,10 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
 
 NpzFile::~NpzFile() = default;
 
+std::string NpzFile::contents() const {
+  return names_.empty() ? "it has no arrays at all" : "its arrays are " + join(names_, ", ");
+}
+
 bool NpzFile::has(const std::string& name) const { return std::ranges::count(names_, name) > 0; }
 
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {

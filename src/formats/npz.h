@@ -31,6 +31,7 @@ class NpzFile {
 
   // Names of the arrays without ".npy", in the order of the archive.
   const std::vector<std::string>& names() const { return names_; }
+  std::string contents() const;  // "its arrays are a, b", or "it has no arrays at all"
   std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
   // What parse_npy_text() makes of the array; likewise
   std::optional<std::vector<std::string>> read_text(const std::string& name) const;

@@ -136,6 +136,8 @@ def mistakes_say_what_is_expected(folder):
     x, y = rows(20)
     np.savez(folder / "a.npz", x=x, y=y)
     convert(folder, code=65).expect(65, "a.npz: it has no array inputs; its arrays are x, y. Expected: inputs uint8 [N, H, W, 3]")
+    np.savez(folder / "a.npz")
+    convert(folder, code=65).expect(65, "a.npz: it has no array inputs; it has no arrays at all. Expected: inputs uint8 [N, H, W, 3]")
     np.savez(folder / "a.npz", inputs=x, targets=np.array(["a", "b"] * 10))
     convert(folder, code=65).expect(65, "its array targets: strings")
     np.savez(folder / "a.npz", inputs=np.zeros((20, 3, 8, 8), np.float32), targets=y)

@@ -278,10 +278,18 @@ TEST(Npz, ReadsBackWhatWasWritten) {
                                {"y", to_npy(std::vector<int64_t>{3}, {1})}});
   const NpzFile file(folder / "a.npz");
   EXPECT_EQ(file.names(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(file.contents(), "its arrays are x, y");
   EXPECT_EQ(file.read("x")->to_float32(), (std::vector<float>{1, 2}));
   EXPECT_FALSE(file.read("z").has_value());
   EXPECT_FALSE(file.read_text("z").has_value());
   expect_error<DataError>([&] { file.read_text("x"); }, {"its array x: no strings"});
+}
+
+TEST(Npz, MayHaveNoArrays) {
+  const testing::TempDir folder;
+  std::ofstream(folder / "a.npz", std::ios::binary)
+      << "PK\5\6" << std::string(18, '\0');  // as np.savez() writes it
+  EXPECT_EQ(NpzFile(folder / "a.npz").contents(), "it has no arrays at all");
 }
 
 TEST(Npz, RefusesAnArrayThatIsInItTwice) {
