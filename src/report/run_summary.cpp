@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 // the second tail is long enough for kSpeeds of them with 10 ranks, the third for all.
 constexpr int64_t kShortTail = 16 << 10, kLongTail = 256 << 10, kLongestTail = 2 << 20;
 constexpr int64_t kSmallFile = 1 << 20;
-constexpr size_t kSpeeds = 16;  // step records whose median is the speed
+constexpr size_t kWidestCell = 48;  // a run with a longer name does not push the others' columns
+constexpr size_t kSpeeds = 16;      // step records whose median is the speed
 
 FileText counted(FileText file, RunSummary& run) {
   run.bytes_read += static_cast<int64_t>(file.text.size());
@@ -238,7 +239,8 @@ std::string runs_table(const std::vector<RunSummary>& runs, double now) {
   if (any_problem) header.back() = "problem";
   return text_table(header, rows,
                     {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft,
-                     Align::kRight, Align::kRight, Align::kLeft});
+                     Align::kRight, Align::kRight, Align::kLeft},
+                    kWidestCell);
 }
 
 std::string runs_json(const std::vector<RunSummary>& runs) {

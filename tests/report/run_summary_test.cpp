@@ -126,6 +126,16 @@ TEST(RunSummary, ListsNewestFirstWithDamagedOnes) {
   EXPECT_EQ(list_runs(folder / "runs/old").size(), 1U) << "of a run: that one";
 }
 
+TEST(RunSummary, ALongNameDoesNotPushTheColumnsOfOthers) {
+  RunSummary plain, long_named;
+  plain.name = "short";
+  plain.task = "classify";
+  long_named.name = std::string(200, 'n');
+  const std::string table = runs_table({plain, long_named}, 0);
+  EXPECT_THAT(table, HasSubstr("  short  no metrics  classify"));
+  EXPECT_THAT(table, HasSubstr(long_named.name));
+}
+
 TEST(RunSummary, AFolderWithoutRuns) {
   const testing::TempDir folder;
   expect_error<DataError>([&] { list_runs(folder / "none"); },

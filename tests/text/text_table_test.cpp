@@ -20,6 +20,15 @@ TEST(TextTable, WidthsAreOfCharactersAndOfEscapes) {
             "  a\\tb  2\n");
 }
 
+TEST(TextTable, ACellBeyondTheWidestPushesItsOwnRow) {
+  EXPECT_EQ(text_table({"name", "x"}, {{"a", "1"}, {"longer name", "2"}, {"abcdef", "3"}},
+                       {Align::kLeft}, 6),
+            "  name    x\n"
+            "  a       1\n"
+            "  longer name  2\n"
+            "  abcdef  3\n");
+}
+
 TEST(TextTable, AShortRowEndsEarly) {
   EXPECT_EQ(text_table({"a", "b"}, {{"1"}, {}}, {}),
             "  a  b\n"
