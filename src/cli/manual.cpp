@@ -184,7 +184,7 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {1,
             "`doctor` found something that blocks, `bench comm` received wrong values, no batch of "
             "`bench step` fits into memory, a run of `plan` does not fit or makes no sense, or a "
-            "gate of `report` failed"},
+            "gate of `report` failed. From mpirun: Ctrl-C ended the job"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,
@@ -193,7 +193,8 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {70, "an internal error"},
            {73,
             "the run folder or an output file cannot be written, is gone, or would replace an "
-            "input or a file of another run; or another process trains this run"},
+            "input or a file of another run; or another process trains this run; or the "
+            "reader of a pipe is gone"},
            {74,
             "no valid checkpoint, none of that step, or no best one; or a checkpoint of another "
             "network"},
@@ -204,7 +205,10 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {130,
             "`convert`, `synth`, `predict` or `tune` was interrupted (Ctrl-C, SIGTERM); no partial "
             "file remains, and `convert` continues where it stopped. The other commands end by the "
-            "signal itself"}}) {
+            "signal itself"},
+           {141,
+            "the reader of a pipe is gone (SIGPIPE); `doctor`, `eval`, `ls`, `predict`, `report` "
+            "and `tune` end with 73"}}) {
     out << ".TP\n" << code << "\n" << text << "\n";
   }
   return out.str();
