@@ -145,11 +145,14 @@ void report_early(dtrain::dist::Failure failure) {
 // command, and none of ours has anything left to write. Profilers of GPUs and sanitizers do, at a
 // usual end.
 int leave(int code, bool with_gpus) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr bool kSanitized = true;
+#else
+  constexpr bool kSanitized = false;
+#endif
   std::cout.flush();
   std::fflush(nullptr);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  if (!with_gpus) std::_Exit(code);
-#endif
+  if (!kSanitized && !with_gpus) std::_Exit(code);
   return code;
 }
 
