@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -38,18 +37,6 @@ TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
   EXPECT_EQ(choose(of_type(config::DeviceType::kAuto), 0), at::Device(at::kCUDA, 0));
   EXPECT_EQ(choose(of_type(config::DeviceType::kCuda), gpu_count()), at::Device(at::kCUDA, 0))
       << "ranks share GPUs";
-}
-
-// Before the first tensor on a GPU: of a process that had none, or fails before it has one.
-TEST(DeviceDeathTest, UsesNoMemoryOfAGpuBeforeItsFirstTensor) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has run no other test
-  const auto ask = [] {
-    const at::Device gpu(at::kCUDA, 0);
-    forget_peak(gpu);
-    const MemoryUse use = memory_use(gpu);
-    std::_Exit(use.reserved == 0 && use.peak == 0 ? 0 : 1);
-  };
-  EXPECT_EXIT(ask(), ::testing::ExitedWithCode(0), "");
 }
 
 // Drivers older than 580 are common, and hours on the CPU are not what their owners want.
