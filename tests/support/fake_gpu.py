@@ -29,6 +29,12 @@ def run(arguments, np=None, cwd=None, timeout=120, threads=1, **settings):
     return runner.run(arguments, np=np, cwd=cwd, timeout=timeout, env=environment(threads, **settings))
 
 
+def compute(arguments, np=None, cwd=None, timeout=300, threads=1, **settings):
+    """As run(), with numbers: LibTorch's operators run on the CPU, and our kernels are emulated (tests/fake_gpu/numbers)."""
+    env = environment(threads, gpu_numbers=OPERATORS, **settings)
+    return runner.run(arguments, np=np, cwd=cwd, timeout=timeout, env=env, program=str(FOLDER / "numbers/dtrain_numbers"))
+
+
 def main(tests):
     """runner.main(), where GPU code is built."""
     if not all((FOLDER / name).exists() for name in LIBRARIES):

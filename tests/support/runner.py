@@ -62,8 +62,8 @@ class Result:
         return self
 
 
-def command(arguments, np=None):
-    words = [DTRAIN] + [str(a) for a in arguments]
+def command(arguments, np=None, program=DTRAIN):
+    words = [program] + [str(a) for a in arguments]
     return words if np is None else ["mpirun", "-np", str(np)] + words
 
 
@@ -75,10 +75,10 @@ def ranks(*commands):
     return words
 
 
-def run(arguments, np=None, cwd=None, timeout=300, env=None):
+def run(arguments, np=None, cwd=None, timeout=300, env=None, program=DTRAIN):
     """Runs dtrain (under mpirun if np is given) until it exits; stdout and stderr are merged."""
     begin = time.monotonic()
-    done = subprocess.run(command(arguments, np), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
+    done = subprocess.run(command(arguments, np, program), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, text=True, errors="replace")
     return Result(done.returncode, done.stdout, time.monotonic() - begin)
 

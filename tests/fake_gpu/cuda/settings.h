@@ -13,10 +13,9 @@
 //   FAKE_NCCL_FAIL=K          NCCL fails at the K-th operation of a communicator
 //   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)
 //   FAKE_GPU_NUMBERS=FILE     a library that computes LibTorch's operators (numbers/): copies and
-//                             NCCL move data too, and a kernel that is not computed ends the
-//                             process
-//   FAKE_GPU_ORDER=SEED       work is done after its submission (schedule.h); 0: as late as
-//   possible
+//                             NCCL move data too; other kernels end the process
+//   FAKE_GPU_ORDER=SEED       work is done after its submission (schedule.h); with 0, as late as
+//                             events and waits allow
 
 #include <cstddef>
 #include <cstdint>

@@ -33,8 +33,9 @@
 #define blockDim (::emulation::this_thread().block_size)
 #define gridDim (::emulation::this_thread().grid_size)
 
-#define EMULATION_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-  ::emulation::launch({grid, block, shared_bytes, stream}, [&] { kernel(__VA_ARGS__); })
+#define EMULATION_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)   \
+  ::emulation::launch({grid, block, shared_bytes, stream}, "own " #kernel, \
+                      [=] { kernel(__VA_ARGS__); })
 
 inline void __syncthreads() { emulation::wait_for_block(); }
 
@@ -71,11 +72,5 @@ inline long long clock64() {
   return cycles += 100;
 }
 
-// A launch that the emulation accepts succeeds; what it does not accept ends the process.
-inline cudaError_t emulated_last_error() { return cudaSuccess; }
-inline cudaError_t emulated_memset(void* to, int value, size_t bytes, cudaStream_t) {
-  std::memset(to, value, bytes);
-  return cudaSuccess;
-}
-#define cudaGetLastError emulated_last_error
-#define cudaMemsetAsync emulated_memset
+#define cudaGetLastError ::emulation::last_error
+#define cudaMemsetAsync ::emulation::set_memory

@@ -203,7 +203,7 @@ std::vector<char> shared;
 
 void set_order(unsigned order) { chosen_order = order; }
 
-void launch(const Launch& launch, const std::function<void()>& thread) {
+void run(const Launch& launch, const std::function<void()>& thread) {
   static std::vector<std::unique_ptr<Fiber>> fibers;
   check(launch);
   body = &thread;

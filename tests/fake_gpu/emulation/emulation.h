@@ -8,7 +8,7 @@
 // another result in another order. It shows nothing that depends on threads of a warp running at
 // the same time, on memory order, or on the code that nvcc makes.
 //
-// Thread-safety: none; kernels run on one thread.
+// Thread-safety: none; one kernel runs at a time.
 
 #include <cuda_runtime_api.h>
 
@@ -32,7 +32,13 @@ struct Launch {
 
 // Runs `thread` once for each thread of the grid; returns when all have ended. Shared memory begins
 // with bytes that are not zero.
-void launch(const Launch&, const std::function<void()>& thread);
+void run(const Launch&, const std::function<void()>& thread);
+
+// What a kernel file asks of the CUDA runtime, done now (runtime_now.cpp), or on the stream of a
+// fake GPU (runtime_on_streams.cpp). `name` must live until the process ends.
+void launch(const Launch&, const char* name, const std::function<void()>& thread);
+cudaError_t set_memory(void* to, int value, size_t bytes, cudaStream_t);
+cudaError_t last_error();
 
 // ---- for the thread that runs -------------------------------------------------------------------
 struct Thread {

@@ -11,8 +11,7 @@
 
 namespace fake_gpu {
 
-// A CPU tensor over the memory of one on a fake GPU; it owns nothing. Others are returned as they
-// are.
+// A CPU tensor over the memory of one on a fake GPU; it owns nothing. Others are returned as is.
 at::Tensor on_host(const at::Tensor&);
 
 // Does `work` on the current stream of `device`, without autograd and autocast. `work` must own

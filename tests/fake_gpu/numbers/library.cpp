@@ -30,6 +30,7 @@ std::unique_ptr<torch::Library> replace_operators() {
   }
   add_convolutions(*library);
   add_norms(*library);
+  add_shared_norms(*library);
   add_lstm(*library);
   add_products(*library);
   add_copies(*library);

@@ -1,0 +1,112 @@
+"""The GPU's path computes what the CPU's does: trainings on fake GPUs whose operators and kernels run, beside the same ones on the CPU."""
+
+import json
+
+import cases
+import fake_gpu
+import runner
+
+STEPS = 4
+CHECKED = {**cases.COMMON, "metrics.enabled": True, "train.max_steps": STEPS, "run.log_every": 1, "device.cudnn_benchmark": False}
+EXACT = 1e-6  # of losses and norms in float64: pictures are float32, and the two sides round them in other places
+AMPLIFY = ("mobilenet_v2", "resnet50")  # of that rounding: batch norms of 8 samples and one pixel, so their first step is compared
+
+
+def steps_of(folder, name):
+    """Loss and gradient norm of each step that was made, from the run's lines."""
+    lines = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+    return [(line["loss"], line["grad_norm"]) for line in lines if line.get("grad_norm") is not None]
+
+
+def difference(cpu, gpu):
+    """The largest relative difference of a loss or norm."""
+    assert len(cpu) == len(gpu) > 0, (cpu, gpu)
+    return max(abs(x - y) / max(abs(x), 1e-12) for a, b in zip(cpu, gpu) for x, y in zip(a, b))
+
+
+def train(folder, name, device, np=None, words=(), gpus=1, order=None, **options):
+    """The steps of a training."""
+    keys = {**CHECKED, "device.type": device, "run.name": name, **{key.replace("__", "."): value for key, value in options.items()}}
+    arguments = [*words, *runner.flags(keys)]
+    if device == "cpu":
+        runner.run(arguments, np=np, cwd=folder).expect(0)
+    else:
+        more = {} if order is None else {"gpu_order": order}
+        fake_gpu.compute(arguments, np=np, cwd=folder, gpu_count=gpus, **more).expect(0)
+    return steps_of(folder, name)
+
+
+def each(folder, cases_of, bound, steps=STEPS):
+    """Compares the first steps of each case, by name."""
+    found = {}
+    for name, options in cases_of.items():
+        compared = 1 if name.startswith(AMPLIFY) else steps
+        run = name.replace(" ", "-").replace("'", "")
+        cpu, gpu = (train(folder, f"{run}-{device}", device, **options)[:compared] for device in ("cpu", "cuda"))
+        found[name] = difference(cpu, gpu)
+        print(f"        {name:32s} {found[name]:.1e}", flush=True)
+    assert all(value <= bound for value in found.values()), found
+
+
+def networks_agree_in_double_precision(folder):
+    cases.make_data(folder)
+    each(folder, {name: {"train.amp": "fp64", **keys} for name, keys in cases.NETWORKS.items()}, EXACT)
+
+
+def options_agree_in_double_precision(folder):
+    cases.make_data(folder, ["headpose"])
+    base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "fp64"}
+    each(folder, {name: {**base, **keys} for name, keys in cases.OPTIONS.items()}, EXACT)
+
+
+def networks_agree_in_the_first_step(folder):
+    """With our kernels emulated, which double precision does not use."""
+    cases.make_data(folder)
+    for precision, bound, bound_of_amplified in [("fp32", 1e-5, 5e-2), ("bf16", 5e-2, 0.5)]:
+        for amplify in (False, True):
+            networks = {name: keys for name, keys in cases.NETWORKS.items() if name.startswith(AMPLIFY) == amplify}
+            each(folder, {f"{name} {precision}": {"train.amp": precision, "train.max_steps": 1, **keys} for name, keys in networks.items()},
+                 bound_of_amplified if amplify else bound, steps=1)
+
+
+def ranks_agree(folder):
+    cases.make_data(folder, ["headpose"])
+    base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "fp64", "train.batch_size": 4}
+    for shared in (False, True):
+        cpu = train(folder, f"cpu-{shared}", "cpu", np=2, **base, train__sync_batch_norm=shared)
+        for gpus in (1, 2):
+            for order in (None, 0):
+                gpu = train(folder, f"gpu-{shared}-{gpus}-{order}", "cuda", np=2, gpus=gpus, order=order, **base, train__sync_batch_norm=shared)
+                print(f"        shared norms {shared}, {gpus} GPUs, order {order}: {difference(cpu, gpu):.1e}", flush=True)
+                assert difference(cpu, gpu) <= EXACT
+
+
+def runs_move_between_cpu_and_gpu(folder):
+    cases.make_data(folder, ["headpose"])
+    base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "fp64", "checkpoint.every": "2steps", "schedule.name": "constant"}
+    whole = train(folder, "whole", "cpu", train__max_steps=6, **base)
+    for name, devices in [("up", ["cpu", "cuda", "cpu"]), ("down", ["cuda", "cpu", "cuda"])]:
+        for part, device in enumerate(devices):
+            moved = train(folder, name, device, words=["--resume", "auto"] if part else [], train__max_steps=2 * part + 2, **base)
+        assert difference(whole, moved) <= EXACT, (whole, moved)
+
+
+def a_step_whose_gradients_overflow_is_skipped(folder):
+    cases.make_data(folder, ["headpose"])
+    train(folder, "r", "cuda", **cases.NETWORKS["headpose_cnn"], train__amp="fp16", amp__init_scale=16777216, train__max_steps=8)
+    lines = [json.loads(line) for line in (folder / "runs/r/metrics.jsonl").read_text().splitlines()]
+    scales = [line["loss_scale"] for line in lines if "loss_scale" in line]
+    assert scales[-1] < 16777216 and all(a in (b, 2 * b) for a, b in zip(scales, scales[1:])), scales
+
+
+def any_order_of_streams_gives_the_same_numbers(folder):
+    cases.make_data(folder, ["headpose"])
+    base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "bf16"}
+    at_once = train(folder, "at-once", "cuda", **base)
+    for order in (0, 1, 2):
+        assert train(folder, f"order-{order}", "cuda", order=order, **base) == at_once, order
+
+
+if __name__ == "__main__":
+    fake_gpu.main([networks_agree_in_double_precision, options_agree_in_double_precision, networks_agree_in_the_first_step, ranks_agree,
+                   runs_move_between_cpu_and_gpu, a_step_whose_gradients_overflow_is_skipped, any_order_of_streams_gives_the_same_numbers])
