@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -25,10 +26,14 @@ SMALL = {
 SMALL_ROWS = {key: value for key, value in SMALL.items() if key != "model.image_size"}  # of sequences, sets and rows
 
 
-@functools.cache
 def sessions():
-    """For temporary files of the jobs of this script. Open MPI's folder there is shared by all jobs of a user, and the last one removes it, also
-    where another one has just begun."""
+    """For temporary files of the jobs of this thread of the script. Open MPI's folder there is shared by all jobs of a user, and the last one
+    removes it, also where another one has just begun."""
+    return sessions_of(threading.get_ident())
+
+
+@functools.cache
+def sessions_of(thread):
     folder = tempfile.mkdtemp(prefix="dtrain-tmp-")
     os.chmod(folder, 0o1777)  # some tests start programs as another user
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
