@@ -347,8 +347,7 @@ TEST(BadInput, ReportsAllProblemsOfAllLayersAtOnce) {
             "  dtrain.yaml:5:3: duplicate key 'train.epochs' (first in line 4)\n"
             "  --lr: optimizer.lr: 0 is out of range: above 0\n"
             "  --bach-size: unknown flag; did you mean '--batch-size'?\n"
-            "  --optimizer.nesterov: optimizer.nesterov: needs optimizer.name sgd and "
-            "optimizer.momentum above 0, "
+            "  --optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, "
             "not adamw and 0.9");
 }
 
