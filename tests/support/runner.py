@@ -67,8 +67,8 @@ class Result:
         return self
 
 
-def command(arguments, np=None, program=DTRAIN):
-    words = [program] + [str(a) for a in arguments]
+def command(arguments, np=None, program=None):
+    words = [program or DTRAIN] + [str(a) for a in arguments]
     return words if np is None else ["mpirun", "-np", str(np)] + words
 
 
@@ -80,7 +80,7 @@ def ranks(*commands):
     return words
 
 
-def run(arguments, np=None, cwd=None, timeout=300, env=None, program=DTRAIN):
+def run(arguments, np=None, cwd=None, timeout=300, env=None, program=None):
     """Runs dtrain (under mpirun if np is given) until it exits; stdout and stderr are merged."""
     begin = time.monotonic()
     done = subprocess.run(command(arguments, np, program), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
