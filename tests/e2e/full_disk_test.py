@@ -2,17 +2,13 @@
 
 import contextlib
 import json
-import subprocess
 
 import mounts
 import runner
 
 
 def full_disk_while_saving(folder):
-    disk = folder / "small"
-    disk.mkdir()
-    mounts.tmpfs(disk, "24m")
-    try:
+    with mounts.small_disk(folder, "24m") as disk:
         runner.synth(folder / "d.h5", 64)
         result = runner.train(folder, np=2, run__folder=disk, checkpoint__every=2, checkpoint__keep_last=5, checkpoint__keep_best=False,
                               train__epochs=30, data__val_share=0).expect(73, "No space left on device", "step_", "move the run folder to another disk and name that with --run.folder")
@@ -21,16 +17,11 @@ def full_disk_while_saving(folder):
         kept = sorted(p.name for p in (disk / "r/checkpoints").iterdir())
         assert kept == ["step_00000002"], kept
         runner.run(["inspect", disk / "r/checkpoints/step_00000002", "--verify"]).expect(0)
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def a_tuned_config_on_a_full_disk(folder):
     """What was found is shown, and nothing names the config that is not there."""
-    disk = folder / "small"
-    disk.mkdir()
-    mounts.tmpfs(disk, "64k")
-    try:
+    with mounts.small_disk(folder, "64k") as disk:
         runner.synth(folder / "d.h5", 64)
         with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
             while True:
@@ -42,8 +33,6 @@ def a_tuned_config_on_a_full_disk(folder):
         assert "trains with it" not in result.output and result.output.count("t.yaml") == 1, result.output
         assert json.loads((folder / "out.json").read_text())["patch"] == ""
         assert [path.name for path in disk.iterdir()] == ["filler"]
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 mounts.main([full_disk_while_saving, a_tuned_config_on_a_full_disk])

@@ -1,5 +1,6 @@
 """For tests that mount a small tmpfs. An ordinary user runs them in a user namespace; they are skipped where that is not allowed either."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,18 @@ PRIVATE_TMP = 'mount -t tmpfs tmpfs /tmp && exec "$@"'
 
 def tmpfs(folder, size):
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """The folder "small" in `folder`, a tmpfs until the context is left."""
+    disk = folder / "small"
+    disk.mkdir()
+    tmpfs(disk, size)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def control_group(folder, *lines):
