@@ -15,24 +15,10 @@
 namespace fake_gpu {
 namespace {
 
-constexpr size_t kMostGpus = 8;
 constexpr std::array<const char*, kMostGpus> kNames = {"GPU 0", "GPU 1", "GPU 2", "GPU 3",
                                                        "GPU 4", "GPU 5", "GPU 6", "GPU 7"};
 std::array<std::atomic<bool>, kMostGpus> contexts;
 thread_local int gpu_of_thread = 0;
-
-}  // namespace
-
-int visible_gpus() {
-  const bool too_old = settings().driver < CUDART_VERSION / 1000 * 1000;
-  return too_old ? 0 : static_cast<int>(settings().gpus.size());
-}
-
-int current_gpu() { return gpu_of_thread; }
-
-void set_current_gpu(int gpu) { gpu_of_thread = gpu; }
-
-namespace {
 
 // The operators take the place of those of libtorch_cuda.so, once that is loaded.
 void load_numbers() {
@@ -47,6 +33,15 @@ void load_numbers() {
 }
 
 }  // namespace
+
+int visible_gpus() {
+  const bool too_old = settings().driver < CUDART_VERSION / 1000 * 1000;
+  return too_old ? 0 : static_cast<int>(settings().gpus.size());
+}
+
+int current_gpu() { return gpu_of_thread; }
+
+void set_current_gpu(int gpu) { gpu_of_thread = gpu; }
 
 void use_context(int gpu) {
   load_numbers();

@@ -6,7 +6,11 @@
 //
 // Thread-safety: all functions may be called from any thread.
 
+#include <cstddef>
+
 namespace fake_gpu {
+
+constexpr size_t kMostGpus = 8;
 
 int visible_gpus();  // 0 with a driver that is too old
 

@@ -1,6 +1,7 @@
 #include "cuda/schedule.h"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -12,7 +13,7 @@ namespace fake_gpu {
 namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(30);
-constexpr unsigned kOneIn = 6;            // submissions, and questions, lets drawn work be done
+constexpr unsigned kOneIn = 6;            // submissions lets drawn work be done
 constexpr unsigned kMostQuestions = 4;    // until what was asked for is done
 constexpr size_t kMostPending = 1 << 14;  // of a queue
 

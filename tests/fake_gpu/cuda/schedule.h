@@ -9,7 +9,6 @@
 //
 // Thread-safety: all functions may be called from any thread. Work runs on one thread at a time.
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>

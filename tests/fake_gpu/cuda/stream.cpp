@@ -12,8 +12,6 @@
 namespace fake_gpu {
 namespace {
 
-constexpr size_t kMostGpus = 8;
-
 std::shared_ptr<Queue>& default_queue(int gpu) {
   static auto* queues = [] {
     auto* made = new std::array<std::shared_ptr<Queue>, kMostGpus>;

@@ -70,6 +70,8 @@ IValue mapped(const IValue& value, const Map& map, at::DeviceType device) {
   return value;
 }
 
+at::Tensor host_view(const at::Tensor& tensor) { return on_host(tensor); }
+
 std::vector<at::Tensor> tensors_of(const IValue& value) {
   if (value.isTensor()) return {value.toTensor()};
   if (value.isTensorList()) return value.toTensorVector();
@@ -113,7 +115,7 @@ class Call {
     for (const IValue& input : inputs_) host.push_back(mapped(input, kept_for_later, at::kCPU));
     std::vector<IValue> out;
     for (size_t i = 0; i < results_.size(); ++i)
-      out.push_back(is_input(i) ? IValue() : mapped(results_[i], on_host, at::kCPU));
+      out.push_back(is_input(i) ? IValue() : mapped(results_[i], host_view, at::kCPU));
     compute(device_, name_, [op = op_, host = std::move(host), out = std::move(out)] {
       Stack stack = host;
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
@@ -200,7 +202,7 @@ class Call {
   void run_now() {
     finish_stream(device_);
     Stack stack;
-    for (const IValue& input : inputs_) stack.push_back(mapped(input, on_host, at::kCPU));
+    for (const IValue& input : inputs_) stack.push_back(mapped(input, host_view, at::kCPU));
     const Stack arguments = stack;
     {
       const at::AutoDispatchBelowADInplaceOrView no_autograd;

@@ -64,6 +64,14 @@ at::Tensor on_host(const at::Tensor& tensor) {
   return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), options);
 }
 
+at::Tensor on_host(const std::optional<at::Tensor>& tensor) {
+  return on_host(tensor.value_or(at::Tensor()));
+}
+
+at::Tensor like(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().memory_format(tensor.suggest_memory_format()));
+}
+
 void compute(at::Device device, const char* name, std::function<void()> work) {
   static std::once_flag poisons;  // not before LibTorch has made its allocator
   std::call_once(poisons, poison_freed_memory);

@@ -8,11 +8,16 @@
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <optional>
 
 namespace fake_gpu {
 
 // A CPU tensor over the memory of one on a fake GPU; it owns nothing. Others are returned as is.
 at::Tensor on_host(const at::Tensor&);
+at::Tensor on_host(const std::optional<at::Tensor>&);  // undefined: where there is none
+
+// A tensor on the GPU of the shape, type and memory format of another one.
+at::Tensor like(const at::Tensor&);
 
 // Does `work` on the current stream of `device`, without autograd and autocast. `work` must own
 // what it uses but the memory of the GPU, which a GPU's kernel does not own either. `name` must

@@ -41,8 +41,7 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
           : at::native::conv_output_size(x.sizes(), weight.sizes(), padding, stride, dilation);
   const at::Tensor y = at::empty(sizes, x.options().memory_format(format_of(x, weight)));
   compute(x.device(), "convolution",
-          [to, y = on_host(y), x = on_host(x), weight = on_host(weight),
-           bias = on_host(bias.value_or(at::Tensor()))] {
+          [to, y = on_host(y), x = on_host(x), weight = on_host(weight), bias = on_host(bias)] {
             y.copy_(at::convolution(plain(x), plain(weight), wide(bias), to.stride, to.padding,
                                     to.dilation, to.transposed, to.output_padding, to.groups));
           });

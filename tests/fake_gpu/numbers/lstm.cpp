@@ -16,8 +16,6 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-Tensor host_of(const Optional& tensor) { return on_host(tensor.value_or(Tensor())); }
-
 std::vector<Tensor> hosts_of(at::TensorList tensors) {
   std::vector<Tensor> hosts;
   for (const Tensor& tensor : tensors) hosts.push_back(on_host(tensor));
@@ -41,7 +39,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
   const Tensor h = at::empty(h0.sizes(), x.options()), c = at::empty(h0.sizes(), x.options());
   compute(x.device(), "_cudnn_rnn",
           [=, y = on_host(y), h = on_host(h), c = on_host(c), x = on_host(x),
-           weights = hosts_of(weights), h0 = on_host(h0), c0 = host_of(c0)] {
+           weights = hosts_of(weights), h0 = on_host(h0), c0 = on_host(c0)] {
             std::vector<Tensor> of;
             for (const Tensor& weight : weights) of.push_back(wide(weight));
             const auto [out, hn, cn] =
@@ -95,7 +93,7 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
   out.push_back(at::empty_like(*c0));
   compute(x.device(), "_cudnn_rnn_backward",
           [=, out = hosts_of(out), x = on_host(x), weights = hosts_of(weights), h0 = on_host(h0),
-           c0 = host_of(c0), given = std::array{host_of(dy), host_of(dh), host_of(dc)}] {
+           c0 = on_host(c0), given = std::array{on_host(dy), on_host(dh), on_host(dc)}] {
             const std::vector<Tensor> found = gradients(x, weights, h0, c0, given, batch_first);
             for (size_t i = 0; i < out.size(); ++i) out[i].copy_(found[i]);
           });
@@ -114,8 +112,8 @@ std::tuple<Tensor, Tensor, Tensor> fused_cell(const Tensor& of_input, const Tens
   const Tensor h = at::empty_like(cx), c = at::empty_like(cx), work = at::empty_like(of_input);
   compute(cx.device(), "_thnn_fused_lstm_cell",
           [=, h = on_host(h), c = on_host(c), work = on_host(work), of_input = on_host(of_input),
-           of_hidden = on_host(of_hidden), cx = on_host(cx), input_bias = host_of(input_bias),
-           hidden_bias = host_of(hidden_bias)] {
+           of_hidden = on_host(of_hidden), cx = on_host(cx), input_bias = on_host(input_bias),
+           hidden_bias = on_host(hidden_bias)] {
             Tensor sum = wide(of_input) + wide(of_hidden);
             if (input_bias.defined()) sum = sum + wide(input_bias);
             if (hidden_bias.defined()) sum = sum + wide(hidden_bias);
@@ -137,7 +135,7 @@ std::tuple<Tensor, Tensor, Tensor> fused_cell_backward(const Optional& dh, const
   const Tensor d_bias = has_bias ? at::empty({work.size(1)}, work.options()) : Tensor();
   compute(cx.device(), "_thnn_fused_lstm_cell_backward_impl",
           [=, d_gates = on_host(d_gates), d_cx = on_host(d_cx), d_bias = on_host(d_bias),
-           dh = host_of(dh), dc = host_of(dc), cx = on_host(cx), cy = on_host(cy),
+           dh = on_host(dh), dc = on_host(dc), cx = on_host(cx), cy = on_host(cy),
            work = on_host(work)] {
             const std::vector<Tensor> gates = wide(work).chunk(4, 1);
             const Tensor &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];

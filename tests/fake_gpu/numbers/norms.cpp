@@ -10,12 +10,6 @@ namespace {
 
 using Optional = std::optional<at::Tensor>;
 
-at::Tensor host_of(const Optional& tensor) { return on_host(tensor.value_or(at::Tensor())); }
-
-at::Tensor like(const at::Tensor& x) {
-  return at::empty(x.sizes(), x.options().memory_format(x.suggest_memory_format()));
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm(
     const at::Tensor& x, const at::Tensor& weight, const Optional& bias, const Optional& mean,
     const Optional& variance, bool training, double momentum, double eps) {
@@ -27,7 +21,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm(
   compute(x.device(), "cudnn_batch_norm",
           [=, y = on_host(y), batch_mean = on_host(batch_mean),
            batch_invstd = on_host(batch_invstd), x = on_host(x), weight = on_host(weight),
-           bias = host_of(bias), mean = host_of(mean), variance = host_of(variance)] {
+           bias = on_host(bias), mean = on_host(mean), variance = on_host(variance)] {
             const auto [out, m, s] =
                 at::native_batch_norm(x, weight, bias, mean, variance, training, momentum, eps);
             y.copy_(out);
@@ -46,8 +40,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm_backward(
   compute(
       x.device(), "cudnn_batch_norm_backward",
       [=, dx = on_host(dx), dw = on_host(dw), db = on_host(db), x = on_host(x), dy = on_host(dy),
-       weight = on_host(weight), mean = host_of(mean), variance = host_of(variance),
-       batch_mean = host_of(batch_mean), batch_invstd = host_of(batch_invstd)] {
+       weight = on_host(weight), mean = on_host(mean), variance = on_host(variance),
+       batch_mean = on_host(batch_mean), batch_invstd = on_host(batch_invstd)] {
         const auto [a, b, c] = at::native_batch_norm_backward(
             dy, x, weight, mean, variance, batch_mean, batch_invstd, true, eps, {true, true, true});
         dx.copy_(a);

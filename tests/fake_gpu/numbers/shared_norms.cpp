@@ -19,10 +19,6 @@ at::TensorOptions statistics_of(const Tensor& x) {
   return x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
-Tensor like(const Tensor& x) {
-  return at::empty(x.sizes(), x.options().memory_format(x.suggest_memory_format()));
-}
-
 // A value for each channel, so that it fits x.
 Tensor spread(const Tensor& values, const Tensor& x) {
   std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
@@ -53,15 +49,14 @@ std::tuple<Tensor, Tensor> stats(const Tensor& x, double eps) {
 Tensor elemt(const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
              const Tensor& invstd, double) {
   const Tensor y = like(x);
-  compute(
-      x.device(), "batch_norm_elemt",
-      [y = on_host(y), x = on_host(x), weight = on_host(weight.value_or(Tensor())),
-       bias = on_host(bias.value_or(Tensor())), mean = on_host(mean), invstd = on_host(invstd)] {
-        Tensor values = (wide(x) - spread(mean, x)) * spread(invstd, x);
-        if (weight.defined()) values = values * spread(weight, x);
-        if (bias.defined()) values = values + spread(bias, x);
-        y.copy_(values);
-      });
+  compute(x.device(), "batch_norm_elemt",
+          [y = on_host(y), x = on_host(x), weight = on_host(weight), bias = on_host(bias),
+           mean = on_host(mean), invstd = on_host(invstd)] {
+            Tensor values = (wide(x) - spread(mean, x)) * spread(invstd, x);
+            if (weight.defined()) values = values * spread(weight, x);
+            if (bias.defined()) values = values + spread(bias, x);
+            y.copy_(values);
+          });
   return y;
 }
 
@@ -96,8 +91,8 @@ Tensor backward_elemt(const Tensor& dy, const Tensor& x, const Tensor& mean, con
   const Tensor dx = like(x);
   compute(x.device(), "batch_norm_backward_elemt",
           [dx = on_host(dx), dy = on_host(dy), x = on_host(x), mean = on_host(mean),
-           invstd = on_host(invstd), weight = on_host(weight.value_or(Tensor())),
-           sum_dy = on_host(sum_dy), sum_dy_xmu = on_host(sum_dy_xmu), count = on_host(count)] {
+           invstd = on_host(invstd), weight = on_host(weight), sum_dy = on_host(sum_dy),
+           sum_dy_xmu = on_host(sum_dy_xmu), count = on_host(count)] {
             const Tensor samples = count.sum().to(mean.scalar_type());
             const Tensor slope = sum_dy_xmu / samples * invstd * invstd;
             const Tensor scale = weight.defined() ? invstd * weight : invstd;
