@@ -104,7 +104,8 @@ def any_order_of_streams_gives_the_same_numbers(folder):
     base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "bf16"}
     at_once = train(folder, "at-once", "cuda", **base)
     for order in (0, 1, 2):
-        assert train(folder, f"order-{order}", "cuda", order=order, **base) == at_once, order
+        later = train(folder, f"order-{order}", "cuda", order=order, **base)
+        assert later == at_once, (order, later, at_once)
 
 
 if __name__ == "__main__":

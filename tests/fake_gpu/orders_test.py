@@ -54,20 +54,43 @@ c = torch.ones(1, device="cuda").sum().item()
 side.synchronize()
 print(b.sum().item() == 2000)""",
 }
+# The memory of one tensor becomes that of the next. NaN must be written to it before the next one is, also where the operator is computed
+# at once, because its shape depends on numbers. The last use is on another stream: the allocator asks now and then whether it is over.
+REUSE = """
+import torch
+side = torch.cuda.Stream()
+a = torch.ones(1000, dtype=torch.float64, device="cuda")  # of the size of indices
+wrong = 0
+for i in range(40):
+    b = a * 2
+    side.wait_stream(torch.cuda.current_stream())
+    b.record_stream(side)
+    with torch.cuda.stream(side):
+        c = b * 2
+    del b
+    others = [torch.empty(1, device="cuda") for _ in range(i % 7)]
+    d = torch.nonzero(a)
+    wrong += d.sum().item() != 499500
+print(wrong == 0)"""
 WAITS = {"wait": "torch.cuda.synchronize()", "wait_of_side": "side.wait_stream(main)", "record": "a.record_stream(side)"}
 
 
 ORDERS = [0, 1, 2]
 
 
+def run(program, order):
+    """Whether each number that it prints is right."""
+    env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, gpu_order=order)
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [line == "True" for line in done.stdout.split()]
+
+
 def answers(waits, order):
     """Whether each program has the right number."""
     lines = {name: line if waits else "pass" for name, line in WAITS.items()}
     text = "\n".join(["import torch", "main = torch.cuda.current_stream()", *(program.format(**lines) for program in PROGRAMS.values())])
-    env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, gpu_order=order)
-    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(PROGRAMS, (line == "True" for line in done.stdout.split()), strict=True))
+    return dict(zip(PROGRAMS, run(text, order), strict=True))
 
 
 def waits_make_numbers_right(folder):
@@ -80,5 +103,10 @@ def a_wait_that_is_missing_makes_one_wrong(folder):
     assert not [name for name in PROGRAMS if all(one[name] for one in right)], right
 
 
+def memory_that_is_reused_becomes_nan_first(folder):
+    for order in ORDERS:
+        assert run(REUSE, order) == [True], order
+
+
 if __name__ == "__main__":
-    fake_gpu.main([waits_make_numbers_right, a_wait_that_is_missing_makes_one_wrong])
+    fake_gpu.main([waits_make_numbers_right, a_wait_that_is_missing_makes_one_wrong, memory_that_is_reused_becomes_nan_first])

@@ -214,7 +214,7 @@ class Call {
     const Map copied = [this](const at::Tensor& tensor) {
       if (!tensor.defined()) return tensor;
       const at::Tensor out = like()(tensor);
-      on_host(out).copy_(tensor);
+      write_now(out, tensor);
       return out;
     };
     for (size_t i = 0; i < stack.size(); ++i)
@@ -227,8 +227,15 @@ class Call {
     const std::vector<at::Tensor> are = tensors_of(inputs_[input]), become = tensors_of(host);
     for (size_t k = 0; k < become.size(); ++k) {
       if (!are[k].defined() || !are[k].is_cuda() || are[k].numel() == 0) continue;
-      if (are[k].data_ptr() != become[k].data_ptr()) on_host(are[k]).copy_(become[k]);
+      if (are[k].data_ptr() != become[k].data_ptr()) write_now(are[k], become[k]);
     }
+  }
+
+  // The allocator may have had the memory back while it was asked for this one: what its stream
+  // still does to it comes first.
+  void write_now(const at::Tensor& to, const at::Tensor& from) const {
+    finish_stream(device_);
+    on_host(to).copy_(from);
   }
 
   const c10::OperatorHandle op_;
