@@ -1,7 +1,9 @@
 #include "cuda/schedule.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -13,6 +15,7 @@ namespace fake_gpu {
 namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(30);
+constexpr auto kEnd = std::chrono::seconds(1);
 constexpr unsigned kOneIn = 6;            // submissions lets drawn work be done
 constexpr unsigned kMostQuestions = 4;    // until what was asked for is done
 constexpr size_t kMostPending = 1 << 14;  // of a queue
@@ -21,6 +24,12 @@ class Schedule {
  public:
   Schedule() : random_(static_cast<unsigned>(settings().order)) {
     std::thread([this] { make_progress(); }).detach();
+  }
+
+  // No work begins by itself any more, and what runs has ended, unless it waits for another rank.
+  void stop() {
+    stopped_ = true;
+    if (mutex_.try_lock_for(kEnd)) mutex_.unlock();
   }
 
   Point add(const std::shared_ptr<Queue>& queue, Queue::Item item) {
@@ -80,11 +89,13 @@ class Schedule {
     for (;;) {
       std::this_thread::sleep_for(kPatience / 4);
       const std::lock_guard lock(mutex_);
+      if (stopped_) return;
       if (std::chrono::steady_clock::now() - moved_ > kPatience) do_drawn();
     }
   }
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
+  std::atomic<bool> stopped_ = false;
   std::mt19937 random_;
   std::vector<std::shared_ptr<Queue>> waiting_;  // with pending work
   unsigned questions_ = 0;
@@ -92,8 +103,13 @@ class Schedule {
 };
 
 Schedule& schedule() {
-  static auto* schedule = new Schedule;  // used until the process has ended
-  return *schedule;
+  static auto* one = [] {
+    auto* made = new Schedule;  // used until the process has ended
+    // LibTorch's own objects, which work uses, are destroyed after that.
+    std::atexit([] { schedule().stop(); });
+    return made;
+  }();
+  return *one;
 }
 
 }  // namespace
