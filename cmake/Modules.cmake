@@ -9,6 +9,8 @@ target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-
 # stored compressed, because a bundle for GPU machines has little room (tests/gpu/bundle).
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
                                               "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--compress-mode=size>")
+# LibTorch's libraries are built with NDEBUG, and without it at::RecordFunction of its headers has one more member.
+target_compile_definitions(dtrain_flags INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 target_include_directories(dtrain_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
 
 add_library(dtrain_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)

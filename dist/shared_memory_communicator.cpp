@@ -320,6 +320,7 @@ class SharedMemoryCommunicator final : public Communicator {
   // Makes this rank's result of a piece that all ranks have posted.
   void take(const Operation& o, uint64_t number, int64_t piece) {
     const int64_t begin = piece * o.per_piece, count = std::min(o.per_piece, o.elements - begin);
+    if (count == 0) return;  // an empty tensor may have no memory
     const auto bytes = static_cast<size_t>(count * o.width);
     std::byte* to = o.to + begin * o.width;
     switch (o.what.kind) {
