@@ -35,11 +35,11 @@ def compute(arguments, np=None, cwd=None, timeout=300, threads=1, **settings):
     return runner.run(arguments, np=np, cwd=cwd, timeout=timeout, env=env, program=str(FOLDER / "numbers/dtrain_numbers"))
 
 
-def main(tests):
+def main(tests, campaign=()):
     """runner.main(), where GPU code is built."""
     if not all((FOLDER / name).exists() for name in LIBRARIES):
         runner.skip("this build has no GPU code")
-    runner.main(tests, campaign=[])
+    runner.main(tests, campaign)
 
 
 class Counts:

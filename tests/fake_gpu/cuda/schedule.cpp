@@ -17,8 +17,15 @@ namespace {
 constexpr auto kPatience = std::chrono::milliseconds(30);
 constexpr auto kEnd = std::chrono::seconds(1);
 constexpr unsigned kOneIn = 6;            // submissions lets drawn work be done
-constexpr unsigned kMostQuestions = 4;    // until what was asked for is done
+constexpr unsigned kMostQuestions = 4;    // in a row, until what was asked for is done
 constexpr size_t kMostPending = 1 << 14;  // of a queue
+
+enum Order : int64_t { kLate = 0, kOthersEarly = 1, kDefaultEarly = 2, kDrawn = 3 };
+
+// Whether its work is done when it is submitted, and what it waits for.
+bool is_early(const Queue& queue) {
+  return settings().order == (queue.is_default ? kDefaultEarly : kOthersEarly);
+}
 
 class Schedule {
  public:
@@ -34,11 +41,13 @@ class Schedule {
 
   Point add(const std::shared_ptr<Queue>& queue, Queue::Item item) {
     const std::lock_guard lock(mutex_);
-    if (waiting_.empty()) moved_ = std::chrono::steady_clock::now();
+    moved_ = std::chrono::steady_clock::now();
+    questions_ = 0;
     if (queue->pending.empty()) waiting_.push_back(queue);
     queue->pending.push_back(std::move(item));
     const Point point{queue, queue->done + queue->pending.size()};
-    if (settings().order > 0 && random_() % kOneIn == 0) do_drawn();
+    if (is_early(*queue)) reach(point);
+    if (settings().order >= kDrawn && random_() % kOneIn == 0) do_drawn();
     if (queue->pending.size() > kMostPending) reach({queue, queue->done + kMostPending / 2});
     return point;
   }
@@ -57,7 +66,7 @@ class Schedule {
   bool ask(const Point& point) {
     const std::lock_guard lock(mutex_);
     if (point.queue == nullptr || point.queue->done >= point.items) return true;
-    if (++questions_ % kMostQuestions != 0) return false;
+    if (++questions_ < kMostQuestions) return false;
     reach(point);
     return true;
   }

@@ -1,11 +1,13 @@
 #pragma once
 
 // Does the work of streams after its submission, in an order that a GPU may choose: the work of one
-// stream in turn, and the work of others at any time that events allow. With FAKE_GPU_ORDER=0, work
-// is left until the host waits for it, or for what comes after it. With a seed, work that is drawn
-// is done before that, so that what has no order with it runs on either side of it.
+// stream in turn, and the work of others at any time that events allow. With FAKE_GPU_ORDER
+//   0           work is left until the host waits for it, or for what comes after it;
+//   1           that of other streams than the default one is done when it is submitted,
+//   2           that of the default stream is, with what they wait for;
+//   3 and more  work that is drawn by this seed is done before the host waits.
 //
-// What the host never waits for is done after a while, because another rank may wait for it.
+// When the host does nothing for a while, work is drawn too, because another rank may wait for it.
 //
 // Thread-safety: all functions may be called from any thread. Work runs on one thread at a time.
 
@@ -33,6 +35,7 @@ struct Queue {
   std::deque<Item> pending = {};
   uint64_t done = 0;  // items
   int gpu = 0;
+  bool is_default = false;
 };
 
 bool work_waits();  // false: all work is done when it is submitted

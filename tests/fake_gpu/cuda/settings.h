@@ -14,8 +14,7 @@
 //   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)
 //   FAKE_GPU_NUMBERS=FILE     a library that computes LibTorch's operators (numbers/): copies and
 //                             NCCL move data too; other kernels end the process
-//   FAKE_GPU_ORDER=SEED       work is done after its submission (schedule.h); with 0, as late as
-//                             events and waits allow
+//   FAKE_GPU_ORDER=NUMBER     work is done after its submission, in an order of schedule.h
 
 #include <cstddef>
 #include <cstdint>

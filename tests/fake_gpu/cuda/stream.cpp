@@ -16,7 +16,7 @@ std::shared_ptr<Queue>& default_queue(int gpu) {
   static auto* queues = [] {
     auto* made = new std::array<std::shared_ptr<Queue>, kMostGpus>;
     for (size_t i = 0; i < kMostGpus; ++i)
-      (*made)[i] = std::make_shared<Queue>(Queue{.gpu = static_cast<int>(i)});
+      (*made)[i] = std::make_shared<Queue>(Queue{.gpu = static_cast<int>(i), .is_default = true});
     return made;
   }();
   return queues->at(static_cast<size_t>(gpu));

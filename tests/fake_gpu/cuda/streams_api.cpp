@@ -12,6 +12,7 @@
 #include "cuda/faults.h"
 #include "cuda/gpus.h"
 #include "cuda/stream.h"
+#include "cuda/waits.h"
 
 using namespace fake_gpu;
 
@@ -20,7 +21,7 @@ namespace {
 cudaError_t wait(const char* name, const Point& point) {
   FAKE_GPU_RETURN_IF_FAILED();
   count(Operation::kWait, name);
-  finish(point);
+  if (waits_here(name)) finish(point);
   return cudaSuccess;
 }
 
@@ -28,7 +29,7 @@ cudaError_t wait(const char* name, const Point& point) {
 cudaError_t query(const char* name, const Point& point) {
   FAKE_GPU_RETURN_IF_FAILED();
   count(Operation::kQuery, name);
-  return ask_whether(point) ? cudaSuccess : remember(cudaErrorNotReady);
+  return !waits_here(name) || ask_whether(point) ? cudaSuccess : remember(cudaErrorNotReady);
 }
 
 Point end_of(cudaStream_t stream) {
@@ -73,7 +74,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const cudaError_t error = submit(stream, Operation::kEvent, "stream waits", {});
-  if (error == cudaSuccess && work_waits()) wait_later(queue_of(stream), event->point);
+  if (error == cudaSuccess && work_waits() && waits_here("cudaStreamWaitEvent"))
+    wait_later(queue_of(stream), event->point);
   return error;
 }
 

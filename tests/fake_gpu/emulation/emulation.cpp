@@ -23,7 +23,7 @@ constexpr size_t kMostShared = 48 << 10;
 
 unsigned chosen_order = kAscending;
 
-using Jump = void*[5];  // of __builtin_setjmp(): swapcontext() makes two system calls
+using Jump = void* [5];  // of __builtin_setjmp(): swapcontext() makes two system calls
 
 struct Fiber {
   enum class State { kReady, kAtBarrier, kInShuffle, kEnded };

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "numbers/compute.h"
@@ -38,6 +39,15 @@ const std::set<std::string>& kept() {
                                                        "aten::_efficientzerotensor",
                                                        "aten::copy_",
                                                        "aten::_local_scalar_dense"};
+  return *names;
+}
+
+// Operators without a kernel for `meta` in C++, whose results have the same shapes for all numbers.
+const std::set<std::string>& shaped_by_sizes() {
+  static const auto* names = new std::set<std::string>{
+      "aten::abs",         "aten::bucketize",   "aten::hardtanh", "aten::hardtanh_backward",
+      "aten::logical_and", "aten::logical_not", "aten::max",      "aten::relu",
+      "aten::where"};
   return *names;
 }
 
@@ -83,6 +93,11 @@ at::Tensor to_meta(const at::Tensor& tensor) {
   if (tensor.is_cpu() && tensor.dim() == 0) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(),
                            tensor.options().device(at::kMeta).requires_grad(false));
+}
+
+at::Tensor to_zeros(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_cpu()) return tensor;
+  return at::zeros_like(on_host(tensor));
 }
 
 // The CPU's tensors may change before the work is done.
@@ -154,28 +169,46 @@ class Call {
     return !resizes;
   }
 
-  // Makes what the operator returns; false: it is not known before the work is done.
+  // Makes what the operator returns; false: its shape is not known before the work is done.
   bool allocate() {
     if (is_in_place()) {
       for (size_t i = 0; i < schema_.returns().size(); ++i) results_.push_back(input_of(i));
       return true;
     }
-    if (!op_.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
-    Stack meta;
-    for (const IValue& input : inputs_) meta.push_back(mapped(input, to_meta, at::kMeta));
-    Stack arguments = meta;
+    Shapes shapes;
+    const bool known = find_shapes(c10::DispatchKey::Meta, at::kMeta, to_meta, shapes) ||
+                       (shaped_by_sizes().contains(schema_.name()) &&
+                        find_shapes(c10::DispatchKey::CPU, at::kCPU, to_zeros, shapes));
+    if (!known) return false;
+    for (size_t i = 0; i < inputs_.size(); ++i) resize(i, shapes.arguments[i]);
+    for (size_t i = 0; i < shapes.results.size(); ++i) {
+      results_.push_back(is_input(i) ? input_of(i) : mapped(shapes.results[i], like(), at::kCUDA));
+    }
+    return true;
+  }
+
+  struct Shapes {
+    Stack arguments = {}, results = {};  // after the call
+  };
+
+  // By a call with tensors that `map` makes of the inputs; false: there is no kernel, or it
+  // refuses. The CPU's kernel says why, if the call is wrong.
+  bool find_shapes(c10::DispatchKey key, at::DeviceType device, const Map& map,
+                   Shapes& shapes) const {
+    if (!op_.hasComputedKernelForDispatchKey(key)) return false;
+    Stack stack;
+    for (const IValue& input : inputs_) stack.push_back(mapped(input, map, device));
+    shapes.arguments = stack;
     try {
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
+      op_.redispatchBoxed(c10::DispatchKeySet(key), &stack);
     } catch (const std::exception&) {
-      return false;  // the CPU's kernel says why, if the call is wrong
+      return false;
     }
-    for (const IValue& result : meta)
+    for (const IValue& result : stack)
       if (!result.isTensor() && !result.isTensorList()) return false;
-    for (size_t i = 0; i < inputs_.size(); ++i) resize(i, arguments[i]);
-    for (size_t i = 0; i < meta.size(); ++i)
-      results_.push_back(is_input(i) ? input_of(i) : mapped(meta[i], like(), at::kCUDA));
+    shapes.results = std::move(stack);
     return true;
   }
 

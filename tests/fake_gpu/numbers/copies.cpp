@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/ops/copy_native.h>
+#include <ATen/ops/record_stream_native.h>
 
+#include "cuda/waits.h"
 #include "numbers/compute.h"
 #include "numbers/operators.h"
 
@@ -14,8 +16,15 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   return self;
 }
 
+void record_stream(at::Tensor& tensor, c10::Stream stream) {
+  if (waits_here("record_stream")) at::native::record_stream_cuda(tensor, stream);
+}
+
 }  // namespace
 
-void add_copies(torch::Library& library) { library.impl("copy_", TORCH_FN(copy_)); }
+void add_copies(torch::Library& library) {
+  library.impl("copy_", TORCH_FN(copy_));
+  library.impl("record_stream", TORCH_FN(record_stream));
+}
 
 }  // namespace fake_gpu
