@@ -36,6 +36,12 @@ void* operator new(std::size_t size) {
   count(memory);
   return memory;
 }
+// Not the library's, whose memory a sanitizer would see given back by another function.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  void* memory = std::malloc(size > 0 ? size : 1);
+  if (memory != nullptr) count(memory);
+  return memory;
+}
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory); }
 

@@ -102,7 +102,7 @@ void run_fiber() {
 }
 
 // Does not return: what gives way jumps.
-void begin(Fiber& fiber) {
+JUMPS void begin(Fiber& fiber) {
   fiber.begun = true;
   ucontext_t context{};
   ::getcontext(&context);
