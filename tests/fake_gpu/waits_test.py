@@ -73,6 +73,7 @@ def waits_of(folder, run):
     numbers = train(folder, run, gpu_order=0, gpu_waits=file)
     assert numbers, "it failed"
     lines = sorted({tuple(line.split("\t")) for line in file.read_text().splitlines()})
+    assert all(train(folder, run, gpu_order=order) == numbers for order in ORDERS[1:]), "they depend on the order"
     waits = [Wait(key, kind, function_names(addresses)) for key, kind, *addresses in lines]
     return [wait for wait in waits if not any(word in name for word in TIMES for name in wait.functions)], numbers
 
