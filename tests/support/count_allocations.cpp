@@ -30,16 +30,15 @@ void release(void* memory) noexcept {
 }  // namespace
 
 // Those for arrays call these.
-void* operator new(std::size_t size) {
-  void* memory = std::malloc(size > 0 ? size : 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  count(memory);
-  return memory;
-}
-// Not the library's, whose memory a sanitizer would see given back by another function.
+// Not the library's nothrow one, whose memory a sanitizer would see given back by another function.
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(size > 0 ? size : 1);
   if (memory != nullptr) count(memory);
+  return memory;
+}
+void* operator new(std::size_t size) {
+  void* memory = operator new(size, std::nothrow);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 void operator delete(void* memory) noexcept { release(memory); }
