@@ -1,7 +1,5 @@
 """The GPU's path computes what the CPU's does: trainings on fake GPUs whose operators and kernels run, beside the same ones on the CPU."""
 
-import json
-
 import cases
 import fake_gpu
 import runner
@@ -14,8 +12,7 @@ AMPLIFY = ("mobilenet_v2", "resnet50")  # of that rounding: batch norms of 8 sam
 
 def steps_of(folder, name):
     """Loss and gradient norm of each step that was made, from the run's lines."""
-    lines = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
-    return [(line["loss"], line["grad_norm"]) for line in lines if line.get("grad_norm") is not None]
+    return [(line["loss"], line["grad_norm"]) for line in runner.metrics(folder / "runs" / name) if line.get("grad_norm") is not None]
 
 
 def difference(cpu, gpu):
@@ -94,8 +91,7 @@ def runs_move_between_cpu_and_gpu(folder):
 def a_step_whose_gradients_overflow_is_skipped(folder):
     cases.make_data(folder, ["headpose"])
     train(folder, "r", "cuda", **cases.NETWORKS["headpose_cnn"], train__amp="fp16", amp__init_scale=16777216, train__max_steps=8)
-    lines = [json.loads(line) for line in (folder / "runs/r/metrics.jsonl").read_text().splitlines()]
-    scales = [line["loss_scale"] for line in lines if "loss_scale" in line]
+    scales = [line["loss_scale"] for line in runner.metrics(folder / "runs/r") if "loss_scale" in line]
     assert scales[-1] < 16777216 and all(a in (b, 2 * b) for a, b in zip(scales, scales[1:])), scales
 
 
@@ -103,7 +99,7 @@ def any_order_of_streams_gives_the_same_numbers(folder):
     cases.make_data(folder, ["headpose"])
     base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "bf16"}
     at_once = train(folder, "at-once", "cuda", **base)
-    for order in (0, 1, 2, 3):  # of cuda/schedule.h
+    for order in fake_gpu.ORDERS:
         later = train(folder, f"order-{order}", "cuda", order=order, **base)
         assert later == at_once, (order, later, at_once)
 

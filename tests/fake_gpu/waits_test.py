@@ -3,7 +3,6 @@ it fails, or a reason is listed here why it does not need the wait."""
 
 import collections
 import concurrent.futures
-import json
 import subprocess
 import tempfile
 
@@ -12,7 +11,6 @@ import fake_gpu
 import numbers_test
 import runner
 
-ORDERS = [0, 1, 2, 3]  # of cuda/schedule.h
 TIMES = ["PhaseClock::", "BackwardTimes::", "NcclCommunicator::drain"]  # no number of the training depends on them
 # Waits that a training does not need, by kind and function.
 UNNOTICED = {
@@ -37,7 +35,7 @@ Wait = collections.namedtuple("Wait", "key kind functions")  # functions: of the
 
 
 def train(folder, run, **settings):
-    """All numbers of a training; None if it failed."""
+    """The steps of a training; None if it failed."""
     where, options = RUNS[run]
     name = tempfile.mkdtemp(dir=folder, prefix="run-").rsplit("/", 1)[1]
     keys = {**numbers_test.CHECKED, **options, "device.type": "cuda", "run.name": f"r-{name}"}
@@ -47,8 +45,7 @@ def train(folder, run, **settings):
         return None
     if result.code != 0:
         return None
-    lines = [json.loads(line) for line in (folder / f"runs/r-{name}/metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key in ("loss", "grad_norm") or key.startswith("val")} for line in lines]
+    return numbers_test.steps_of(folder, f"r-{name}")
 
 
 def short(name):
@@ -73,7 +70,7 @@ def waits_of(folder, run):
     numbers = train(folder, run, gpu_order=0, gpu_waits=file)
     assert numbers, "it failed"
     lines = sorted({tuple(line.split("\t")) for line in file.read_text().splitlines()})
-    assert all(train(folder, run, gpu_order=order) == numbers for order in ORDERS[1:]), "they depend on the order"
+    assert all(train(folder, run, gpu_order=order) == numbers for order in fake_gpu.ORDERS[1:]), "they depend on the order"
     waits = [Wait(key, kind, function_names(addresses)) for key, kind, *addresses in lines]
     return [wait for wait in waits if not any(word in name for word in TIMES for name in wait.functions)], numbers
 
@@ -85,7 +82,7 @@ def each_wait_is_needed(folder):
         waits, numbers = waits_of(folder, run)
         left = [wait for wait in waits if not noticed.get(wait.key)]
         known.update({wait.key: wait for wait in waits})
-        for order in ORDERS:
+        for order in fake_gpu.ORDERS:
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 found = list(pool.map(lambda wait: train(folder, run, gpu_order=order, gpu_without=wait.key) != numbers, left))
             noticed.update({wait.key: True for wait, wrong in zip(left, found) if wrong})

@@ -61,6 +61,8 @@ Settings read() {
   read_failure(read);
   if (const char* folder = std::getenv("FAKE_GPU_REPORT")) read.report = folder;
   if (const char* library = std::getenv("FAKE_GPU_NUMBERS")) read.numbers = library;
+  if (const char* file = std::getenv("FAKE_GPU_WAITS")) read.waits = file;
+  if (const char* key = std::getenv("FAKE_GPU_WITHOUT")) read.without = key;
   read.order = number("FAKE_GPU_ORDER", -1);
   return read;
 }

@@ -15,6 +15,8 @@
 //   FAKE_GPU_NUMBERS=FILE     a library that computes LibTorch's operators (numbers/): copies and
 //                             NCCL move data too; other kernels end the process
 //   FAKE_GPU_ORDER=NUMBER     work is done after its submission, in an order of schedule.h
+//   FAKE_GPU_WAITS=FILE       each place where the program waits is written to it (waits.h)
+//   FAKE_GPU_WITHOUT=KEY      nothing waits at the place with this key; a query there says yes
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +36,8 @@ struct Settings {
   std::string report = {};
   std::string numbers = {};
   int64_t order = -1;  // -1: work is done when it is submitted
+  std::string waits = {};
+  std::string without = {};
 };
 
 const Settings& settings();

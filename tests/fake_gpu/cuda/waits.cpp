@@ -8,12 +8,13 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cuda/settings.h"
 
 namespace fake_gpu {
 namespace {
@@ -84,14 +85,13 @@ void write(const char* file, const std::string& key, const char* kind, const Pla
 }  // namespace
 
 bool waits_here(const char* kind) {
-  static const char* file = std::getenv("FAKE_GPU_WAITS");
-  static const char* without = std::getenv("FAKE_GPU_WITHOUT");
-  if (file == nullptr && without == nullptr) return true;
+  const Settings& asked = settings();
+  if (asked.waits.empty() && asked.without.empty()) return true;
   const Place place = place_of(kind);
   if (place.empty()) return true;  // LibTorch's
   const std::string key = key_of(kind, place);
-  if (file != nullptr) write(file, key, kind, place);
-  return without == nullptr || key != without;
+  if (!asked.waits.empty()) write(asked.waits.c_str(), key, kind, place);
+  return key != asked.without;
 }
 
 }  // namespace fake_gpu

@@ -4,9 +4,7 @@
 // the allocator for a stream that uses memory. A place is a kind of wait, and the two innermost
 // functions of the program that asked for it. What an operator of LibTorch waits for is LibTorch's.
 //
-//   FAKE_GPU_WAITS=FILE     each place is written to it once: its key, the kind, and the return
-//                           addresses within the program
-//   FAKE_GPU_WITHOUT=KEY    at this place nothing waits, and what is asked has happened
+// FAKE_GPU_WAITS has a line per place: its key, the kind, and the return addresses in the program.
 //
 // Thread-safety: may be called from any thread.
 
