@@ -1,4 +1,4 @@
-"""NCCL between fake GPUs that compute: sums of three processes are those of numpy."""
+"""NCCL between fake GPUs that compute: sums of three processes are those of numpy, and communicators do not wait for each other."""
 
 import ctypes
 import multiprocessing
@@ -25,10 +25,10 @@ class Communicator:
         self.comm = ctypes.c_void_p()
         assert self.nccl.ncclCommInitRankConfig(ctypes.byref(self.comm), RANKS, unique_id, rank, None) == 7  # in progress
 
-    def call(self, name, *arguments):
+    def call(self, name, *arguments, stream=None):
         """Arrays are passed by their address."""
         words = [a.ctypes.data_as(ctypes.c_void_p) if isinstance(a, np.ndarray) else a for a in arguments]
-        assert getattr(self.nccl, name)(*words, self.comm, None) == 7
+        assert getattr(self.nccl, name)(*words, self.comm, stream) == 7
 
 
 def given(rank, count, kind):
@@ -39,7 +39,8 @@ def bfloat16(values):
     return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)  # exact for whole numbers below 256
 
 
-def check(comm, rank):
+def check_sums(ids, rank):
+    comm = Communicator(ids[0], rank)
     for kind, number in TYPES.items():
         for count in COUNTS:
             rows = [given(r, count, kind) for r in range(RANKS)]
@@ -63,31 +64,59 @@ def check(comm, rank):
     comm.nccl.ncclCommDestroy(comm.comm)
 
 
-def job():
+def check_communicators(ids, rank):
+    """Two communicators with a stream each. The ranks wait for the streams in different orders."""
+    cudart = ctypes.CDLL("libcudart.so.13")
+    streams = [ctypes.c_void_p() for _ in ids]
+    for stream in streams:
+        assert cudart.cudaStreamCreateWithFlags(ctypes.byref(stream), 1) == 0
+    comms = [Communicator(unique_id, rank) for unique_id in ids]
+    for _ in range(20):
+        sums = [np.full(10, i + 1, np.float32) for i in range(len(ids))]
+        for comm, stream, values in zip(comms, streams, sums):
+            comm.call("ncclAllReduce", values, values, ctypes.c_size_t(10), TYPES[np.float32], 0, stream=stream)
+        for stream in streams[::-1] if rank == 0 else streams:
+            assert cudart.cudaStreamSynchronize(stream) == 0
+        for i, values in enumerate(sums):
+            np.testing.assert_array_equal(values, np.full(10, RANKS * (i + 1), np.float32))
+
+
+def job(check, communicators):
     """All ranks of one job, forked before the library is loaded."""
     receivers = [multiprocessing.Pipe(duplex=False) for _ in range(RANKS)]
     processes = []
     for rank in range(RANKS):
         pid = os.fork()
         if pid == 0:
-            unique_id = UniqueId.from_buffer_copy(receivers[rank][0].recv_bytes())
-            check(Communicator(unique_id, rank), rank)
+            check([UniqueId.from_buffer_copy(receivers[rank][0].recv_bytes()) for _ in range(communicators)], rank)
             os._exit(0)
         processes.append(pid)
-    unique_id = UniqueId()
-    ctypes.CDLL("libnccl.so.2").ncclGetUniqueId(ctypes.byref(unique_id))
-    for _, sender in receivers:
-        sender.send_bytes(bytes(unique_id))
+    for _ in range(communicators):
+        unique_id = UniqueId()
+        ctypes.CDLL("libnccl.so.2").ncclGetUniqueId(ctypes.byref(unique_id))
+        for _, sender in receivers:
+            sender.send_bytes(bytes(unique_id))
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in processes))
 
 
-def sums_are_those_of_numpy(folder):
-    done = subprocess.run([sys.executable, __file__, "job"], env=fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS), capture_output=True,
-                          text=True, timeout=120)
+def run(check, **settings):
+    env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, **settings)
+    done = subprocess.run([sys.executable, __file__, "job", check], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
+def sums_are_those_of_numpy(folder):
+    run("sums")
+
+
+def communicators_keep_the_order_of_the_host(folder):
+    """As NCCL lets them, where it is asked to: one of them would wait for the other, and rank 0 for the other ranks."""
+    os.environ["NCCL_LAUNCH_ORDER_IMPLICIT"] = "1"
+    for order in fake_gpu.ORDERS:
+        run("communicators", gpu_order=order)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["job"]:
-        job()
-    fake_gpu.main([sums_are_those_of_numpy])
+    if sys.argv[1:2] == ["job"]:
+        job(*{"sums": (check_sums, 1), "communicators": (check_communicators, 2)}[sys.argv[2]])
+    fake_gpu.main([sums_are_those_of_numpy, communicators_keep_the_order_of_the_host])

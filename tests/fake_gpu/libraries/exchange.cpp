@@ -17,7 +17,7 @@ namespace fake_nccl {
 namespace {
 
 constexpr size_t kHeadBytes = 4096, kSlotBytes = 1 << 20;
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kPatience = std::chrono::seconds(100);
 
 [[noreturn]] void refuse(const char* what) {
   std::fprintf(stderr, "fake NCCL: %s\n", what);
@@ -147,7 +147,9 @@ bool Exchange::meet() {
   }
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (head_->turn == turn) {
-    if (head_->gone != 0 || std::chrono::steady_clock::now() > end) return false;
+    if (head_->gone != 0) return false;
+    // The ranks have no common point any more: whatever they sum from here on would be wrong.
+    if (std::chrono::steady_clock::now() > end) refuse("a rank has waited too long for the others");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return true;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "cuda/settings.h"
 #include "cuda/stream.h"
@@ -31,13 +32,42 @@ ncclResult_t begin(ncclComm_t comm) {
 
 using fake_nccl::Exchange;
 
+// The operations of all communicators of this process, one after the other as the host issues them
+// (NCCL_LAUNCH_ORDER_IMPLICIT). Without it, two ranks may each begin with another communicator's,
+// and wait for each other: as a GPU does that has no room for both.
+class HostOrder {
+ public:
+  cudaError_t launch(cudaStream_t stream, const char* name, const std::function<void()>& work) {
+    if (!is_asked_for() || !fake_gpu::work_waits()) return fake_gpu::launch(stream, name, work);
+    const std::lock_guard lock(mutex_);
+    fake_gpu::wait_later(fake_gpu::queue_of(stream), last_);
+    const cudaError_t error = fake_gpu::launch(stream, name, work);
+    last_ = fake_gpu::submit_later(fake_gpu::queue_of(stream), {});
+    return error;
+  }
+
+ private:
+  static bool is_asked_for() {
+    const char* value = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return value != nullptr && std::atoi(value) != 0;
+  }
+
+  std::mutex mutex_;
+  fake_gpu::Point last_ = {};
+};
+
+HostOrder& host_order() {
+  static auto* one = new HostOrder;  // used until the process has ended
+  return *one;
+}
+
 // A rank that has left is found by ncclCommGetAsyncError().
 ncclResult_t operate(ncclComm_t comm, cudaStream_t stream, const char* name,
                      const std::function<bool(Exchange&)>& move) {
   ++comm->operations;
   std::function<void()> work;
   if (comm->exchange != nullptr) work = [exchange = comm->exchange, move] { move(*exchange); };
-  if (fake_gpu::launch(stream, name, work) != cudaSuccess) return ncclUnhandledCudaError;
+  if (host_order().launch(stream, name, work) != cudaSuccess) return ncclUnhandledCudaError;
   return begin(comm);
 }
 
