@@ -123,22 +123,22 @@ def an_exception_that_is_not_caught_is_reported_and_ends_the_job(folder):
 
 def a_verdict_on_request_changes_nothing(folder):
     runner.synth(folder / "d.h5", 64)
-    options = {**OPTIONS, "train.max_steps": 300, "checkpoint.every": "never", "run.log_every": 1}
+    options = {**OPTIONS, "train.max_steps": 150, "checkpoint.every": "never", "run.log_every": 1}
     runner.run(runner.flags({**options, "run.name": "undisturbed"}), np=2, cwd=folder).expect(0)
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("step 30/")
         os.kill(running.ranks()[1], signal.SIGUSR2)
         running.wait_for("verdict: ")
         os.kill(running.process.pid, signal.SIGUSR2)  # mpirun forwards it to all ranks
-        result = running.wait().expect(0, "finished: all 300 steps")
+        result = running.wait().expect(0, "finished: all 150 steps")
     of_rank, *of_mpirun, at_end = result.output.split("verdict: ")[1:]
     # mpirun signals one rank after the other, perhaps on both sides of the exchange of a step: then the next step answers again.
     assert len(of_mpirun) in (1, 2), f"one verdict for each request and one at the end, from one rank:\n{result.output}"
     assert not of_rank.startswith("too few steps"), of_rank
-    assert "step 300/" in of_mpirun[-1], "the training did not go on after the verdict"
+    assert "step 150/" in of_mpirun[-1], "the training did not go on after the verdict"
     assert "parallel efficiency " in at_end and "communication: " in at_end, at_end
     losses = [[r["loss"] for r in runner.metrics(folder / "runs" / name)] for name in ("undisturbed", "r")]
-    assert len(losses[0]) == 300 and losses[0] == losses[1], "the request changed the training"
+    assert len(losses[0]) == 150 and losses[0] == losses[1], "the request changed the training"
 
 
 def catches(process, number):

@@ -9,6 +9,7 @@ import runner
 
 FAILED_STEP = 3
 SHORT = {**cases.COMMON, "train.max_steps": 4, "run.name": ""}
+SOME = slice(None, None, 3)  # of the kinds of launches of two ranks, in the default run
 NETWORK = cases.NETWORKS["sequence classifier"]  # has dtrain's own kernels, and few of others
 
 
@@ -36,24 +37,38 @@ def two_at_a_time(function, arguments):
         list(pool.map(function, arguments))  # which raises what a call raised
 
 
+def a_gpu_fails_at_each_kind_of_launch(folder):
+    cases.make_data(folder, ["sequence"])
+    _, first = launches(folder, None)
+    two_at_a_time(lambda launch: expect_report(folder, launch, None), first)
+
+
 def a_gpu_fails_at_each_launch_of_a_step(folder):
     cases.make_data(folder, ["sequence"])
     count, _ = launches(folder, None)
     two_at_a_time(lambda launch: expect_report(folder, launch, None), range(1, count + 1))
 
 
-def one_of_two_ranks_fails(folder, **gpus):
+def one_of_two_ranks_fails(folder, gpu_count, kinds=slice(None)):
     cases.make_data(folder, ["sequence"])
-    _, first = launches(folder, 2, **gpus)
-    two_at_a_time(lambda launch: expect_report(folder, launch, 2, **gpus), first)
+    _, first = launches(folder, 2, gpu_count=gpu_count)
+    two_at_a_time(lambda launch: expect_report(folder, launch, 2, gpu_count=gpu_count), first[kinds])
 
 
 def one_of_two_ranks_on_a_gpu_fails(folder):
-    one_of_two_ranks_fails(folder)
+    one_of_two_ranks_fails(folder, 1, SOME)
 
 
 def one_of_two_gpus_fails(folder):
-    one_of_two_ranks_fails(folder, gpu_count=2)
+    one_of_two_ranks_fails(folder, 2, SOME)
+
+
+def one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch(folder):
+    one_of_two_ranks_fails(folder, 1)
+
+
+def one_of_two_gpus_fails_at_each_kind_of_launch(folder):
+    one_of_two_ranks_fails(folder, 2)
 
 
 def nccl_fails_at_each_operation(folder):
@@ -103,5 +118,7 @@ def gpus_that_cannot_be_used_are_refused(folder):
 
 
 if __name__ == "__main__":
-    fake_gpu.main([a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
-                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused])
+    fake_gpu.main([a_gpu_fails_at_each_kind_of_launch, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
+                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused],
+                  [a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch,
+                   one_of_two_gpus_fails_at_each_kind_of_launch])

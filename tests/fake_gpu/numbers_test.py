@@ -8,6 +8,9 @@ STEPS = 4
 CHECKED = {**cases.COMMON, "metrics.enabled": True, "train.max_steps": STEPS, "run.log_every": 1, "device.cudnn_benchmark": False}
 EXACT = 1e-6  # of losses and norms in float64: pictures are float32, and the two sides round them in other places
 AMPLIFY = ("mobilenet_v2", "resnet50")  # of that rounding: batch norms of 8 samples and one pixel, so their first step is compared
+# Of the default run: each kind of layer, and what changes most of a step. The others are a campaign.
+NETWORKS = ["headpose_cnn", "resnet18", "pointer choosing", "sequence encoder", "module"]
+OPTIONS = ["accumulate 3", "clip_norm", "ema", "checkpointing", "frozen norms"]
 
 
 def steps_of(folder, name):
@@ -45,25 +48,41 @@ def each(folder, cases_of, bound, steps=STEPS):
     assert all(value <= bound for value in found.values()), found
 
 
-def networks_agree_in_double_precision(folder):
+def in_double_precision(folder, networks, options):
     cases.make_data(folder)
-    each(folder, {name: {"train.amp": "fp64", **keys} for name, keys in cases.NETWORKS.items()}, EXACT)
+    chosen = {name: cases.NETWORKS[name] for name in networks}
+    chosen.update({name: {**cases.NETWORKS["headpose_cnn"], **cases.OPTIONS[name]} for name in options})
+    each(folder, {name: {"train.amp": "fp64", **keys} for name, keys in chosen.items()}, EXACT)
+
+
+def networks_agree_in_double_precision(folder):
+    in_double_precision(folder, NETWORKS, [])
 
 
 def options_agree_in_double_precision(folder):
-    cases.make_data(folder, ["headpose"])
-    base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "fp64"}
-    each(folder, {name: {**base, **keys} for name, keys in cases.OPTIONS.items()}, EXACT)
+    in_double_precision(folder, [], OPTIONS)
 
 
-def networks_agree_in_the_first_step(folder):
+def all_agree_in_double_precision(folder):
+    in_double_precision(folder, cases.NETWORKS.keys() - set(NETWORKS), cases.OPTIONS.keys() - set(OPTIONS))
+
+
+def in_the_first_step(folder, names):
     """With our kernels emulated, which double precision does not use."""
     cases.make_data(folder)
     for precision, bound, bound_of_amplified in [("fp32", 1e-3, 5e-2), ("bf16", 0.1, 0.5)]:
         for amplify in (False, True):
-            networks = {name: keys for name, keys in cases.NETWORKS.items() if name.startswith(AMPLIFY) == amplify}
+            networks = {name: cases.NETWORKS[name] for name in names if name.startswith(AMPLIFY) == amplify}
             each(folder, {f"{name} {precision}": {"train.amp": precision, "train.max_steps": 1, **keys} for name, keys in networks.items()},
                  bound_of_amplified if amplify else bound, steps=1)
+
+
+def networks_agree_in_the_first_step(folder):
+    in_the_first_step(folder, NETWORKS)
+
+
+def all_networks_agree_in_the_first_step(folder):
+    in_the_first_step(folder, sorted(cases.NETWORKS.keys() - set(NETWORKS)))
 
 
 def ranks_agree(folder):
@@ -106,4 +125,5 @@ def any_order_of_streams_gives_the_same_numbers(folder):
 
 if __name__ == "__main__":
     fake_gpu.main([networks_agree_in_double_precision, options_agree_in_double_precision, networks_agree_in_the_first_step, ranks_agree,
-                   runs_move_between_cpu_and_gpu, a_step_whose_gradients_overflow_is_skipped, any_order_of_streams_gives_the_same_numbers])
+                   runs_move_between_cpu_and_gpu, a_step_whose_gradients_overflow_is_skipped, any_order_of_streams_gives_the_same_numbers],
+                  [all_agree_in_double_precision, all_networks_agree_in_the_first_step])

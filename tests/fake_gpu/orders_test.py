@@ -75,9 +75,6 @@ print(wrong == 0)"""
 WAITS = {"wait": "torch.cuda.synchronize()", "wait_of_side": "side.wait_stream(main)", "record": "a.record_stream(side)"}
 
 
-ORDERS = [*fake_gpu.ORDERS, 4]
-
-
 def run(program, order):
     """Whether each number that it prints is right."""
     env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, gpu_order=order)
@@ -94,17 +91,17 @@ def answers(waits, order):
 
 
 def waits_make_numbers_right(folder):
-    for order in ORDERS:
+    for order in fake_gpu.ORDERS:
         assert all(answers(True, order).values()), (order, answers(True, order))
 
 
 def a_wait_that_is_missing_makes_one_wrong(folder):
-    right = [answers(False, order) for order in ORDERS]
+    right = [answers(False, order) for order in fake_gpu.ORDERS]
     assert not [name for name in PROGRAMS if all(one[name] for one in right)], right
 
 
 def memory_that_is_reused_becomes_nan_first(folder):
-    for order in ORDERS:
+    for order in fake_gpu.ORDERS:
         assert run(REUSE, order) == [True], order
 
 
