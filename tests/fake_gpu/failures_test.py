@@ -9,7 +9,6 @@ import runner
 
 FAILED_STEP = 3
 SHORT = {**cases.COMMON, "train.max_steps": 4, "run.name": ""}
-SOME = slice(None, None, 3)  # of the kinds of launches of two ranks, in the default run
 NETWORK = cases.NETWORKS["sequence classifier"]  # has dtrain's own kernels, and few of others
 
 
@@ -37,38 +36,47 @@ def two_at_a_time(function, arguments):
         list(pool.map(function, arguments))  # which raises what a call raised
 
 
-def a_gpu_fails_at_each_kind_of_launch(folder):
+def each_failure_is_reported(folder, choose, np=None, gpu_count=1):
+    """choose(count, first): at which launches the last rank fails, of all and of those of a new kind."""
     cases.make_data(folder, ["sequence"])
-    _, first = launches(folder, None)
-    two_at_a_time(lambda launch: expect_report(folder, launch, None), first)
+    chosen = choose(*launches(folder, np, gpu_count=gpu_count))
+    two_at_a_time(lambda launch: expect_report(folder, launch, np, gpu_count=gpu_count), chosen)
+
+
+def all_launches(count, _):
+    return range(1, count + 1)
+
+
+def each_kind(_, first):
+    return first
+
+
+def some_kinds(_, first):
+    return first[::3]
+
+
+def a_gpu_fails_at_each_kind_of_launch(folder):
+    each_failure_is_reported(folder, each_kind)
 
 
 def a_gpu_fails_at_each_launch_of_a_step(folder):
-    cases.make_data(folder, ["sequence"])
-    count, _ = launches(folder, None)
-    two_at_a_time(lambda launch: expect_report(folder, launch, None), range(1, count + 1))
-
-
-def one_of_two_ranks_fails(folder, gpu_count, kinds=slice(None)):
-    cases.make_data(folder, ["sequence"])
-    _, first = launches(folder, 2, gpu_count=gpu_count)
-    two_at_a_time(lambda launch: expect_report(folder, launch, 2, gpu_count=gpu_count), first[kinds])
+    each_failure_is_reported(folder, all_launches)
 
 
 def one_of_two_ranks_on_a_gpu_fails(folder):
-    one_of_two_ranks_fails(folder, 1, SOME)
+    each_failure_is_reported(folder, some_kinds, np=2)
 
 
 def one_of_two_gpus_fails(folder):
-    one_of_two_ranks_fails(folder, 2, SOME)
+    each_failure_is_reported(folder, some_kinds, np=2, gpu_count=2)
 
 
 def one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch(folder):
-    one_of_two_ranks_fails(folder, 1)
+    each_failure_is_reported(folder, each_kind, np=2)
 
 
 def one_of_two_gpus_fails_at_each_kind_of_launch(folder):
-    one_of_two_ranks_fails(folder, 2)
+    each_failure_is_reported(folder, each_kind, np=2, gpu_count=2)
 
 
 def nccl_fails_at_each_operation(folder):

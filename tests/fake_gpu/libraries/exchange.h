@@ -24,7 +24,7 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   // As ncclAllReduce() and the others; `count`: elements, as these take it. They return false if a
-  // rank has left.
+  // rank has left, and end the process if one does not come for too long.
   bool all_reduce(const void* from, void* to, size_t count, ncclDataType_t, ncclRedOp_t);
   bool reduce_scatter(const void* from, void* to, size_t count, ncclDataType_t, ncclRedOp_t);
   bool all_gather(const void* from, void* to, size_t count, ncclDataType_t);
