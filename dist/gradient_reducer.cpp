@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -66,6 +67,7 @@ class GradientReducer::Impl {
         host_(host),
         options_(options) {
     check_parameters(all_);
+    gathers_ = options.gather.value_or(device().is_cuda());
     check_ranks_agree();
     used_.assign(all_.size(), false);
     ready_.assign(all_.size(), false);
@@ -88,15 +90,15 @@ class GradientReducer::Impl {
 
   void arm(bool last, bool has_samples) {
     DTRAIN_CHECK(mode_ != Mode::kArmed, "arm() after the last micro-step; finish() is missing.");
+    gather_from(0);
     mode_ = last ? Mode::kArmed : Mode::kAccumulating;
     has_samples_ = has_samples;
     sampled_ = sampled_ || has_samples;
     ready_.assign(all_.size(), false);
     times_.reset();
-    if (!last) return;
     next_ = 0;
     for (FilledBucket& bucket : buckets_) bucket.pending = bucket.params.size();
-    if (agreed_ && !has_samples)
+    if (last && agreed_ && !has_samples)
       launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
@@ -111,11 +113,13 @@ class GradientReducer::Impl {
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
     times_.end(device());
+    gather_from(next_);
     check_arrivals();
     if (!agreed_) agree_on_parameters();
     launch_through(buckets_.size());
     for (FilledBucket& bucket : buckets_) bucket.transfer.receive();
     sums_work_.wait();
+    if (gathers_) set_gradients(/*views=*/true);
     check_views();
     totals_.copy_(sums_);
     mode_ = Mode::kIdle;
@@ -129,6 +133,7 @@ class GradientReducer::Impl {
   void zero() {
     for (const at::Tensor& gradients : flat_) gradients.zero_();
     sums_.zero_();
+    if (gathers_) set_gradients(/*views=*/false);
   }
 
   // Of all buckets, and of the sums of loss and weight.
@@ -202,12 +207,19 @@ class GradientReducer::Impl {
         const at::Tensor& tensor = all_[i].tensor;
         views_[i] = buffer.as_strided(tensor.sizes(), tensor.strides(),
                                       buffer.storage_offset() + bucket.offsets[k]);
-        tensor.mutable_grad() = views_[i];
         bucket_of_[i] = buckets_.size();
         filled.params.push_back(i);
       }
       flat_.push_back(buffer);
       buckets_.push_back(std::move(filled));
+    }
+    set_gradients(/*views=*/!gathers_);
+  }
+
+  // The gradients of the parameters in use become the views, or undefined.
+  void set_gradients(bool views) {
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (views_[i].defined()) all_[i].tensor.mutable_grad() = views ? views_[i] : at::Tensor();
     }
   }
 
@@ -231,19 +243,51 @@ class GradientReducer::Impl {
     if (!views_[i].defined())
       report(i, "received a gradient, though no rank used it at the first step");
     used_[i] = true;
-    if (mode_ != Mode::kArmed) return;
-    if (ready_[i])
-      return report(
-          i, "received two gradients in one micro-step; its bucket may have left after the first");
+    if (ready_[i]) {
+      if (mode_ == Mode::kArmed)
+        report(
+            i,
+            "received two gradients in one micro-step; its bucket may have left after the first");
+      return;
+    }
     ready_[i] = true;
-    if (!agreed_ || !views_[i].defined()) return;
-    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track)
-      note(trace::Kind::kReady, "ready", bucket_of_[i]);
+    if (!views_[i].defined()) return;
+    FilledBucket& bucket_of_this = buckets_[bucket_of_[i]];
+    const bool full = --bucket_of_this.pending == 0;
+    if (full) gather(bucket_of_this);
+    if (mode_ != Mode::kArmed || !agreed_) return;
+    if (full && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
     size_t filled = next_;
     while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
     for (size_t bucket = next_; bucket < filled; ++bucket)
       times_.ready(device(), bucket, buckets_.size());
     launch_through(filled);
+  }
+
+  // Adds the gradients that backward has left outside of the bucket.
+  void gather(const FilledBucket& bucket) {
+    if (!gathers_) return;
+    std::vector<at::Tensor> views, arrived;
+    for (const size_t i : bucket.params) {
+      const at::Tensor& view = views_[i];
+      at::Tensor& grad = all_[i].tensor.mutable_grad();
+      if (!grad.defined() || grad.is_same(view)) continue;
+      at::Tensor gradient = std::exchange(grad, at::Tensor());
+      // Autograd keeps the parameter's strides, except those of dimensions of size 1. Tensors of
+      // other strides would be added one by one.
+      if (gradient.strides() != view.strides())
+        gradient = gradient.as_strided(view.sizes(), view.strides());
+      views.push_back(view);
+      arrived.push_back(std::move(gradient));
+    }
+    if (views.empty()) return;
+    const at::NoGradGuard no_grad;
+    at::_foreach_add_(views, arrived);
+  }
+
+  // Where a micro-step has not reached all parameters of a bucket.
+  void gather_from(size_t first) {
+    for (size_t i = first; i < buckets_.size(); ++i) gather(buckets_[i]);
   }
 
   // Sends the buckets before `end`, always in order, and the sums of loss and weight behind the
@@ -344,6 +388,7 @@ class GradientReducer::Impl {
   Communicator& gradients_;
   Communicator& host_;
   const Options options_;
+  bool gathers_ = false;
   std::vector<FilledBucket> buckets_;
   std::vector<at::Tensor> views_;   // one per parameter: gradient in a bucket; undefined: unused
   std::vector<size_t> bucket_of_;   // one per parameter: index of its bucket

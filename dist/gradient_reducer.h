@@ -1,11 +1,14 @@
 #pragma once
 
-// Owns the gradients and sums them over ranks. Gradients live in flat buckets, and each parameter's
-// .grad is a view of its bucket with the parameter's own strides. On the last micro-step of an
-// optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all
-// ranks; on earlier micro-steps nothing is sent. Behind the last bucket travel the sums of loss and
-// weight, in float64: bfloat16 cannot count beyond 256. Buckets hold sums, which the caller's one
-// pass over them divides; so the sums of NCCL that multiply beforehand are not used.
+// Owns the gradients and sums them over ranks. Gradients live in flat buckets. On the CPU each
+// parameter's .grad is a view of its bucket with the parameter's own strides, to which backward
+// adds. On a GPU that would be one launch for each parameter: there .grad is what backward has
+// written until the bucket's parameters have all arrived, is added to the bucket with them, and is
+// the view between finish() and zero() only. On the last micro-step of an optimizer step a bucket
+// is sent as soon as backward has filled it, in one fixed order on all ranks; on earlier
+// micro-steps nothing is sent. Behind the last bucket travel the sums of loss and weight, in
+// float64: bfloat16 cannot count beyond 256. Buckets hold sums, which the caller's one pass over
+// them divides; so the sums of NCCL that multiply beforehand are not used.
 //
 // The ranks agree on the set of parameters in use at the first step in which a rank has samples
 // (one host reduction; the buckets of that step are sent by finish()). Unused parameters are named
@@ -53,7 +56,9 @@ class GradientReducer {
     int64_t first_bytes = 1 << 20;
     // Type on the way, if it is narrower (dist/bucket_transfer.h)
     std::optional<at::ScalarType> wire = {};
-    bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
+    bool name_unused = true;  // rank 0 warns about parameters that receive no gradient
+    // Whether gradients are added to their bucket together, as on a GPU; default: by the device
+    std::optional<bool> gather = {};
     trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
     // Borrowed; for backward_times() on the CPU
     const Clock* clock = &real_clock();
@@ -77,7 +82,7 @@ class GradientReducer {
   // After the last backward: all buckets become sums over ranks (ordered on the current
   // stream). Collective.
   void finish();
-  void zero();  // flat buckets and the sums of loss and weight become zero; the views stay
+  void zero();  // flat buckets and the sums of loss and weight become zero
 
   const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters
   at::Tensor loss_sum() const;  // float64 device scalars of the last finish(), until the next one
