@@ -1,11 +1,11 @@
 #include "layers/additive_attention.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/autograd.h>
 
 #include "core/check.h"
 #include "kernels/additive_attention.h"
 #include "kernels/intra_op.h"
+#include "kernels/launch.h"
 
 namespace dtrain::layers {
 namespace {
@@ -41,10 +41,6 @@ AttentionProblem<Number> problem(const Tensors& of) {
           .lengths = of.lengths.const_data_ptr<int64_t>()};
 }
 
-void* current_stream(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
-}
-
 // {nll [B], residual [B, T, T]}
 template <typename Number>
 std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
@@ -55,8 +51,9 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
     const c10::DeviceGuard guard(of.keys.device());
     kernels::check_fits_gpu(p.samples, p.steps, shared_bytes_of(p));
     const at::Tensor nll = at::empty({p.samples, p.steps}, of.keys.options());
-    kernels::check_launch(attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(),
-                                                   current_stream(of.keys.device())));
+    kernels::launch_on(of.keys.device(), [&](void* stream) {
+      return attention_forward_on_gpu(p, residual_data, nll.mutable_data_ptr<Number>(), stream);
+    });
     return {nll.sum(1), residual};
   }
   const at::Tensor nll = at::empty({p.samples}, of.keys.options());
@@ -73,12 +70,13 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
   const AttentionProblem<Number> p = problem<Number>(of);
   const at::Tensor keys = at::empty_like(of.keys), queries = at::empty_like(of.queries);
   if (of.keys.is_cuda()) {
-    const c10::DeviceGuard guard(of.keys.device());
     const at::Tensor v = at::empty_like(queries);
-    kernels::check_launch(attention_backward_on_gpu(
-        p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
-        keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
-        v.mutable_data_ptr<Number>(), current_stream(of.keys.device())));
+    kernels::launch_on(of.keys.device(), [&](void* stream) {
+      return attention_backward_on_gpu(
+          p, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
+          keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
+          v.mutable_data_ptr<Number>(), stream);
+    });
     return {keys, queries, v.sum(at::IntArrayRef{0, 1})};
   }
   const at::Tensor v = at::empty({p.samples, p.hidden}, of.keys.options());

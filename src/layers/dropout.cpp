@@ -1,10 +1,9 @@
 #include "layers/dropout.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "core/check.h"
 #include "kernels/dropout_mask.h"
 #include "kernels/intra_op.h"
+#include "kernels/launch.h"
 
 namespace dtrain::layers {
 namespace {
@@ -33,11 +32,10 @@ at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& con
   const DropoutKeyPlace key{place_of(context.seed, input.device()),
                             place_of(context.step, input.device()), layer};
   if (input.is_cuda()) {
-    const c10::DeviceGuard guard(input.device());
-    const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
-    kernels::check_launch(fill_dropout_mask_on_gpu(
-        key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
-        mask.mutable_data_ptr<uint8_t>(), stream.native_handle()));
+    kernels::launch_on(input.device(), [&](void* stream) {
+      return fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(),
+                                      samples, elements, mask.mutable_data_ptr<uint8_t>(), stream);
+    });
   } else {
     fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples,
                      elements, mask.mutable_data_ptr<uint8_t>());

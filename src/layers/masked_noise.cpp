@@ -1,10 +1,8 @@
 #include "layers/masked_noise.h"
 
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "core/check.h"
 #include "kernels/intra_op.h"
+#include "kernels/launch.h"
 
 namespace dtrain::layers {
 namespace {
@@ -48,9 +46,8 @@ void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths
                             result.rows.mutable_data_ptr<T>(),
                             result.hidden.mutable_data_ptr<bool>()};
   if (!rows.is_cuda()) return on_cpu(m, batch);
-  const c10::DeviceGuard guard(rows.device());
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(rows.device());
-  kernels::check_launch(hide_and_noise_on_gpu(m, batch, stream.native_handle()));
+  kernels::launch_on(rows.device(),
+                     [&](void* stream) { return hide_and_noise_on_gpu(m, batch, stream); });
 }
 
 }  // namespace

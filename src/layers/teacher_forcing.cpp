@@ -1,9 +1,8 @@
 #include "layers/teacher_forcing.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "kernels/launch.h"
 #include "layers/random_context.h"
 
 namespace dtrain::layers {
@@ -17,10 +16,9 @@ at::Tensor forced_samples(const RandomContext& key, const TeacherForcing& forcin
   const auto* from = ids.const_data_ptr<int64_t>();
   auto* to = forced.mutable_data_ptr<bool>();
   if (ids.is_cuda()) {
-    const c10::DeviceGuard guard(device);
-    const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device);
-    kernels::check_launch(
-        draw_forced_on_gpu(forcing, place, from, samples, to, stream.native_handle()));
+    kernels::launch_on(device, [&](void* stream) {
+      return draw_forced_on_gpu(forcing, place, from, samples, to, stream);
+    });
   } else {
     for (int64_t i = 0; i < samples; ++i) to[i] = place.draw(forcing, from[i]);
   }
