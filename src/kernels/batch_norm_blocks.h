@@ -87,10 +87,11 @@ struct TensorJob {
 
 enum class ChannelPass : uint8_t {
   kTotals,              // sums = the partial sums added up
-  kStatistics,          // mean, invstd, count and the running statistics, from sums over all ranks
+  kStatistics,          // mean, invstd, count and the running statistics
   kFixedStatistics,     // mean, invstd and a count of 1, from the running statistics
   kParameterGradients,  // the gradients of weight and bias, from gradient sums of this rank
   kCoefficients,        // slope and shift, from gradient sums over all ranks
+  kGradients,           // both, where they are the same sums
 };
 
 // What is done once per channel.
@@ -98,9 +99,12 @@ struct ChannelJob {
   ChannelPass pass = ChannelPass::kTotals;
   bool wide = false;  // values per channel are double, else float
   int64_t channels = 0;
-  double* sums = nullptr;  // see batch_norm::sums() or batch_norm::gradient_sums()
+  // Over all ranks, but for kParameterGradients; see batch_norm::sums(),
+  // batch_norm::gradient_sums()
+  double* sums = nullptr;
 
-  // kTotals
+  // nullptr: none. Otherwise these are added up: in `sums` by kTotals, and in place of `sums` by
+  // kStatistics and kGradients
   const void* partial = nullptr;
   const void* origin = nullptr;  // nullptr: they are gradient sums
   int64_t parts = 0;

@@ -235,6 +235,77 @@ struct TensorKernel {
 
 // ---- values per channel -------------------------------------------------------------------------
 
+// A thread per channel.
+template <typename Number>
+struct PerChannel {
+  using Memory = double;
+  static constexpr int kMemory = 1;
+
+  ChannelJob job;
+
+  DTRAIN_HD int64_t blocks() const { return (job.channels + kThreads - 1) / kThreads; }
+  DTRAIN_HD int phases() const { return 1; }
+
+  DTRAIN_HD void run(int, int64_t block, int thread, double*) const {
+    const int64_t channel = block * kThreads + thread;
+    if (channel >= job.channels) return;
+    const double* sums = job.sums;
+    const int64_t second = job.channels + channel;
+    if (job.pass == ChannelPass::kStatistics)
+      statistics(channel, sums[0], sums[1 + channel], sums[1 + second]);
+    if (job.pass == ChannelPass::kFixedStatistics) fixed_statistics(channel);
+    if (job.pass == ChannelPass::kParameterGradients)
+      parameter_gradients(channel, sums[channel], sums[second]);
+    if (job.pass == ChannelPass::kCoefficients) coefficients(channel, sums[channel], sums[second]);
+  }
+
+  DTRAIN_HD void statistics(int64_t c, double values, double sum, double squares) const {
+    const double count = values > 1 ? values : 1, mean = sum / count;
+    const double deviation = squares / count - mean * mean;
+    const double variance = deviation < 0 ? 0 : deviation;  // NaN stays NaN
+    const double unbiased = variance * (count / (count > 2 ? count - 1 : 1));
+    // The variance of a single value is unknown: nothing is learned from it.
+    const auto momentum = static_cast<Number>(count > 1 ? job.momentum : 0);
+    at(job.mean, c) = static_cast<Number>(mean);
+    at(job.invstd, c) = static_cast<Number>(1 / ::sqrt(variance + job.eps));
+    Number &running_mean = at(job.running_mean, c), &running_var = at(job.running_var, c);
+    running_mean += momentum * (static_cast<Number>(mean) - running_mean);
+    running_var += momentum * (static_cast<Number>(unbiased) - running_var);
+    if (c > 0) return;
+    *job.count = count;
+    *job.batches += 1;
+  }
+
+  // `sum`, `product`: of the gradient, and of its product with x - mean.
+  DTRAIN_HD void gradients(int64_t c, double sum, double product) const {
+    parameter_gradients(c, sum, product);
+    coefficients(c, sum, product);
+  }
+
+ private:
+  DTRAIN_HD static Number& at(void* values, int64_t channel) {
+    return static_cast<Number*>(values)[channel];
+  }
+
+  DTRAIN_HD void fixed_statistics(int64_t c) const {
+    at(job.mean, c) = at(job.running_mean, c);
+    at(job.invstd, c) =
+        static_cast<Number>(1 / ::sqrt(static_cast<double>(at(job.running_var, c)) + job.eps));
+    if (c == 0) *job.count = 1;
+  }
+
+  DTRAIN_HD void parameter_gradients(int64_t c, double sum, double product) const {
+    at(job.weight_gradient, c) = static_cast<Number>(product * at(job.invstd, c));
+    at(job.bias_gradient, c) = static_cast<Number>(sum);
+  }
+
+  DTRAIN_HD void coefficients(int64_t c, double sum, double product) const {
+    const double count = *job.count, invstd = at(job.invstd, c);
+    at(job.shift, c) = static_cast<Number>(sum / count);
+    at(job.slope, c) = static_cast<Number>(product / count * invstd * invstd);
+  }
+};
+
 // A block adds up the parts of kAcross channels.
 template <typename Number>
 struct Totals {
@@ -290,80 +361,23 @@ struct Totals {
   }
 
   DTRAIN_HD void write(int64_t channel, double first, double second, double values) const {
+    const PerChannel<Number> of_channel = {job};
     if (job.origin == nullptr) {
+      if (job.pass == ChannelPass::kGradients) return of_channel.gradients(channel, first, second);
       job.sums[channel] = first;
       job.sums[job.channels + channel] = second;
       return;
     }
     const double mean =
         values == 0 ? 0 : static_cast<const Number*>(job.origin)[channel] + first / values;
-    if (channel == 0) job.sums[0] = values;
-    job.sums[1 + channel] = mean * values;
+    const double sum = mean * values;
     // From squares of deviations from the origin to squares.
-    job.sums[1 + job.channels + channel] =
-        values == 0 ? 0 : second + mean * mean * values - first * first / values;
-  }
-};
-
-// A thread per channel.
-template <typename Number>
-struct PerChannel {
-  using Memory = double;
-  static constexpr int kMemory = 1;
-
-  ChannelJob job;
-
-  DTRAIN_HD int64_t blocks() const { return (job.channels + kThreads - 1) / kThreads; }
-  DTRAIN_HD int phases() const { return 1; }
-
-  DTRAIN_HD void run(int, int64_t block, int thread, double*) const {
-    const int64_t channel = block * kThreads + thread;
-    if (channel >= job.channels) return;
-    if (job.pass == ChannelPass::kStatistics) statistics(channel);
-    if (job.pass == ChannelPass::kFixedStatistics) fixed_statistics(channel);
-    if (job.pass == ChannelPass::kParameterGradients) parameter_gradients(channel);
-    if (job.pass == ChannelPass::kCoefficients) coefficients(channel);
-  }
-
- private:
-  DTRAIN_HD static Number& at(void* values, int64_t channel) {
-    return static_cast<Number*>(values)[channel];
-  }
-
-  DTRAIN_HD void statistics(int64_t c) const {
-    const double count = job.sums[0] > 1 ? job.sums[0] : 1, mean = job.sums[1 + c] / count;
-    const double squares = job.sums[1 + job.channels + c] / count - mean * mean;
-    const double variance = squares < 0 ? 0 : squares;  // NaN stays NaN
-    const double unbiased = variance * (count / (count > 2 ? count - 1 : 1));
-    // The variance of a single value is unknown: nothing is learned from it.
-    const auto momentum = static_cast<Number>(count > 1 ? job.momentum : 0);
-    at(job.mean, c) = static_cast<Number>(mean);
-    at(job.invstd, c) = static_cast<Number>(1 / ::sqrt(variance + job.eps));
-    Number &running_mean = at(job.running_mean, c), &running_var = at(job.running_var, c);
-    running_mean += momentum * (static_cast<Number>(mean) - running_mean);
-    running_var += momentum * (static_cast<Number>(unbiased) - running_var);
-    if (c > 0) return;
-    *job.count = count;
-    *job.batches += 1;
-  }
-
-  DTRAIN_HD void fixed_statistics(int64_t c) const {
-    at(job.mean, c) = at(job.running_mean, c);
-    at(job.invstd, c) =
-        static_cast<Number>(1 / ::sqrt(static_cast<double>(at(job.running_var, c)) + job.eps));
-    if (c == 0) *job.count = 1;
-  }
-
-  DTRAIN_HD void parameter_gradients(int64_t c) const {
-    at(job.weight_gradient, c) =
-        static_cast<Number>(job.sums[job.channels + c] * at(job.invstd, c));
-    at(job.bias_gradient, c) = static_cast<Number>(job.sums[c]);
-  }
-
-  DTRAIN_HD void coefficients(int64_t c) const {
-    const double count = *job.count, invstd = at(job.invstd, c);
-    at(job.shift, c) = static_cast<Number>(job.sums[c] / count);
-    at(job.slope, c) = static_cast<Number>(job.sums[job.channels + c] / count * invstd * invstd);
+    const double squares = values == 0 ? 0 : second + mean * mean * values - first * first / values;
+    if (job.pass == ChannelPass::kStatistics)
+      return of_channel.statistics(channel, values, sum, squares);
+    if (channel == 0) job.sums[0] = values;
+    job.sums[1 + channel] = sum;
+    job.sums[1 + job.channels + channel] = squares;
   }
 };
 
@@ -401,7 +415,7 @@ void with_kernel(const TensorJob& job, Use use) {
 
 template <typename Number, typename Use>
 void with_kernel(const ChannelJob& job, Use use) {
-  job.pass == ChannelPass::kTotals ? use(Totals<Number>{job}) : use(PerChannel<Number>{job});
+  job.partial != nullptr ? use(Totals<Number>{job}) : use(PerChannel<Number>{job});
 }
 
 }  // namespace dtrain::kernels::batch_norm::blocks

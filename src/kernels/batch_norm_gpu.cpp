@@ -1,11 +1,9 @@
 #include "kernels/batch_norm_gpu.h"
 
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <utility>
 
 #include "core/check.h"
+#include "kernels/launch.h"
 
 namespace dtrain::kernels::batch_norm::gpu {
 namespace {
@@ -19,9 +17,7 @@ using blocks::TensorPass;
 template <typename Job>
 void run(LaunchResult (*runner)(const Job&, void*), const Job& job, at::Device device) {
   if (device.is_cpu()) return check_launch(runner(job, nullptr));
-  const c10::DeviceGuard guard(device);
-  check_launch(
-      runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()));
+  launch_on(device, [&](void* stream) { return runner(job, stream); });
 }
 void run(const blocks::Runner& runner, const TensorJob& job, at::Device device) {
   run(runner.tensor, job, device);
@@ -129,30 +125,40 @@ void choose_grid(TensorJob& job, const at::Tensor& x) {
   job.grid = blocks::grid_of(job.table, job.width);
 }
 
-// Runs a job that gives partial sums, and adds them up in `sums`.
-void run_sums(const blocks::Runner& runner, TensorJob& job, const at::Tensor& x,
-              const at::Tensor& sums, bool has_origin) {
+// Runs a job that gives partial sums, and `then`, which adds them up.
+void run_sums(const blocks::Runner& runner, TensorJob& job, const at::Tensor& x, bool has_origin,
+              ChannelJob then) {
   choose_grid(job, x);
-  const int64_t channels = x.size(1);
-  const at::Tensor partial = at::empty({2 * job.grid.parts + (has_origin ? 1 : 0), channels},
+  const at::Tensor partial = at::empty({2 * job.grid.parts + (has_origin ? 1 : 0), x.size(1)},
                                        x.options().dtype(number_of(x)));
   job.partial = partial.mutable_data_ptr();
   if (has_origin) job.origin = partial[2 * job.grid.parts].mutable_data_ptr();
   run(runner, job, x.device());
-  ChannelJob totals;
-  totals.pass = ChannelPass::kTotals;
-  totals.wide = x.scalar_type() == at::kDouble;
-  totals.channels = channels;
-  totals.sums = sums.mutable_data_ptr<double>();
-  totals.partial = job.partial;
-  totals.origin = job.origin;
-  totals.parts = job.grid.parts;
-  totals.table = job.table;
-  run(runner, totals, x.device());
+  then.partial = job.partial;
+  then.origin = job.origin;
+  then.parts = job.grid.parts;
+  then.table = job.table;
+  run(runner, then, x.device());
 }
 
-at::Tensor new_sums(const at::Tensor& x, int64_t count) {
-  return at::empty({count}, x.options().dtype(at::kDouble));
+// A pass over the channels of x.
+ChannelJob channel_job(ChannelPass pass, const at::Tensor& x) {
+  ChannelJob job;
+  job.pass = pass;
+  job.wide = x.scalar_type() == at::kDouble;
+  job.channels = x.size(1);
+  return job;
+}
+
+// Runs a job that gives partial sums, and returns their totals.
+at::Tensor totals_of(const blocks::Runner& runner, TensorJob& job, const at::Tensor& x,
+                     bool has_origin) {
+  const at::Tensor sums =
+      at::empty({2 * x.size(1) + (has_origin ? 1 : 0)}, x.options().dtype(at::kDouble));
+  ChannelJob totals = channel_job(ChannelPass::kTotals, x);
+  totals.sums = sums.mutable_data_ptr<double>();
+  run_sums(runner, job, x, has_origin, totals);
+  return sums;
 }
 
 // A pass over channels, from sums, with values per channel like `values` [C].
@@ -170,8 +176,8 @@ ChannelJob channel_job(ChannelPass pass, const at::Tensor& sums, const at::Tenso
   return job;
 }
 
-// Runs a job that gives statistics and may move the running ones.
-Statistics run_statistics(const blocks::Runner& runner, ChannelJob& job, const Running& running) {
+// Where a job writes statistics, and which running ones it may move.
+Statistics place_statistics(ChannelJob& job, const Running& running) {
   const at::Device device = running.mean.device();
   for (const at::Tensor& values : {running.mean, running.variance}) {
     check_place(values, running.mean.scalar_type(), device);
@@ -185,8 +191,71 @@ Statistics run_statistics(const blocks::Runner& runner, ChannelJob& job, const R
   job.count = result.count.mutable_data_ptr<double>();
   job.running_mean = running.mean.mutable_data_ptr();
   job.running_var = running.variance.mutable_data_ptr();
-  run(runner, job, device);
   return result;
+}
+
+// Of a batch, too.
+Statistics place_batch_statistics(ChannelJob& job, const Running& running) {
+  job.momentum = running.momentum;
+  check_place(running.batches, at::kLong, running.mean.device());
+  job.batches = running.batches.mutable_data_ptr<int64_t>();
+  return place_statistics(job, running);
+}
+
+ParameterGradients place_parameter_gradients(ChannelJob& job, const Saved& saved) {
+  const ParameterGradients result = {new_channels(saved.x), new_channels(saved.x)};
+  job.invstd = const_cast<void*>(channels_of(saved.affine.invstd, saved.x));
+  job.weight_gradient = result.weight.mutable_data_ptr();
+  job.bias_gradient = result.bias.mutable_data_ptr();
+  return result;
+}
+
+// What the gradient of x needs of each channel.
+struct Coefficients {
+  at::Tensor slope, shift;
+};
+
+Coefficients place_coefficients(ChannelJob& job, const Saved& saved, const at::Tensor& count) {
+  check_place(count, at::kDouble, saved.x.device());
+  const Coefficients result = {new_channels(saved.x), new_channels(saved.x)};
+  job.invstd = const_cast<void*>(channels_of(saved.affine.invstd, saved.x));
+  job.count = const_cast<double*>(count.const_data_ptr<double>());
+  job.slope = result.slope.mutable_data_ptr();
+  job.shift = result.shift.mutable_data_ptr();
+  return result;
+}
+
+// The pass over x and dy that gives partial sums. `before_activation`: receives what becomes of dy,
+// where there is an output.
+TensorJob gradient_sums_job(const Saved& saved, const at::Tensor& dy,
+                            at::Tensor& before_activation) {
+  const at::Tensor& x = saved.x;
+  const bool pooled = saved.chosen.defined();
+  TensorJob job = job_of(TensorPass::kGradientSums, x, saved.lengths, &saved.affine);
+  job.activation = saved.activation;
+  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
+  job.y = elements_of(saved.y, x.sizes(), x);
+  if (pooled) use_windows(job, x, saved.chosen, /*all=*/false);
+  if (saved.y.defined()) before_activation = at::empty_like(x);
+  if (saved.y.defined()) job.out = before_activation.mutable_data_ptr();
+  return job;
+}
+
+at::Tensor input_gradient_by(const blocks::Runner& runner, const Saved& saved, const at::Tensor& dy,
+                             const Coefficients& coefficients) {
+  const at::Tensor& x = saved.x;
+  const bool pooled = saved.chosen.defined();
+  const at::Tensor out = at::empty_like(x);
+  TensorJob job = job_of(TensorPass::kInputGradient, x, saved.lengths, &saved.affine);
+  job.activation = saved.y.defined() ? Activation::kNone : saved.activation;
+  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
+  job.slope = coefficients.slope.const_data_ptr();
+  job.shift = coefficients.shift.const_data_ptr();
+  job.out = out.mutable_data_ptr();
+  if (pooled) use_windows(job, x, saved.chosen, /*all=*/true);
+  choose_grid(job, x);
+  run(runner, job, x.device());
+  return out;
 }
 
 }  // namespace
@@ -210,18 +279,25 @@ bool can_pool(const at::Tensor& x) {
 
 at::Tensor sums(const blocks::Runner& runner, const at::Tensor& x, const at::Tensor& lengths) {
   TensorJob job = job_of(TensorPass::kSums, x, lengths, nullptr);
-  const at::Tensor result = new_sums(x, 1 + 2 * x.size(1));
-  run_sums(runner, job, x, result, /*has_origin=*/true);
+  return totals_of(runner, job, x, /*has_origin=*/true);
+}
+
+Statistics statistics_of(const blocks::Runner& runner, const at::Tensor& x,
+                         const at::Tensor& lengths, const Running& running) {
+  channels_of(running.mean, x);
+  TensorJob job = job_of(TensorPass::kSums, x, lengths, nullptr);
+  ChannelJob then = channel_job(ChannelPass::kStatistics, x);
+  Statistics result = place_batch_statistics(then, running);
+  run_sums(runner, job, x, /*has_origin=*/true, then);
   return result;
 }
 
 Statistics statistics(const blocks::Runner& runner, const at::Tensor& sums,
                       const Running& running) {
   ChannelJob job = channel_job(ChannelPass::kStatistics, sums, running.mean);
-  job.momentum = running.momentum;
-  check_place(running.batches, at::kLong, running.mean.device());
-  job.batches = running.batches.mutable_data_ptr<int64_t>();
-  return run_statistics(runner, job, running);
+  Statistics result = place_batch_statistics(job, running);
+  run(runner, job, running.mean.device());
+  return result;
 }
 
 Statistics fixed_statistics(const blocks::Runner& runner, const Running& running) {
@@ -229,7 +305,9 @@ Statistics fixed_statistics(const blocks::Runner& runner, const Running& running
   job.pass = ChannelPass::kFixedStatistics;
   job.wide = running.mean.scalar_type() == at::kDouble;
   job.channels = running.mean.numel();
-  return run_statistics(runner, job, running);
+  Statistics result = place_statistics(job, running);
+  run(runner, job, running.mean.device());
+  return result;
 }
 
 NormOutput normalize(const blocks::Runner& runner, const at::Tensor& x, const at::Tensor& lengths,
@@ -253,56 +331,41 @@ NormOutput normalize(const blocks::Runner& runner, const at::Tensor& x, const at
 }
 
 at::Tensor gradient_sums(const blocks::Runner& runner, const Saved& saved, at::Tensor& dy) {
-  const at::Tensor& x = saved.x;
-  const bool pooled = saved.chosen.defined();
-  TensorJob job = job_of(TensorPass::kGradientSums, x, saved.lengths, &saved.affine);
-  job.activation = saved.activation;
-  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
-  job.y = elements_of(saved.y, x.sizes(), x);
-  if (pooled) use_windows(job, x, saved.chosen, /*all=*/false);
-  const at::Tensor before_activation = saved.y.defined() ? at::empty_like(x) : at::Tensor();
-  if (before_activation.defined()) job.out = before_activation.mutable_data_ptr();
-  const at::Tensor result = new_sums(x, 2 * x.size(1));
-  run_sums(runner, job, x, result, /*has_origin=*/false);
-  if (before_activation.defined()) dy = before_activation;
+  at::Tensor before_activation = dy;
+  TensorJob job = gradient_sums_job(saved, dy, before_activation);
+  at::Tensor result = totals_of(runner, job, saved.x, /*has_origin=*/false);
+  dy = before_activation;
   return result;
 }
 
 ParameterGradients parameter_gradients(const blocks::Runner& runner, const Saved& saved,
                                        const at::Tensor& gradient_sums) {
-  const at::Tensor& x = saved.x;
-  const ParameterGradients result = {new_channels(x), new_channels(x)};
-  ChannelJob job = channel_job(ChannelPass::kParameterGradients, gradient_sums, result.weight);
-  job.invstd = const_cast<void*>(channels_of(saved.affine.invstd, x));
-  job.weight_gradient = result.weight.mutable_data_ptr();
-  job.bias_gradient = result.bias.mutable_data_ptr();
-  run(runner, job, x.device());
+  ChannelJob job =
+      channel_job(ChannelPass::kParameterGradients, gradient_sums, saved.affine.invstd);
+  ParameterGradients result = place_parameter_gradients(job, saved);
+  run(runner, job, saved.x.device());
   return result;
 }
 
 at::Tensor input_gradient(const blocks::Runner& runner, const Saved& saved, const at::Tensor& dy,
                           const at::Tensor& gradient_sums, const at::Tensor& count) {
-  const at::Tensor& x = saved.x;
-  const bool pooled = saved.chosen.defined();
-  const at::Tensor slope = new_channels(x), shift = new_channels(x), out = at::empty_like(x);
-  check_place(count, at::kDouble, x.device());
-  ChannelJob coefficients = channel_job(ChannelPass::kCoefficients, gradient_sums, slope);
-  coefficients.invstd = const_cast<void*>(channels_of(saved.affine.invstd, x));
-  coefficients.count = const_cast<double*>(count.const_data_ptr<double>());
-  coefficients.slope = slope.mutable_data_ptr();
-  coefficients.shift = shift.mutable_data_ptr();
-  run(runner, coefficients, x.device());
+  ChannelJob job = channel_job(ChannelPass::kCoefficients, gradient_sums, saved.affine.invstd);
+  const Coefficients coefficients = place_coefficients(job, saved, count);
+  run(runner, job, saved.x.device());
+  return input_gradient_by(runner, saved, dy, coefficients);
+}
 
-  TensorJob job = job_of(TensorPass::kInputGradient, x, saved.lengths, &saved.affine);
-  job.activation = saved.y.defined() ? Activation::kNone : saved.activation;
-  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
-  job.slope = slope.const_data_ptr();
-  job.shift = shift.const_data_ptr();
-  job.out = out.mutable_data_ptr();
-  if (pooled) use_windows(job, x, saved.chosen, /*all=*/true);
-  choose_grid(job, x);
-  run(runner, job, x.device());
-  return out;
+Gradients gradients(const blocks::Runner& runner, const Saved& saved, at::Tensor& dy,
+                    const at::Tensor& count, bool of_input) {
+  at::Tensor before_activation = dy;
+  TensorJob job = gradient_sums_job(saved, dy, before_activation);
+  ChannelJob then = channel_job(ChannelPass::kGradients, saved.x);
+  const Coefficients coefficients = place_coefficients(then, saved, count);
+  Gradients result = {place_parameter_gradients(then, saved), {}};
+  run_sums(runner, job, saved.x, /*has_origin=*/false, then);
+  dy = before_activation;
+  if (of_input) result.input = input_gradient_by(runner, saved, dy, coefficients);
+  return result;
 }
 
 }  // namespace dtrain::kernels::batch_norm::gpu

@@ -25,6 +25,8 @@ bool can_pool(const at::Tensor& x);
 
 // Require: type_of(x), and at least one value.
 at::Tensor sums(const blocks::Runner& runner, const at::Tensor& x, const at::Tensor& lengths);
+Statistics statistics_of(const blocks::Runner& runner, const at::Tensor& x,
+                         const at::Tensor& lengths, const Running&);
 Statistics statistics(const blocks::Runner& runner, const at::Tensor& sums, const Running&);
 Statistics fixed_statistics(const blocks::Runner& runner, const Running&);
 NormOutput normalize(const blocks::Runner& runner, const at::Tensor& x, const at::Tensor& lengths,
@@ -34,5 +36,7 @@ ParameterGradients parameter_gradients(const blocks::Runner& runner, const Saved
                                        const at::Tensor& gradient_sums);
 at::Tensor input_gradient(const blocks::Runner& runner, const Saved&, const at::Tensor& dy,
                           const at::Tensor& gradient_sums, const at::Tensor& count);
+Gradients gradients(const blocks::Runner& runner, const Saved&, at::Tensor& dy,
+                    const at::Tensor& count, bool of_input);
 
 }  // namespace dtrain::kernels::batch_norm::gpu

@@ -53,5 +53,10 @@ struct ParameterGradients {
   at::Tensor weight, bias;  // [C]
 };
 
+struct Gradients {
+  ParameterGradients parameters;
+  at::Tensor input;  // undefined: not asked for
+};
+
 }  // namespace batch_norm
 }  // namespace dtrain::kernels

@@ -30,6 +30,25 @@ using Statistics = BatchNormStatistics;
 
 using batch_norm::is_fused;
 
+// The gradients where sums are added up over ranks, where there are no samples, or where the
+// statistics are fixed. `unused`: nothing needs the sums.
+batch_norm::Gradients in_parts(const batch_norm::Saved& saved, at::Tensor& dy,
+                               const at::Tensor& count, const Use& use, bool of_input,
+                               bool unused) {
+  const at::Tensor& x = saved.x;
+  at::Tensor sums = use.has_samples && !unused ? batch_norm::gradient_sums(saved, dy)
+                                               : at::zeros({2 * x.size(1)}, count.options());
+  // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
+  batch_norm::Gradients found = {batch_norm::parameter_gradients(saved, sums), {}};
+  if (use.reduce) use.reduce(sums);
+  if (use.fixed) sums.zero_();
+  if (of_input) {
+    found.input =
+        use.has_samples ? batch_norm::input_gradient(saved, dy, sums, count) : at::zeros_like(x);
+  }
+  return found;
+}
+
 // Normalizes by the given statistics. If they are of the batch, the gradient flows through
 // them too.
 class Normalize : public torch::autograd::Function<Normalize> {
@@ -58,25 +77,17 @@ class Normalize : public torch::autograd::Function<Normalize> {
         tensors[0], tensors[6], {tensors[1], tensors[2], tensors[3], tensors[4]},
         tensors[7], tensors[8], use->activation};
     const at::Tensor &x = saved.x, &count = tensors[5];
-    const int64_t channels = x.size(1);
     at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
-
+    const bool of_input = ctx->needs_input_grad(0);
     const bool unused =
         use->fixed && !ctx->needs_input_grad(1) && !ctx->needs_input_grad(2) && !saved.y.defined();
-    at::Tensor sums = use->has_samples && !unused ? batch_norm::gradient_sums(saved, dy)
-                                                  : at::zeros({2 * channels}, count.options());
-    // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
-    const batch_norm::ParameterGradients parameters = batch_norm::parameter_gradients(saved, sums);
-    if (use->reduce) use->reduce(sums);
-    if (use->fixed) sums.zero_();
-    const at::Tensor input_gradient = !ctx->needs_input_grad(0) ? at::Tensor()
-                                      : use->has_samples
-                                          ? batch_norm::input_gradient(saved, dy, sums, count)
-                                          : at::zeros_like(x);
+    const batch_norm::Gradients found = use->has_samples && !use->reduce && !use->fixed
+                                            ? batch_norm::gradients(saved, dy, count, of_input)
+                                            : in_parts(saved, dy, count, *use, of_input, unused);
     const at::Tensor residual_gradient = use->has_samples ? dy : at::zeros_like(dy);
-    return {input_gradient,
-            parameters.weight,
-            parameters.bias,
+    return {found.input,
+            found.parameters.weight,
+            found.parameters.bias,
             use->residual ? residual_gradient : at::Tensor(),
             {},
             {},
@@ -218,22 +229,34 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
   }
   const at::Tensor x = readable(input);
 
-  const Statistics statistics = batch_statistics(x, [&] {
-    return use->has_samples ? batch_norm::sums(x, lengths)
-                            : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
-  });
+  const Statistics statistics =
+      sync_scope == nullptr
+          ? recorded([&] { return batch_norm::statistics_of(x, lengths, running()); })
+          : batch_statistics(x, [&] {
+              return use->has_samples
+                         ? batch_norm::sums(x, lengths)
+                         : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
+            });
   return normalize(x, *this, lengths, statistics, use, epilogue).to(input.scalar_type());
 }
 
 BatchNormStatistics BatchNormImpl::batch_statistics(const at::Tensor& input,
                                                     const std::function<at::Tensor()>& sums) {
+  return recorded([&] {
+    at::Tensor all = sums();
+    if (sync_scope != nullptr) sync_scope->reduce()(all);
+    return batch_norm::statistics(input, all, running());
+  });
+}
+
+batch_norm::Running BatchNormImpl::running() const {
+  return {running_mean, running_var, num_batches_tracked, momentum_, eps_};
+}
+
+BatchNormStatistics BatchNormImpl::recorded(const std::function<BatchNormStatistics()>& find) {
   if (record != nullptr && record->replay) return record->shared.at(record->next++);
   const at::NoGradGuard no_grad;
-  at::Tensor all = sums();
-  if (sync_scope != nullptr) sync_scope->reduce()(all);
-  const auto [mean, invstd, count] = batch_norm::statistics(
-      input, all, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
-  const Statistics found = {mean, invstd, count};
+  const BatchNormStatistics found = find();
   if (record != nullptr) record->shared.push_back(found);
   return found;
 }
@@ -243,9 +266,8 @@ at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at
   const auto use = c10::make_intrusive<Use>();
   use->fixed = true;
   const at::Tensor x = readable(input);
-  const auto [mean, invstd, count] = batch_norm::fixed_statistics(
-      x, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
-  return normalize(x, *this, lengths, {mean, invstd, count}, use, epilogue).to(input.scalar_type());
+  return normalize(x, *this, lengths, batch_norm::fixed_statistics(x, running()), use, epilogue)
+      .to(input.scalar_type());
 }
 
 }  // namespace dtrain::layers

@@ -47,10 +47,7 @@ class SyncScope {
 
 const SyncScope* current_sync_scope();  // nullptr outside
 
-struct BatchNormStatistics {
-  at::Tensor mean, invstd;  // [C], in the precision of the arithmetic
-  at::Tensor count;         // float64 scalar: values per channel, over all ranks
-};
+using BatchNormStatistics = kernels::batch_norm::Statistics;  // over all ranks
 
 class BatchNormImpl : public torch::nn::Module {
  public:
@@ -89,6 +86,9 @@ class BatchNormImpl : public torch::nn::Module {
   at::Tensor num_batches_tracked;        // int64 scalar
 
  private:
+  kernels::batch_norm::Running running() const;
+  // Those of the record while it is replayed, else what is found, which a record keeps.
+  BatchNormStatistics recorded(const std::function<BatchNormStatistics()>& find);
   at::Tensor normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths,
                                 const Epilogue&);
   at::Tensor normalize_by_running(const at::Tensor& input, const at::Tensor& lengths,

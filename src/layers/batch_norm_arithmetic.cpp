@@ -66,6 +66,11 @@ Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running
   return result;
 }
 
+Statistics statistics_of(const at::Tensor& x, const at::Tensor& lengths, const Running& running) {
+  if (const auto* runner = norm_runner(x)) return gpu::statistics_of(*runner, x, lengths, running);
+  return statistics(x, sums(x, lengths), running);
+}
+
 Statistics fixed_statistics(const at::Tensor& x, const Running& running) {
   if (const auto* runner = norm_runner(x)) return gpu::fixed_statistics(*runner, running);
   return {running.mean.clone(), (running.variance + running.eps).rsqrt(),
@@ -138,6 +143,14 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
   const at::Tensor dx =
       (dy - shift - (x - broadcast(mean)) * slope) * broadcast(affine.weight * affine.invstd);
   return (dx * valid_mask(x, lengths, mean.scalar_type())).to(x.scalar_type());
+}
+
+Gradients gradients(const Saved& saved, at::Tensor& dy, const at::Tensor& count, bool of_input) {
+  if (const auto* runner = norm_runner(saved.x))
+    return gpu::gradients(*runner, saved, dy, count, of_input);
+  const at::Tensor sums = gradient_sums(saved, dy);
+  return {parameter_gradients(saved, sums),
+          of_input ? input_gradient(saved, dy, sums, count) : at::Tensor()};
 }
 
 }  // namespace dtrain::layers::batch_norm

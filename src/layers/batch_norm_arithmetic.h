@@ -18,6 +18,7 @@
 namespace dtrain::layers::batch_norm {
 
 using kernels::batch_norm::Affine;
+using kernels::batch_norm::Gradients;
 using kernels::batch_norm::NormOutput;
 using kernels::batch_norm::ParameterGradients;
 using kernels::batch_norm::Running;
@@ -38,6 +39,9 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 // From sums(x) over all ranks. Moves the running statistics, unless there is a single value, whose
 // variance is unknown, and counts the batch.
 Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running&);
+
+// statistics() of sums(x), where nothing is added up over ranks.
+Statistics statistics_of(const at::Tensor& x, const at::Tensor& lengths, const Running&);
 
 // Statistics that do not depend on a batch: the running ones as they are now, in memory of their
 // own, because they may change before backward. The count is 1.
@@ -60,5 +64,9 @@ ParameterGradients parameter_gradients(const Saved&, const at::Tensor& gradient_
 // tensor). `dy` is what gradient_sums() left. With fixed statistics the sums are zero.
 at::Tensor input_gradient(const Saved&, const at::Tensor& dy, const at::Tensor& gradient_sums,
                           const at::Tensor& count);
+
+// All gradients, where nothing is added up over ranks; that of x if it is asked for. `dy` becomes
+// what gradient_sums() makes of it.
+Gradients gradients(const Saved&, at::Tensor& dy, const at::Tensor& count, bool of_input);
 
 }  // namespace dtrain::layers::batch_norm

@@ -117,14 +117,16 @@ Given made(const Case& c, at::Device device, at::ScalarType dtype) {
 }
 
 // What BatchNormImpl does in a training step, with running statistics of 0 and 1 before it.
-Result own(const Runner& runner, const Case& c, const Given& given) {
+// `in_parts`: as where sums are added up over ranks.
+Result own(const Runner& runner, const Case& c, const Given& given, bool in_parts) {
   Result result;
   result.mean = at::zeros_like(given.weight);
   result.variance = at::ones_like(given.weight);
   const at::Tensor batches = at::zeros({}, given.x.options().dtype(at::kLong));
   const Running running = {result.mean, result.variance, batches, kMomentum, kEps};
   const Statistics of_batch =
-      gpu::statistics(runner, gpu::sums(runner, given.x, given.lengths), running);
+      in_parts ? gpu::statistics(runner, gpu::sums(runner, given.x, given.lengths), running)
+               : gpu::statistics_of(runner, given.x, given.lengths, running);
   const Statistics fixed = gpu::fixed_statistics(runner, running);
   result.fixed_mean = fixed.mean;
   result.fixed_invstd = fixed.invstd;
@@ -136,11 +138,17 @@ Result own(const Runner& runner, const Case& c, const Given& given) {
   const Saved saved = {given.x,    given.lengths, affine, c.residual ? out.y : at::Tensor(),
                        out.chosen, c.activation};
   at::Tensor dy = given.dy;
-  const at::Tensor sums = gpu::gradient_sums(runner, saved, dy);
-  const ParameterGradients parameters = gpu::parameter_gradients(runner, saved, sums);
-  result.weight_gradient = parameters.weight;
-  result.bias_gradient = parameters.bias;
-  result.x_gradient = gpu::input_gradient(runner, saved, dy, sums, of_batch.count);
+  Gradients gradients;
+  if (in_parts) {
+    const at::Tensor sums = gpu::gradient_sums(runner, saved, dy);
+    gradients = {gpu::parameter_gradients(runner, saved, sums),
+                 gpu::input_gradient(runner, saved, dy, sums, of_batch.count)};
+  } else {
+    gradients = gpu::gradients(runner, saved, dy, of_batch.count, /*of_input=*/true);
+  }
+  result.weight_gradient = gradients.parameters.weight;
+  result.bias_gradient = gradients.parameters.bias;
+  result.x_gradient = gradients.input;
   if (c.residual) result.residual_gradient = dy;
   return result;
 }
@@ -218,14 +226,18 @@ double tolerance(at::ScalarType dtype) {
 std::optional<std::string> disagreement_in(const Runner& runner, const Case& c, at::Device device,
                                            at::ScalarType dtype) {
   const Given given = made(c, device, dtype);
-  const Result here = own(runner, c, given), expected = by_definition(c, given);
-  for (const auto& [name, part] : kParts) {
-    if (!(expected.*part).defined()) continue;
-    const double by = difference(here.*part, expected.*part);
-    if (by <= tolerance(dtype)) continue;
-    return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
-                       c.channels_last ? " with channels last" : "", " differs by ", by,
-                       " of its largest value");
+  const Result expected = by_definition(c, given);
+  for (const bool in_parts : {false, true}) {
+    const Result here = own(runner, c, given, in_parts);
+    for (const auto& [name, part] : kParts) {
+      if (!(expected.*part).defined()) continue;
+      const double by = difference(here.*part, expected.*part);
+      if (by <= tolerance(dtype)) continue;
+      return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes),
+                         c.channels_last ? " with channels last" : "",
+                         in_parts ? ", with sums over ranks," : "", " differs by ", by,
+                         " of its largest value");
+    }
   }
   return std::nullopt;
 }

@@ -169,7 +169,7 @@ TEST_F(Blocks, AMistakeInAnyPassIsFound) {
   channel_is_wrong = true;
   for (const ChannelPass pass :
        {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kFixedStatistics,
-        ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
+        ChannelPass::kParameterGradients, ChannelPass::kCoefficients, ChannelPass::kGradients}) {
     wrong_channel_pass = pass;
     EXPECT_TRUE(disagreement(at::kFloat, kMistaken)) << static_cast<int>(pass);
   }
