@@ -11,6 +11,7 @@
 #include "kernels/dropout_mask.h"
 #include "kernels/launch_check.h"
 #include "kernels/masked_noise.h"
+#include "kernels/step_numbers.h"
 #include "kernels/teacher_forcing.h"
 #include "text/strings.h"
 
@@ -58,12 +59,22 @@ LaunchResult draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace&, cons
   refuse("teacher forcing");
 }
 
+LaunchResult find_factor_on_gpu(const ScalerNumbers&, double, void*) { refuse("loss scaling"); }
+LaunchResult end_scaled_step_on_gpu(const ScalerNumbers&, const ScalerRule&, void*) {
+  refuse("loss scaling");
+}
+template <typename T>
+LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<T>&, void*) {
+  refuse("a record of losses");
+}
+
 #define DTRAIN_FOR(Number)                                                                        \
   template LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*,        \
                                                  Number*, void*);                                 \
   template LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, \
                                                   const Number*, Number*, Number*, Number*,       \
                                                   void*);                                         \
+  template LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<Number>&, void*);            \
   template LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
 DTRAIN_FOR(float)
 DTRAIN_FOR(double)

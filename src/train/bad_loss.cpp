@@ -2,31 +2,43 @@
 
 #include <algorithm>
 
+#include "core/check.h"
+#include "kernels/launch.h"
+#include "kernels/step_numbers.h"
 #include "text/strings.h"
 
 namespace dtrain::train {
 namespace {
 
-constexpr int64_t kNamed = 8;  // ids kept per rank
+using kernels::kNamedSamples;  // per rank
+
+template <typename T>
+void note_in(const at::Tensor& record, const at::Tensor& losses, const at::Tensor& ids) {
+  const kernels::LossesOfSamples<T> of{losses.const_data_ptr<T>(), ids.const_data_ptr<int64_t>(),
+                                       losses.numel(), record.mutable_data_ptr<int64_t>()};
+  if (losses.is_cpu()) return kernels::note_bad_losses(of);
+  kernels::launch_on(losses.device(),
+                     [&](void* stream) { return note_bad_losses_on_gpu(of, stream); });
+}
 
 }  // namespace
 
 BadLosses::BadLosses(at::Device device)
-    : record_(at::full({2 + kNamed}, -1, at::TensorOptions(device).dtype(at::kLong))) {
+    : record_(at::full({2 + kNamedSamples}, -1, at::TensorOptions(device).dtype(at::kLong))) {
   record_.slice(0, 0, 2).zero_();
 }
 
 void BadLosses::note(const at::Tensor& per_sample, const at::Tensor& ids) {
   if (!per_sample.defined()) return;
   const at::NoGradGuard no_grad;
-  const int64_t samples = ids.numel(), named = std::min(samples, kNamed);
-  const at::Tensor bad = at::isfinite(per_sample).logical_not_();
-  const at::Tensor count = bad.sum();
-  at::Tensor now = at::full_like(record_, -1);
-  now.select(0, 0).copy_(count);
-  now.select(0, 1).fill_(samples);
-  now.slice(0, 2, 2 + named).copy_(std::get<0>(at::where(bad, ids, -1).topk(named)));
-  record_.copy_(at::where((record_[0] == 0).logical_and(count > 0), now, record_));
+  DTRAIN_CHECK(per_sample.numel() == ids.numel() && ids.scalar_type() == at::kLong,
+               "losses of shape ", per_sample.sizes(), " with ids of ", ids.sizes());
+  const at::Tensor losses = per_sample.detach().contiguous(), of = ids.contiguous();
+  if (losses.scalar_type() == at::kDouble) {
+    note_in<double>(record_, losses, of);
+  } else {
+    note_in<float>(record_, losses.to(at::kFloat), of);
+  }
 }
 
 BadLosses::Found BadLosses::gather(dist::Communicator& host) const {
@@ -34,10 +46,10 @@ BadLosses::Found BadLosses::gather(dist::Communicator& host) const {
   host.all_gather(all, record_.to(at::kCPU).contiguous()).wait();
   Found found;
   const int64_t* values = all.const_data_ptr<int64_t>();
-  for (int rank = 0; rank < host.size(); ++rank, values += 2 + kNamed) {
+  for (int rank = 0; rank < host.size(); ++rank, values += 2 + kNamedSamples) {
     found.bad += values[0];
     found.of += values[1];
-    std::copy_if(values + 2, values + 2 + kNamed, std::back_inserter(found.ids),
+    std::copy_if(values + 2, values + 2 + kNamedSamples, std::back_inserter(found.ids),
                  [](int64_t id) { return id >= 0; });
   }
   std::sort(found.ids.begin(), found.ids.end());
@@ -48,7 +60,7 @@ std::string describe(const BadLosses::Found& found, const data::Store& store,
                      const std::string& against_overflow) {
   std::vector<std::string> names;
   for (const int64_t id : found.ids) {
-    if (names.size() == kNamed) break;
+    if (names.size() == kNamedSamples) break;
     const std::string source = store.origin().source(id);
     names.push_back(
         str(store.origin().path().string(), "#", id, source.empty() ? "" : " (" + source + ")"));

@@ -30,7 +30,7 @@ class BadLosses {
   Found gather(dist::Communicator& host) const;  // collective; waits for the device
 
  private:
-  at::Tensor record_;  // [2 + kNamed] int64: bad, of, ids of bad samples (-1: none)
+  at::Tensor record_;  // int64, of kernels::LossesOfSamples; ids that it does not name are -1
 };
 
 // "the loss of 2 of 64 samples is not finite: data.h5#3 (a.png), data.h5#17 (b.png)", and what to

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/launch.h"
 #include "train/clip.h"
 
 namespace dtrain::train {
@@ -14,45 +15,60 @@ GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device devi
   scale_ = at::full({}, enabled ? options.init_scale : 1.0, on_device.dtype(at::kFloat));
   growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
   found_inf_ = at::zeros({}, on_device.dtype(at::kFloat));
-  overflow_ = at::zeros({}, on_device.dtype(at::kFloat));
+  factor_ = at::zeros({}, on_device.dtype(at::kDouble));
+  weight_ = at::zeros({}, on_device.dtype(at::kDouble));
+  factor32_ = at::zeros({}, on_device.dtype(at::kFloat));
   norm_ = at::zeros({}, on_device.dtype(parameter_dtype));
   skipped_ = at::zeros({}, on_device.dtype(at::kLong));
 }
 
-at::Tensor GradScaler::scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const {
-  return loss_sum * (scale_ * std::ldexp(1.0, static_cast<int>(-power_of_two)));
+at::Tensor GradScaler::first_gradient(at::ScalarType dtype, int64_t power_of_two) const {
+  return scale_.to(dtype) * std::ldexp(1.0, static_cast<int>(-power_of_two));
+}
+
+kernels::ScalerNumbers GradScaler::numbers() const {
+  return {.scale = scale_.mutable_data_ptr<float>(),
+          .growth_tracker = growth_tracker_.mutable_data_ptr<int32_t>(),
+          .found_inf = found_inf_.mutable_data_ptr<float>(),
+          .skipped = skipped_.mutable_data_ptr<int64_t>(),
+          .weight = weight_.const_data_ptr<double>(),
+          .factor = factor_.mutable_data_ptr<double>(),
+          .factor32 = factor32_.mutable_data_ptr<float>()};
 }
 
 void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum,
                          int64_t power_of_two) {
   const at::NoGradGuard no_grad;
-  // In float64, because scale × weight may overflow float32. The division comes first: the power of
-  // two stays exact.
-  const at::Tensor divisor = scale_.to(at::kDouble) * weight_sum.to(at::kDouble);
-  const at::Tensor factor =
-      divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
-  const at::Tensor factor32 = factor.to(at::kFloat);
-  found_inf_.copy_(at::isfinite(factor32).logical_not_());
+  weight_ = weight_sum.to(at::kDouble);
+  const double power = std::ldexp(1.0, static_cast<int>(power_of_two));
+  if (scale_.is_cpu()) {
+    kernels::find_factor(numbers(), power);
+  } else {
+    kernels::launch_on(scale_.device(), [&](void* stream) {
+      return kernels::find_factor_on_gpu(numbers(), power, stream);
+    });
+  }
   std::vector<at::Tensor> single;
   for (const at::Tensor& gradient : flat) {
     if (gradient.scalar_type() == at::kFloat) {
       single.push_back(gradient);
     } else {  // LibTorch's kernel takes a float32 factor only
       found_inf_.copy_(at::maximum(found_inf_, at::isfinite(gradient).all().logical_not_()));
-      gradient.mul_(factor);
+      gradient.mul_(factor_);
     }
   }
-  if (!single.empty()) at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32);
+  if (!single.empty())
+    at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32_);
   norm_.copy_(norm_of(flat, norm_.scalar_type()));
-  overflow_ = found_inf_ * (weight_sum != 0);
 }
 
 void GradScaler::update() {
-  if (enabled_) {
-    at::_amp_update_scale_(scale_, growth_tracker_, overflow_, options_.growth, options_.backoff,
-                           options_.growth_interval);
-  }
-  skipped_.add_(overflow_.to(at::kLong));
+  const kernels::ScalerRule rule{enabled_, options_.growth, options_.backoff,
+                                 options_.growth_interval};
+  if (scale_.is_cpu()) return kernels::end_scaled_step(numbers(), rule);
+  kernels::launch_on(scale_.device(), [&](void* stream) {
+    return kernels::end_scaled_step_on_gpu(numbers(), rule, stream);
+  });
 }
 
 GradScaler::State GradScaler::state() const {

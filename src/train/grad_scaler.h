@@ -1,7 +1,7 @@
 #pragma once
 
 // Dynamic loss scaling like torch.amp.GradScaler, without waiting for the device: scale, growth
-// tracker and found_inf are device tensors, and LibTorch's _amp_update_scale_ updates them.
+// tracker and found_inf are device tensors (kernels/step_numbers.h).
 //
 // Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them as
 // small as the gradient of a mean (float16 ends at 65504). It is exact, and undone in the one
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "kernels/step_numbers.h"
 
 namespace dtrain::train {
 
@@ -22,7 +23,8 @@ class GradScaler {
   // If not enabled, the scale stays 1; a gradient that is not finite still sets found_inf.
   GradScaler(const config::Amp&, bool enabled, at::Device, at::ScalarType parameter_dtype);
 
-  at::Tensor scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const;  // × scale × 2^-k
+  // scale × 2^-k, with which the backward pass of a loss of this dtype begins
+  at::Tensor first_gradient(at::ScalarType, int64_t power_of_two) const;
 
   // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf() and
   // norm() are those of the unscaled gradient. A weight of 0 (no rank has samples) and a factor
@@ -47,10 +49,12 @@ class GradScaler {
   void load(const State&);
 
  private:
+  kernels::ScalerNumbers numbers() const;
+
   config::Amp options_;
   bool enabled_;
   at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
-  at::Tensor overflow_;  // found_inf_, but 0 for a step without samples
+  at::Tensor factor_, factor32_, weight_;  // of the last unscale()
 };
 
 // The k of docs/promises.md, promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.

@@ -167,7 +167,8 @@ void StepRunner::forward_backward(data::Batch batch, const Role& role) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
     bad_losses_.note(loss.per_sample, batch.sample_ids);
   }
-  scaler_.scale_loss(role.has_samples ? loss.sum : loss.sum * 0, role.power_of_two).backward();
+  const at::Tensor sum = role.has_samples ? loss.sum : loss.sum * 0;
+  sum.backward(scaler_.first_gradient(sum.scalar_type(), role.power_of_two).expand_as(sum));
 }
 
 void StepRunner::update(const Role& role) {

@@ -20,7 +20,7 @@ TEST(GradScaler, TheWholeWayFromSumToMean) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     GradScaler scaler({}, true, at::kCPU, dtype);
     const at::Tensor x = at::tensor({1.0, -2.0, 3.0}, dtype).requires_grad_(true);
-    scaler.scale_loss((x * x).sum(), 5).backward();  // as a sum over samples of weight 24
+    (x * x).sum().backward(scaler.first_gradient(dtype, 5));  // as a sum of weight 24
     EXPECT_TRUE(x.grad().equal(x.detach() * 2 * 65536 / 32));
     const at::Tensor gradient = x.grad().clone();
     scaler.unscale({gradient}, number(24, dtype), 5);
@@ -109,8 +109,11 @@ TEST(GradScaler, FitsASumIntoHalfPrecision) {
   const GradScaler scaler({.init_scale = 65536}, true, at::kCPU, at::kFloat);
   const int64_t k = loss_power_of_two(512, 1);
   const at::Tensor sum = number(512 * 0.5);
-  EXPECT_TRUE(std::isinf(scaler.scale_loss(sum, 0).to(at::kHalf).item<float>()));
-  EXPECT_EQ(scaler.scale_loss(sum, k).to(at::kHalf).item<float>(), 32768);
+  const auto scaled = [&](int64_t power) {
+    return (sum * scaler.first_gradient(at::kFloat, power)).to(at::kHalf).item<float>();
+  };
+  EXPECT_TRUE(std::isinf(scaled(0)));
+  EXPECT_EQ(scaled(k), 32768);
 }
 
 TEST(GradScaler, PowerOfTwoIsTheNextAtOrAbove) {

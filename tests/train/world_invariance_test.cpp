@@ -204,7 +204,7 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
       auto [loss, weight] = loss_of(*net, ids);
       if (c.spoil) c.spoil(step, world.rank(), loss);
       reducer.add_loss(loss, weight);
-      scaler.scale_loss(loss, k).backward();
+      loss.backward(scaler.first_gradient(loss.scalar_type(), k));
     }
     reducer.finish();
     scaler.unscale(reducer.flat(), reducer.weight_sum(), k);

@@ -16,6 +16,7 @@ MISTAKES = {  # text that occurs once, and what takes its place
     "stride": ("i += stride", "i += stride + 1"),
     "rows": ("row * batch.features + f)", "row * batch.features)"),
     "end": ("if (i < samples)", "if (i < samples - 1)"),
+    "tile": ("of.name(count++, first + k)", "of.name(count++, k)"),
     "lanes": ("threadIdx.x % 32 == 0", "threadIdx.x == 0"),
 }
 

@@ -1,0 +1,77 @@
+// The kernels of a step's single numbers against the functions of the CPU.
+
+#include "kernels/step_numbers.h"
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "emulation/orders.h"
+
+namespace dtrain::kernels {
+namespace {
+
+class StepNumbers : public emulation::InEachOrder {};
+INSTANTIATE_TEST_SUITE_P(Emulated, StepNumbers, emulation::kOrders);
+
+struct Scaler {
+  float scale = 1024, found_inf = 0, factor32 = 0;
+  int32_t growth_tracker = 0;
+  int64_t skipped = 0;
+  double weight = 0, factor = 0;
+
+  ScalerNumbers numbers() {
+    return {&scale, &growth_tracker, &found_inf, &skipped, &weight, &factor, &factor32};
+  }
+  bool operator==(const Scaler&) const = default;
+};
+
+TEST_P(StepNumbers, ScaleAsOnTheCpu) {
+  const ScalerRule rule{.changes = true, .growth_interval = 2};
+  Scaler cpu, gpu;
+  for (const double weight : {8.0, 24.0, 0.0, 1e-60, 7.0, 9.0}) {
+    cpu.weight = gpu.weight = weight;
+    find_factor(cpu.numbers(), 32);
+    ASSERT_EQ(find_factor_on_gpu(gpu.numbers(), 32, nullptr), 0);
+    EXPECT_EQ(cpu, gpu);
+    end_scaled_step(cpu.numbers(), rule);
+    ASSERT_EQ(end_scaled_step_on_gpu(gpu.numbers(), rule, nullptr), 0);
+    EXPECT_EQ(cpu, gpu);
+  }
+  EXPECT_EQ(cpu.skipped, 1) << "the factor of 1e-60 is no float";
+  EXPECT_EQ(cpu.scale, 2048) << "grown, halved and grown again";
+}
+
+template <typename T>
+void compare_records(int64_t samples, const std::vector<int64_t>& bad) {
+  constexpr T kValues[] = {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
+                           -std::numeric_limits<T>::infinity()};
+  std::vector<T> losses(static_cast<size_t>(samples), T(1));
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < samples; ++i) ids.push_back(1000 + i);
+  for (size_t k = 0; k < bad.size(); ++k)
+    losses[static_cast<size_t>(bad[k])] = kValues[k % std::size(kValues)];
+  std::array<int64_t, 2 + kNamedSamples> expected = {}, found = {};
+  for (int time = 0; time < 2; ++time) {  // the second changes nothing
+    note_bad_losses(LossesOfSamples<T>{losses.data(), ids.data(), samples, expected.data()});
+    ASSERT_EQ(note_bad_losses_on_gpu(
+                  LossesOfSamples<T>{losses.data(), ids.data(), samples, found.data()}, nullptr),
+              0);
+    EXPECT_EQ(expected, found) << samples;
+    EXPECT_EQ(found[0], static_cast<int64_t>(bad.size()));
+    losses[0] = kValues[0];
+    if (bad.empty()) return;
+  }
+}
+
+TEST_P(StepNumbers, RecordTheSamplesOfTheCpu) {
+  compare_records<float>(5, {});
+  compare_records<float>(5, {1, 4});
+  compare_records<double>(700, {3, 256, 511, 512, 699});
+  std::vector<int64_t> many;
+  for (int64_t i = 10; i < 300; ++i) many.push_back(i);
+  compare_records<float>(300, many);
+}
+
+}  // namespace
+}  // namespace dtrain::kernels
