@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "dist/backoff.h"
 #include "dist/peer_error.h"
 #include "dist/side_stream.h"
@@ -26,15 +27,22 @@ std::string version_text(int code) {
   return str(code / 10000, ".", code / 100 % 100, ".", code % 100);
 }
 
+// A newer 2.x has the functions and structures of the older ones.
 void check_version() {
   int loaded = 0;
   if (ncclGetVersion(&loaded) != ncclSuccess)
     throw DeviceError("NCCL does not report its version: is libnccl.so.2 damaged?");
   if (loaded == NCCL_VERSION_CODE) return;
-  throw DeviceError(str("dtrain was built with NCCL ", version_text(NCCL_VERSION_CODE),
-                        " and runs with ", version_text(loaded),
-                        ": use the NCCL of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or "
-                        "set dist.backend staged"));
+  const std::string built = version_text(NCCL_VERSION_CODE), running = version_text(loaded);
+  if (loaded < NCCL_VERSION_CODE || loaded / 10000 != NCCL_MAJOR) {
+    throw DeviceError(str("dtrain was built with NCCL ", built, " and runs with ", running,
+                          ": use the NCCL of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or "
+                          "set dist.backend staged"));
+  }
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log::info(str("NCCL ", running, " is newer than ", built, ", which dtrain was built with"));
+  });
 }
 
 ncclDataType_t nccl_type(at::ScalarType dtype) {

@@ -125,8 +125,21 @@ def gpus_that_cannot_be_used_are_refused(folder):
     run(gpu_capability=75).expect(0, "fp16 (auto)")
 
 
+def a_newer_nccl_is_used_and_an_older_one_refused(folder):
+    cases.make_data(folder, ["headpose"])
+    words = runner.flags({**SHORT, **cases.NETWORKS["headpose_cnn"], "device.type": "cuda"})
+
+    def run(version):
+        return fake_gpu.run(words, np=2, cwd=folder, gpu_count=2, nccl_version=version)
+
+    run(29900).expect(0, "NCCL 2.99.0 is newer than 2.")
+    for other in (22000, 30000):
+        run(other).expect(69, "dtrain was built with NCCL 2.", "use the NCCL of its LibTorch")
+
+
 if __name__ == "__main__":
     fake_gpu.main([a_gpu_fails_at_each_kind_of_launch, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
-                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused],
+                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused,
+                   a_newer_nccl_is_used_and_an_older_one_refused],
                   [a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch,
                    one_of_two_gpus_fails_at_each_kind_of_launch])

@@ -57,7 +57,8 @@ Settings read() {
                 .memory = static_cast<size_t>(number("FAKE_GPU_MEMORY_MIB", 24 << 10)) << 20,
                 .capability = static_cast<int>(number("FAKE_GPU_CAPABILITY", 86)),
                 .driver = static_cast<int>(number("FAKE_GPU_DRIVER", 13000)),
-                .nccl_fail = number("FAKE_NCCL_FAIL", 0)};
+                .nccl_fail = number("FAKE_NCCL_FAIL", 0),
+                .nccl_version = static_cast<int>(number("FAKE_NCCL_VERSION", 0))};
   read_failure(read);
   if (const char* folder = std::getenv("FAKE_GPU_REPORT")) read.report = folder;
   if (const char* library = std::getenv("FAKE_GPU_NUMBERS")) read.numbers = library;
