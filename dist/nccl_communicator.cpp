@@ -122,7 +122,7 @@ class NcclCommunicator final : public MeteredCommunicator {
 
   void barrier() override {
     Backoff backoff;
-    for (const Mark all = side_.run({}, [] {}); !all.passed(); backoff.wait()) throw_if_failed();
+    for (const Mark all = side_.run([] {}); !all.passed(); backoff.wait()) throw_if_failed();
     throw_if_failed();
     const trace::Time began = trace::now();
     host_->barrier();
@@ -154,8 +154,7 @@ class NcclCommunicator final : public MeteredCommunicator {
   void record(trace::Track* track) override {
     if (track == nullptr) return meter_.record(nullptr);
     drain();
-    const Mark now = side_.run(
-        {}, [] {}, /*timed=*/true);
+    const Mark now = side_.run([] {}, /*timed=*/true);
     for (Backoff backoff; !now.passed(); backoff.wait()) throw_if_failed();
     const std::lock_guard lock(in_flight_mutex_);
     record_began_ = now;
@@ -184,7 +183,6 @@ class NcclCommunicator final : public MeteredCommunicator {
     drain();
     Mark begun;
     const Mark done = side_.run_after_current(
-        tensors,
         [&] {
           begun = Mark(side_.stream(), /*timed=*/true);
           ncclResult_t result = ncclSuccess;

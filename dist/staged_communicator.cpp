@@ -72,13 +72,13 @@ class StagedCommunicator final : public MeteredCommunicator {
              std::function<Work()> between_hosts) {
     const at::NoGradGuard no_grad;
     const Mark copied_down =
-        down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
+        down_.run_after_current([&] { host_in.copy_(in, /*non_blocking=*/true); });
     auto copied_up = std::make_shared<Mark>();
     Work carried = thread_->submit([=, this, between_hosts = std::move(between_hosts)]() mutable {
       const at::NoGradGuard no_grad;
       for (Backoff backoff; !copied_down.passed(); backoff.wait()) thread_->throw_if_failed();
       between_hosts().wait();
-      *copied_up = up_.run({out}, [&] { out.copy_(host_out, /*non_blocking=*/true); });
+      *copied_up = up_.run([&] { out.copy_(host_out, /*non_blocking=*/true); });
     });
     // A std::function must be copyable, and a Work is not.
     return Work([=, this, carried = std::make_shared<Work>(std::move(carried))] {
