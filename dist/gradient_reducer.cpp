@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
@@ -72,7 +73,10 @@ class GradientReducer::Impl {
     used_.assign(all_.size(), false);
     ready_.assign(all_.size(), false);
     std::vector<size_t> everyone(all_.size());
-    for (size_t i = 0; i < all_.size(); ++i) everyone[i] = i;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      everyone[i] = i;
+      index_of_.emplace(all_[i].tensor.unsafeGetTensorImpl(), i);
+    }
     lay_out(everyone);
     const at::TensorOptions sums = at::TensorOptions(device()).dtype(at::kDouble);
     sums_ = gradients_.allocate({2}, sums).zero_();
@@ -134,6 +138,11 @@ class GradientReducer::Impl {
     for (const at::Tensor& gradients : flat_) gradients.zero_();
     sums_.zero_();
     if (gathers_) set_gradients(/*views=*/false);
+  }
+
+  size_t bucket_of(const at::Tensor& parameter) const {
+    const auto found = index_of_.find(parameter.unsafeGetTensorImpl());
+    return found == index_of_.end() ? 0 : bucket_of_[found->second];
   }
 
   // Of all buckets, and of the sums of loss and weight.
@@ -392,6 +401,7 @@ class GradientReducer::Impl {
   std::vector<FilledBucket> buckets_;
   std::vector<at::Tensor> views_;   // one per parameter: gradient in a bucket; undefined: unused
   std::vector<size_t> bucket_of_;   // one per parameter: index of its bucket
+  std::unordered_map<const at::TensorImpl*, size_t> index_of_;  // of a parameter in all_
   std::vector<bool> used_, ready_;  // one per parameter: ever reached; reached in this micro-step
   at::Tensor sums_;                 // two elements: sum of the loss, sum of the weight
   Work sums_work_;
@@ -416,6 +426,9 @@ void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) 
 void GradientReducer::begin_backward() { impl_->begin_backward(); }
 void GradientReducer::finish() { impl_->finish(); }
 void GradientReducer::zero() { impl_->zero(); }
+size_t GradientReducer::bucket_of(const at::Tensor& parameter) const {
+  return impl_->bucket_of(parameter);
+}
 const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }

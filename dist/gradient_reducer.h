@@ -84,6 +84,8 @@ class GradientReducer {
   void finish();
   void zero();  // flat buckets and the sums of loss and weight become zero
 
+  // The number of the bucket that has the gradient of this parameter; 0 if none has.
+  size_t bucket_of(const at::Tensor& parameter) const;
   const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters
   at::Tensor loss_sum() const;  // float64 device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;

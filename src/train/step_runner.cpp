@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "config/scope.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "diagnose/verdict.h"
@@ -29,6 +30,14 @@ std::string text_of(const std::vector<data::Batch::LeftOut>& samples) {
   return join(reasons, "; ");
 }
 
+// What the layers of dtrain's own networks of pictures compute in on a GPU. The others use weights
+// outside of layers, too.
+at::ScalarType narrow_type(const TrainContext& context) {
+  const bool casts = context.device.is_cuda() && config::kConvolutions.holds(context.config);
+  if (casts && context.precision == Precision::kBf16) return at::kBFloat16;
+  return casts && context.precision == Precision::kFp16 ? at::kHalf : at::kFloat;
+}
+
 data::LoaderOptions options_of(const TrainContext& context) {
   data::LoaderOptions options =
       loader_options(context.config, context.batches, context.loader_threads, context.device);
@@ -51,6 +60,7 @@ StepRunner::StepRunner(TrainContext context)
               parameter_dtype(context_.precision)),
       phases_(context_.task, context_.config, context_.gradients, context_.host, context_.recorder),
       average_(context_.task.model(), context_.config.train.ema),
+      narrow_weights_(context_.task.model(), narrow_type(context_)),
       bad_losses_(context_.device),
       tracker_(context_.device, context_.progress, context_.recorder),
       shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(),
@@ -135,6 +145,7 @@ void StepRunner::write_state(const data::Batch& batch) {
                 .step = position_.step,
                 .epoch = batch.epoch,
                 .learning_rate = next_learning_rate()});
+  narrow_weights_.refresh();
 }
 
 void StepRunner::micro_step(data::Batch batch, const Role& role) {
@@ -158,6 +169,9 @@ void StepRunner::forward_backward(data::Batch batch, const Role& role) {
   const SharedStatistics::Scope statistics(shared_statistics_, role.has_samples);
   const tasks::Loss loss = [&] {
     const layers::AutocastGuard autocast = autocast_for(context_.precision, context_.device);
+    const NarrowWeights::Scope weights(narrow_weights_, [this](const at::Tensor& parameter) {
+      return phases_.reducer().bucket_of(parameter);
+    });
     return context_.task.loss(batch);
   }();
 

@@ -25,6 +25,7 @@
 #include "train/consumption.h"
 #include "train/grad_scaler.h"
 #include "train/measured_steps.h"
+#include "train/narrow_weights.h"
 #include "train/phase_tracker.h"
 #include "train/phases.h"
 #include "train/shared_statistics.h"
@@ -146,6 +147,7 @@ class StepRunner {
   GradScaler scaler_;
   Phases phases_;
   WeightAverage average_;
+  NarrowWeights narrow_weights_;
   BadLosses bad_losses_;
   PhaseTracker tracker_;
   SharedStatistics shared_statistics_;

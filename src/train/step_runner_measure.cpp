@@ -139,7 +139,7 @@ StepMemory StepRunner::measure_memory() {
   phases_.reducer().zero();
   loader_.seek(position_.step);
   memory.weights = device::bytes_of(context_.task.model().parameters()) +
-                   device::bytes_of(context_.task.model().buffers());
+                   device::bytes_of(context_.task.model().buffers()) + narrow_weights_.bytes();
   memory.gradients = phases_.reducer().memory_bytes();
   memory.moments = phases_.moment_bytes();
   memory.average = average_.bytes();
