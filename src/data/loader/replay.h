@@ -1,8 +1,9 @@
 #pragma once
 
 // Batches that were taken from a loader once, given again and again: what a run's rate would be if
-// loading were free. The tensors are shared, not copied, so a consumer must not change them; those
-// of a loader that uses them again are copied once. Thread-safety: one thread at a time.
+// loading were free. The tensors are shared, not copied, so a consumer must not change them. Those
+// of a loader that uses them again are kept as copies, and each batch is written to them again.
+// Thread-safety: one thread at a time.
 
 #include <cstdint>
 #include <utility>
@@ -30,7 +31,10 @@ class Replay {
       if (batch.micro + 1 == batch.micro_steps) --steps;
       bytes += bytes_of(batch);
       if (!kept_.empty() && bytes > most_bytes) continue;
-      if (copies_tensors) put(copies(tensors_of(batch)), batch);
+      if (copies_tensors) {
+        homes_.push_back(tensors_of(batch));
+        put(copies(homes_.back()), batch);
+      }
       kept_.push_back(std::move(batch));
     }
   }
@@ -42,6 +46,11 @@ class Replay {
     const size_t i = next_++ % places_.size();
     const Place& place = places_[i];
     Batch batch = kept_[i % kept_.size()];
+    if (!homes_.empty()) {
+      const BatchTensors& into = homes_[i % kept_.size()];
+      copy(tensors_of(batch), into);
+      put(into, batch);
+    }
     batch.epoch = place.epoch;
     batch.step = place.step;
     batch.micro = place.micro;
@@ -67,6 +76,7 @@ class Replay {
 
   std::vector<Place> places_;
   std::vector<Batch> kept_;
+  std::vector<BatchTensors> homes_;  // of each kept one, where the loader uses its tensors again
   size_t next_ = 0;
 };
 
