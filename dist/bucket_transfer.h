@@ -34,8 +34,9 @@ class BucketTransfer {
   void send();  // begins to sum; the buffer must not change until receive()
   // the buffer has the sums over ranks, on the current stream; does nothing if nothing was sent
   void receive();
-  int64_t wire_bytes() const;    // that this rank gives to all_reduce
-  int64_t memory_bytes() const;  // the buffer, and what travels in its place
+  void abandon() { sent_ = false; }  // what was sent is not received
+  int64_t wire_bytes() const;        // that this rank gives to all_reduce
+  int64_t memory_bytes() const;      // the buffer, and what travels in its place
 
  private:
   Communicator* communicator_;

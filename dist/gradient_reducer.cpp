@@ -94,7 +94,6 @@ class GradientReducer::Impl {
 
   void arm(bool last, bool has_samples) {
     DTRAIN_CHECK(mode_ != Mode::kArmed, "arm() after the last micro-step; finish() is missing.");
-    gather_from(0);
     mode_ = last ? Mode::kArmed : Mode::kAccumulating;
     has_samples_ = has_samples;
     sampled_ = sampled_ || has_samples;
@@ -116,8 +115,7 @@ class GradientReducer::Impl {
 
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
-    times_.end(device());
-    gather_from(next_);
+    end_backward();
     check_arrivals();
     if (!agreed_) agree_on_parameters();
     launch_through(buckets_.size());
@@ -130,14 +128,35 @@ class GradientReducer::Impl {
     sampled_ = false;
   }
 
+  void abandon() {
+    for (FilledBucket& bucket : buckets_) bucket.transfer.abandon();
+    sums_work_ = {};
+    mode_ = Mode::kIdle;
+    sampled_ = false;
+    if (gathers_) set_gradients(/*views=*/false);
+  }
+
   void begin_backward() {
     if (mode_ == Mode::kArmed) times_.begin(device());
+  }
+
+  // A micro-step may have reached a part of a bucket's parameters.
+  void end_backward() {
+    if (mode_ == Mode::kArmed) times_.end(device());
+    for (size_t i = 0; gathers_ && i < buckets_.size(); ++i) gather(buckets_[i]);
   }
 
   void zero() {
     for (const at::Tensor& gradients : flat_) gradients.zero_();
     sums_.zero_();
     if (gathers_) set_gradients(/*views=*/false);
+  }
+
+  std::vector<at::Tensor> tensors() const {
+    std::vector<at::Tensor> all = flat_;
+    all.push_back(sums_);
+    all.push_back(totals_);
+    return all;
   }
 
   size_t bucket_of(const at::Tensor& parameter) const {
@@ -263,7 +282,7 @@ class GradientReducer::Impl {
     if (!views_[i].defined()) return;
     FilledBucket& bucket_of_this = buckets_[bucket_of_[i]];
     const bool full = --bucket_of_this.pending == 0;
-    if (full) gather(bucket_of_this);
+    if (full && gathers_) gather(bucket_of_this);
     if (mode_ != Mode::kArmed || !agreed_) return;
     if (full && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
     size_t filled = next_;
@@ -275,7 +294,6 @@ class GradientReducer::Impl {
 
   // Adds the gradients that backward has left outside of the bucket.
   void gather(const FilledBucket& bucket) {
-    if (!gathers_) return;
     std::vector<at::Tensor> views, arrived;
     for (const size_t i : bucket.params) {
       const at::Tensor& view = views_[i];
@@ -292,11 +310,6 @@ class GradientReducer::Impl {
     if (views.empty()) return;
     const at::NoGradGuard no_grad;
     at::_foreach_add_(views, arrived);
-  }
-
-  // Where a micro-step has not reached all parameters of a bucket.
-  void gather_from(size_t first) {
-    for (size_t i = first; i < buckets_.size(); ++i) gather(buckets_[i]);
   }
 
   // Sends the buckets before `end`, always in order, and the sums of loss and weight behind the
@@ -399,8 +412,8 @@ class GradientReducer::Impl {
   const Options options_;
   bool gathers_ = false;
   std::vector<FilledBucket> buckets_;
-  std::vector<at::Tensor> views_;   // one per parameter: gradient in a bucket; undefined: unused
-  std::vector<size_t> bucket_of_;   // one per parameter: index of its bucket
+  std::vector<at::Tensor> views_;  // one per parameter: gradient in a bucket; undefined: unused
+  std::vector<size_t> bucket_of_;  // one per parameter: index of its bucket
   std::unordered_map<const at::TensorImpl*, size_t> index_of_;  // of a parameter in all_
   std::vector<bool> used_, ready_;  // one per parameter: ever reached; reached in this micro-step
   at::Tensor sums_;                 // two elements: sum of the loss, sum of the weight
@@ -424,11 +437,14 @@ void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) 
   impl_->add_loss(sum, weight);
 }
 void GradientReducer::begin_backward() { impl_->begin_backward(); }
+void GradientReducer::end_backward() { impl_->end_backward(); }
 void GradientReducer::finish() { impl_->finish(); }
+void GradientReducer::abandon() { impl_->abandon(); }
 void GradientReducer::zero() { impl_->zero(); }
 size_t GradientReducer::bucket_of(const at::Tensor& parameter) const {
   return impl_->bucket_of(parameter);
 }
+std::vector<at::Tensor> GradientReducer::tensors() const { return impl_->tensors(); }
 const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }

@@ -79,11 +79,15 @@ class GradientReducer {
   // before backward, because they are sent with the last bucket, which may leave during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
   void begin_backward();  // call it where backward begins; backward_times() counts from here
+  void end_backward();    // call it where backward ends: its gradients are in the buckets
   // After the last backward: all buckets become sums over ranks (ordered on the current
   // stream). Collective.
   void finish();
+  // The pass that arm() began is given up: nothing of it is sent, and finish() is not called.
+  void abandon();
   void zero();  // flat buckets and the sums of loss and weight become zero
 
+  std::vector<at::Tensor> tensors() const;  // all that a step changes
   // The number of the bucket that has the gradient of this parameter; 0 if none has.
   size_t bucket_of(const at::Tensor& parameter) const;
   const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters

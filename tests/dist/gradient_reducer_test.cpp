@@ -363,6 +363,7 @@ TEST_P(GradientReducerTest, LeavesOutParametersThatNoRankUsesAndKeepsTheGradient
     for (int round = 0; round < 3; ++round) {
       reducer.arm(false);
       toy.backward(world.rank() + 1, true, false, true);
+      reducer.end_backward();
       reducer.arm(true);
       reducer.add_loss(one() * 4, one());
       toy.backward(world.rank() + 1, true, false, true);
@@ -401,6 +402,7 @@ TEST_P(GradientReducerTest, AnUnusedParameterThatGetsAGradientLaterIsNamed) {
       reducer.zero();
       reducer.arm(false);
       toy.backward(1, true, true, world.rank() == 1);
+      reducer.end_backward();
       reducer.arm(true);
       toy.backward(1, true, true, false);
       reducer.finish();
@@ -511,6 +513,27 @@ TEST_P(GradientReducerTest, CallsOutOfOrderAreRefused) {
     toy.backward(1);
     EXPECT_THROW(reducer.add_loss(one(), one()), Error) << "the bucket with the sums was sent";
     reducer.finish();
+  });
+}
+
+TEST_P(GradientReducerTest, APassThatIsGivenUpLeavesNothing) {
+  run_thread_world(1, [](Communicator& comm) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), comm, comm, in_this_way(kOneEach));
+    step(reducer, [&] { toy.backward(1); });
+    reducer.zero();
+    reducer.arm(true);
+    reducer.abandon();
+    step(reducer, [&] { toy.backward(2); });
+    EXPECT_TRUE(toy.c.grad().equal(at::full({5}, 6.0, at::kDouble)));
+    reducer.zero();
+    reducer.arm(true);
+    toy.backward(1, true, false, false);
+    reducer.abandon();
+    for (const at::Tensor& tensor : reducer.tensors()) tensor.zero_();
+    step(reducer, [&] { toy.backward(3); });
+    EXPECT_TRUE(toy.a.grad().equal(at::full({3}, 3.0, at::kDouble)));
+    EXPECT_TRUE(toy.c.grad().equal(at::full({5}, 9.0, at::kDouble)));
   });
 }
 
