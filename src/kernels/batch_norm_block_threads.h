@@ -10,6 +10,7 @@
 #include <c10/util/Half.h>
 
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "core/host_device.h"
@@ -18,8 +19,10 @@
 
 #ifdef __CUDACC__
 #define DTRAIN_UNROLL _Pragma("unroll")
+#define DTRAIN_NO_UNROLL _Pragma("unroll 1")
 #else
 #define DTRAIN_UNROLL
+#define DTRAIN_NO_UNROLL
 #endif
 
 namespace dtrain::kernels::batch_norm::blocks {
@@ -50,7 +53,17 @@ struct alignas(sizeof(Element) * width) Pack {
 };
 template <int width, typename Element>
 DTRAIN_HD inline Pack<Element, width> load(const void* from, int64_t index, const Element*) {
-  return *reinterpret_cast<const Pack<Element, width>*>(static_cast<const Element*>(from) + index);
+  const Element* at = static_cast<const Element*>(from) + index;
+#ifdef __CUDA_ARCH__
+  // One load: of small elements, the compiler may load those apart that it needs late.
+  if constexpr (sizeof(Element) == 2 && sizeof(Pack<Element, width>) == sizeof(uint4)) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(at);
+    Pack<Element, width> pack;
+    std::memcpy(&pack, &bits, sizeof(pack));
+    return pack;
+  }
+#endif
+  return *reinterpret_cast<const Pack<Element, width>*>(at);
 }
 template <typename Element, int width>
 DTRAIN_HD inline void store(void* to, int64_t index, const Pack<Element, width>& pack) {
@@ -97,11 +110,13 @@ DTRAIN_HD inline Visits visits_of(const RowTable& table, const Grid& grid, int64
   return v;
 }
 
-// Calls visit(index in memory, row, column) for each group of columns.
+// Calls visit(index in memory, row, column) for each group of columns. Unrolled loops would need
+// more registers for little: no load moves before the store of an earlier visit.
 template <typename Visit>
 DTRAIN_HD inline void for_visits(const Visits& v, Visit visit) {
-  for (int64_t row = v.first_row; row < v.end_row; row += v.row_step) {
-    for (int64_t column = v.first_column; column < v.end_column; column += v.column_step) {
+  DTRAIN_NO_UNROLL for (int64_t row = v.first_row; row < v.end_row; row += v.row_step) {
+    DTRAIN_NO_UNROLL for (int64_t column = v.first_column; column < v.end_column;
+                          column += v.column_step) {
       visit(v.base + row * v.row_stride + column, row, column);
     }
   }

@@ -42,11 +42,12 @@ struct TensorKernel {
       const BlockSums<Number, width> sums = {job.table, job.grid, memory};
       if (phase == 0) {
         sums.put(thread, sums_of(v));
-        if (pass == TensorPass::kSums && v.part == 0 && v.any) write_origin(v, thread);
         return;
       }
       sums.fold(thread, kThreads >> phase);
-      if (phase == phases() - 1) sums.write(thread, v, static_cast<Number*>(job.partial));
+      if (phase < phases() - 1) return;
+      sums.write(thread, v, static_cast<Number*>(job.partial));
+      if (pass == TensorPass::kSums && v.part == 0 && v.any) write_origin(v, thread);
     } else if (v.any) {
       if constexpr (pass == TensorPass::kNormalize) {
         pooled ? pool(v) : normalize(v);
@@ -192,9 +193,9 @@ struct TensorKernel {
             load<width>(job.x, first + offset_of(job, k), kStore);
       }
       DTRAIN_UNROLL for (int w = 0; w < width; ++w) {
-        Store value = x[3].at[w];
-        if constexpr (width > 1) {
-          DTRAIN_UNROLL for (int k = 0; k < 3; ++k) value = chosen.at[w] == k ? x[k].at[w] : value;
+        Store value = x[width > 1 ? 0 : 3].at[w];
+        if constexpr (width > 1) {  // comparisons with == would become an index, too
+          DTRAIN_UNROLL for (int k = 1; k < 4; ++k) value = chosen.at[w] >= k ? x[k].at[w] : value;
         }
         const Number gradient = chosen.at[w] == 4 ? Number(0) : static_cast<Number>(dy.at[w]);
         sums.add(w, gradient, static_cast<Number>(value) - mean.at[w]);

@@ -20,12 +20,14 @@
 #undef __host__
 #undef __shared__
 #undef __launch_bounds__
+#undef __maxnreg__
 #undef __grid_constant__
 #define __global__
 #define __device__
 #define __host__
 #define __shared__ static  // one block runs at a time, and its threads share it
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __grid_constant__
 
 #define threadIdx (::emulation::this_thread().index)
