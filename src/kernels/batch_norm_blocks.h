@@ -99,8 +99,7 @@ struct ChannelJob {
   ChannelPass pass = ChannelPass::kTotals;
   bool wide = false;  // values per channel are double, else float
   int64_t channels = 0;
-  // Over all ranks, but for kParameterGradients; see batch_norm::sums(),
-  // batch_norm::gradient_sums()
+  // Over all ranks, but for kParameterGradients; batch_norm::sums() and gradient_sums() say more
   double* sums = nullptr;
 
   // nullptr: none. Otherwise these are added up: in `sums` by kTotals, and in place of `sums` by

@@ -355,13 +355,13 @@ at::Tensor input_gradient(const blocks::Runner& runner, const Saved& saved, cons
   return input_gradient_by(runner, saved, dy, coefficients);
 }
 
-Gradients gradients(const blocks::Runner& runner, const Saved& saved, at::Tensor& dy,
-                    const at::Tensor& count, bool of_input) {
+NormGradients gradients(const blocks::Runner& runner, const Saved& saved, at::Tensor& dy,
+                        const at::Tensor& count, bool of_input) {
   at::Tensor before_activation = dy;
   TensorJob job = gradient_sums_job(saved, dy, before_activation);
   ChannelJob then = channel_job(ChannelPass::kGradients, saved.x);
   const Coefficients coefficients = place_coefficients(then, saved, count);
-  Gradients result = {place_parameter_gradients(then, saved), {}};
+  NormGradients result = {place_parameter_gradients(then, saved), {}};
   run_sums(runner, job, saved.x, /*has_origin=*/false, then);
   dy = before_activation;
   if (of_input) result.input = input_gradient_by(runner, saved, dy, coefficients);

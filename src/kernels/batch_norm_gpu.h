@@ -36,7 +36,7 @@ ParameterGradients parameter_gradients(const blocks::Runner& runner, const Saved
                                        const at::Tensor& gradient_sums);
 at::Tensor input_gradient(const blocks::Runner& runner, const Saved&, const at::Tensor& dy,
                           const at::Tensor& gradient_sums, const at::Tensor& count);
-Gradients gradients(const blocks::Runner& runner, const Saved&, at::Tensor& dy,
-                    const at::Tensor& count, bool of_input);
+NormGradients gradients(const blocks::Runner& runner, const Saved&, at::Tensor& dy,
+                        const at::Tensor& count, bool of_input);
 
 }  // namespace dtrain::kernels::batch_norm::gpu

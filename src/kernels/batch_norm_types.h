@@ -53,7 +53,7 @@ struct ParameterGradients {
   at::Tensor weight, bias;  // [C]
 };
 
-struct Gradients {
+struct NormGradients {
   ParameterGradients parameters;
   at::Tensor input;  // undefined: not asked for
 };

@@ -32,14 +32,14 @@ using batch_norm::is_fused;
 
 // The gradients where sums are added up over ranks, where there are no samples, or where the
 // statistics are fixed. `unused`: nothing needs the sums.
-batch_norm::Gradients in_parts(const batch_norm::Saved& saved, at::Tensor& dy,
-                               const at::Tensor& count, const Use& use, bool of_input,
-                               bool unused) {
+batch_norm::NormGradients in_parts(const batch_norm::Saved& saved, at::Tensor& dy,
+                                   const at::Tensor& count, const Use& use, bool of_input,
+                                   bool unused) {
   const at::Tensor& x = saved.x;
   at::Tensor sums = use.has_samples && !unused ? batch_norm::gradient_sums(saved, dy)
                                                : at::zeros({2 * x.size(1)}, count.options());
   // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
-  batch_norm::Gradients found = {batch_norm::parameter_gradients(saved, sums), {}};
+  batch_norm::NormGradients found = {batch_norm::parameter_gradients(saved, sums), {}};
   if (use.reduce) use.reduce(sums);
   if (use.fixed) sums.zero_();
   if (of_input) {
@@ -81,9 +81,10 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const bool of_input = ctx->needs_input_grad(0);
     const bool unused =
         use->fixed && !ctx->needs_input_grad(1) && !ctx->needs_input_grad(2) && !saved.y.defined();
-    const batch_norm::Gradients found = use->has_samples && !use->reduce && !use->fixed
-                                            ? batch_norm::gradients(saved, dy, count, of_input)
-                                            : in_parts(saved, dy, count, *use, of_input, unused);
+    const batch_norm::NormGradients found =
+        use->has_samples && !use->reduce && !use->fixed
+            ? batch_norm::gradients(saved, dy, count, of_input)
+            : in_parts(saved, dy, count, *use, of_input, unused);
     const at::Tensor residual_gradient = use->has_samples ? dy : at::zeros_like(dy);
     return {found.input,
             found.parameters.weight,

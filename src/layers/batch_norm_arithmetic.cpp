@@ -145,7 +145,8 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
   return (dx * valid_mask(x, lengths, mean.scalar_type())).to(x.scalar_type());
 }
 
-Gradients gradients(const Saved& saved, at::Tensor& dy, const at::Tensor& count, bool of_input) {
+NormGradients gradients(const Saved& saved, at::Tensor& dy, const at::Tensor& count,
+                        bool of_input) {
   if (const auto* runner = norm_runner(saved.x))
     return gpu::gradients(*runner, saved, dy, count, of_input);
   const at::Tensor sums = gradient_sums(saved, dy);

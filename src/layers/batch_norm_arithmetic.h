@@ -18,7 +18,7 @@
 namespace dtrain::layers::batch_norm {
 
 using kernels::batch_norm::Affine;
-using kernels::batch_norm::Gradients;
+using kernels::batch_norm::NormGradients;
 using kernels::batch_norm::NormOutput;
 using kernels::batch_norm::ParameterGradients;
 using kernels::batch_norm::Running;
@@ -67,6 +67,6 @@ at::Tensor input_gradient(const Saved&, const at::Tensor& dy, const at::Tensor& 
 
 // All gradients, where nothing is added up over ranks; that of x if it is asked for. `dy` becomes
 // what gradient_sums() makes of it.
-Gradients gradients(const Saved&, at::Tensor& dy, const at::Tensor& count, bool of_input);
+NormGradients gradients(const Saved&, at::Tensor& dy, const at::Tensor& count, bool of_input);
 
 }  // namespace dtrain::layers::batch_norm

@@ -138,7 +138,7 @@ Result own(const Runner& runner, const Case& c, const Given& given, bool in_part
   const Saved saved = {given.x,    given.lengths, affine, c.residual ? out.y : at::Tensor(),
                        out.chosen, c.activation};
   at::Tensor dy = given.dy;
-  Gradients gradients;
+  NormGradients gradients;
   if (in_parts) {
     const at::Tensor sums = gpu::gradient_sums(runner, saved, dy);
     gradients = {gpu::parameter_gradients(runner, saved, sums),
