@@ -39,11 +39,13 @@ DTRAIN_HD inline bool keeps(uint64_t sample, int64_t element, float p) {
   return uniform01(keyed(sample, static_cast<uint64_t>(element))) >= p;
 }
 
-// Sets mask[b * elements + e] to 1 (kept) or 0 on the GPU. The numbers of the key, ids [samples]
-// and mask are memory of the current device; the kernel is queued on `stream` (a cudaStream_t).
-// DeviceError in a build without GPU code.
+// Sets mask[b * elements + e] to `kept` or 0 on the GPU. The numbers of the key, ids [samples] and
+// mask are memory of the current device; the kernel is queued on `stream` (a cudaStream_t).
+// DeviceError in a build without GPU code. T: float, double, c10::Half or c10::BFloat16.
+template <typename T>
 [[nodiscard]] LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float p,
                                                     const int64_t* ids, int64_t samples,
-                                                    int64_t elements, uint8_t* mask, void* stream);
+                                                    int64_t elements, T kept, T* mask,
+                                                    void* stream);
 
 }  // namespace dtrain::kernels

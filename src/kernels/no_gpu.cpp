@@ -1,7 +1,9 @@
 // In place of the .cu files in a build without GPU code: the entry points of their kernels, which
 // refuse to run.
 
+#include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Half.h>
 
 #include <string>
 
@@ -13,6 +15,7 @@
 #include "kernels/masked_noise.h"
 #include "kernels/step_numbers.h"
 #include "kernels/teacher_forcing.h"
+#include "kernels/unscale.h"
 #include "text/strings.h"
 
 namespace dtrain::kernels {
@@ -40,8 +43,9 @@ LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Nu
   refuse("attention");
 }
 
+template <typename T>
 LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t,
-                                      int64_t, uint8_t*, void*) {
+                                      int64_t, T, T*, void*) {
   refuse("dropout");
 }
 
@@ -63,10 +67,23 @@ LaunchResult find_factor_on_gpu(const ScalerNumbers&, double, void*) { refuse("l
 LaunchResult end_scaled_step_on_gpu(const ScalerNumbers&, const ScalerRule&, void*) {
   refuse("loss scaling");
 }
+LaunchResult unscale_on_gpu(const FlatGradients&, const ScalerNumbers&, double, double*, float*,
+                            void*) {
+  refuse("loss scaling");
+}
 template <typename T>
 LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<T>&, void*) {
   refuse("a record of losses");
 }
+
+#define DTRAIN_FOR(Number)                                                                      \
+  template LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, \
+                                                 int64_t, int64_t, Number, Number*, void*);
+DTRAIN_FOR(float)
+DTRAIN_FOR(double)
+DTRAIN_FOR(c10::Half)
+DTRAIN_FOR(c10::BFloat16)
+#undef DTRAIN_FOR
 
 #define DTRAIN_FOR(Number)                                                                        \
   template LaunchResult attention_forward_on_gpu(const AttentionProblem<Number>&, Number*,        \

@@ -26,16 +26,19 @@ struct ScalerNumbers {
   int32_t* growth_tracker;  // steps without overflow since the scale has changed
   float* found_inf;         // 0 or 1
   int64_t* skipped;         // steps with an overflow
-  const double* weight;     // by which the gradients are divided; 0: no rank had samples
-  double* factor;           // by which they are multiplied
+  const double* weight;     // divides the gradients; 0: no rank had samples
+  double* factor;           // multiplies them
   float* factor32;
 };
 
 // factor = power / (scale × weight), where `power` is a power of two, and whether it is finite. In
 // float64, because scale × weight may overflow float32. The division comes first: the power of two
 // stays exact.
+DTRAIN_HD inline double factor_of(const ScalerNumbers& of, double power) {
+  return 1 / (static_cast<double>(*of.scale) * *of.weight) * power;
+}
 DTRAIN_HD inline void find_factor(const ScalerNumbers& of, double power) {
-  const double factor = 1 / (static_cast<double>(*of.scale) * *of.weight) * power;
+  const double factor = factor_of(of, power);
   *of.factor = factor;
   *of.factor32 = static_cast<float>(factor);
   *of.found_inf = is_finite(*of.factor32) ? 0.0f : 1.0f;

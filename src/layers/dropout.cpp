@@ -1,5 +1,8 @@
 #include "layers/dropout.h"
 
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+
 #include "core/check.h"
 #include "kernels/dropout_mask.h"
 #include "kernels/intra_op.h"
@@ -22,24 +25,37 @@ void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_
   });
 }
 
-// [B, ...] uint8 in C order, on the device of `input`.
+DropoutKeyPlace key_in(const RandomContext& context, at::Device device, int64_t layer) {
+  return {place_of(context.seed, device), place_of(context.step, device), layer};
+}
+
+// [B, ...] uint8 in C order, on the CPU.
 at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& context,
                      int64_t layer) {
   const int64_t samples = input.size(0);
-  const int64_t elements = samples == 0 ? 0 : input.numel() / samples;
   const at::Tensor ids = context.sample_ids.contiguous();
   at::Tensor mask = at::empty(input.sizes(), ids.options().dtype(at::kByte));
-  const DropoutKeyPlace key{place_of(context.seed, input.device()),
-                            place_of(context.step, input.device()), layer};
-  if (input.is_cuda()) {
+  fill_mask_on_cpu(key_in(context, at::kCPU, layer).read(), static_cast<float>(p),
+                   ids.const_data_ptr<int64_t>(), samples,
+                   samples == 0 ? 0 : input.numel() / samples, mask.mutable_data_ptr<uint8_t>());
+  return mask;
+}
+
+// [B, ...] in C order, scaled, of the type of `input` on its GPU: the factor of dropped().
+at::Tensor scaled_mask(const at::Tensor& input, double p, const RandomContext& context,
+                       int64_t layer) {
+  const int64_t samples = input.size(0), elements = samples == 0 ? 0 : input.numel() / samples;
+  const at::Tensor ids = context.sample_ids.contiguous();
+  at::Tensor mask = at::empty(input.sizes(), input.options().requires_grad(false));
+  const DropoutKeyPlace key = key_in(context, input.device(), layer);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, input.scalar_type(), "dropout", [&] {
     kernels::launch_on(input.device(), [&](void* stream) {
-      return fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(),
-                                      samples, elements, mask.mutable_data_ptr<uint8_t>(), stream);
+      return kernels::fill_dropout_mask_on_gpu(
+          key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
+          static_cast<scalar_t>(static_cast<at::opmath_type<scalar_t>>(1 / (1 - p))),
+          mask.mutable_data_ptr<scalar_t>(), stream);
     });
-  } else {
-    fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples,
-                     elements, mask.mutable_data_ptr<uint8_t>());
-  }
+  });
   return mask;
 }
 
@@ -49,9 +65,7 @@ at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, do
   const int64_t width = rows.size(1);
   const at::Tensor mask =
       at::empty(rows.sizes(), rows.options().dtype(at::kByte).requires_grad(false));
-  const DropoutKey key =
-      DropoutKeyPlace{place_of(context.seed, at::kCPU), place_of(context.step, at::kCPU), layer}
-          .read();
+  const DropoutKey key = key_in(context, at::kCPU, layer).read();
   const at::Tensor sample_ids = context.sample_ids.contiguous();
   const auto* ids = sample_ids.const_data_ptr<int64_t>();
   auto* kept = mask.mutable_data_ptr<uint8_t>();
@@ -98,7 +112,9 @@ const RandomContext& context_for(int64_t samples, const at::Tensor& input) {
 at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer) {
   DTRAIN_CHECK(p >= 0 && p < 1, "p is ", p);
   if (p == 0) return input;
-  return dropped(input, keep_mask(input, p, context_for(input.size(0), input), layer), p);
+  const RandomContext& context = context_for(input.size(0), input);
+  return input.is_cuda() ? input * scaled_mask(input, p, context, layer)
+                         : dropped(input, keep_mask(input, p, context, layer), p);
 }
 
 at::Tensor KeyedDropoutImpl::forward(const at::Tensor& x) {

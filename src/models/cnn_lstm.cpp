@@ -75,30 +75,32 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   uniform(reconstruct_->bias, "reconstruct.bias", options.features * 4);
 }
 
-at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
+at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths,
+                             const at::Tensor& halves) {
   const at::Tensor clean = rows.masked_fill(
       layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
   constexpr auto kReLU = layers::Activation::kReLU;
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
-  return bn2_->forward_valid(conv2_->forward(x), half(lengths), kReLU);
+  return bn2_->forward_valid(conv2_->forward(x), halves, kReLU);
 }
 
-CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengths) {
-  if (layers::runs_packed(rows)) return encode_packed(rows, lengths);
+CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengths,
+                                 const at::Tensor& halves) {
+  if (layers::runs_packed(rows)) return encode_packed(rows, lengths, halves);
   const at::Tensor first =
-      states_of(lstm_->layer(0), convolve(rows, lengths).permute({2, 0, 1}).contiguous());
+      states_of(lstm_->layer(0), convolve(rows, lengths, halves).permute({2, 0, 1}).contiguous());
   const at::Tensor states = states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(first));
-  const at::Tensor at = (half(lengths) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
+  const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
   return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
 }
 
-CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor halves = half(lengths).contiguous();
+CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths,
+                                        const at::Tensor& halves) {
   const layers::PackedSteps steps =
       layers::pack_by_length(halves.const_data_ptr<int64_t>(), halves.numel());
   const at::Tensor order = steps.indices();
-  const at::Tensor convolved =
-      convolve(rows.index_select(0, order), lengths.index_select(0, order));
+  const at::Tensor convolved = convolve(rows.index_select(0, order), lengths.index_select(0, order),
+                                        halves.index_select(0, order));
   const at::Tensor zeros =
       at::zeros({rows.size(0), lstm_->layer(0).weight_hh.size(1)}, rows.options());
   const auto run = [&](int64_t layer, const at::Tensor& x) {
@@ -111,14 +113,15 @@ CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor
 }
 
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
-  return fc_->forward(dropout_->forward(encode(rows, lengths).last));
+  return fc_->forward(dropout_->forward(encode(rows, lengths, half(lengths)).last));
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
   const int64_t longest = rows.size(1), steps = half(longest);
-  const Encoded encoded = encode(rows, lengths);
+  const at::Tensor halves = half(lengths);
+  const Encoded encoded = encode(rows, lengths, halves);
   const auto clean = [&] {
-    return encoded.states * layers::valid_positions(half(lengths), steps).t().unsqueeze(2);
+    return encoded.states * layers::valid_positions(halves, steps).t().unsqueeze(2);
   };
   const at::Tensor states =
       encoded.packed ? layers::unpack(encoded.states, *encoded.packed, steps) : clean();

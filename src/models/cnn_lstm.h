@@ -71,15 +71,17 @@ class CnnLstm : public Network {
 
  private:
   // [B, 128, T'], zero beyond the lengths
-  at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths);
+  // `halves`: the lengths after the second convolution
+  at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& halves);
   struct Encoded {
     // Output of the second LSTM layer: packed [N, hidden], or [T', B, hidden], padding undefined
     at::Tensor states;
     at::Tensor last;  // [B, hidden], the last valid one of each sample
     std::optional<layers::PackedSteps> packed;
   };
-  Encoded encode(const at::Tensor& rows, const at::Tensor& lengths);
-  Encoded encode_packed(const at::Tensor& rows, const at::Tensor& lengths);
+  Encoded encode(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& halves);
+  Encoded encode_packed(const at::Tensor& rows, const at::Tensor& lengths,
+                        const at::Tensor& halves);
 
   torch::nn::Conv1d conv1_{nullptr}, conv2_{nullptr};
   layers::BatchNorm bn1_{nullptr}, bn2_{nullptr};

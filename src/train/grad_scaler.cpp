@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/launch.h"
+#include "kernels/unscale.h"
 #include "train/clip.h"
 
 namespace dtrain::train {
@@ -41,6 +42,11 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   const at::NoGradGuard no_grad;
   weight_ = weight_sum.to(at::kDouble);
   const double power = std::ldexp(1.0, static_cast<int>(power_of_two));
+  const bool all_single = std::ranges::all_of(
+      flat, [](const at::Tensor& gradient) { return gradient.scalar_type() == at::kFloat; });
+  if (scale_.is_cuda() && all_single && norm_.scalar_type() == at::kFloat &&
+      flat.size() <= kernels::FlatGradients::kMost)
+    return unscale_in_one_pass(flat, power);
   if (scale_.is_cpu()) {
     kernels::find_factor(numbers(), power);
   } else {
@@ -62,6 +68,18 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   norm_.copy_(norm_of(flat, norm_.scalar_type()));
 }
 
+void GradScaler::unscale_in_one_pass(const std::vector<at::Tensor>& flat, double power) {
+  kernels::FlatGradients of;
+  for (const at::Tensor& gradient : flat)
+    of.add(gradient.mutable_data_ptr<float>(), gradient.numel());
+  if (!partial_.defined() || partial_.numel() < of.blocks())
+    partial_ = at::empty({of.blocks()}, scale_.options().dtype(at::kDouble));
+  kernels::launch_on(scale_.device(), [&](void* stream) {
+    return kernels::unscale_on_gpu(of, numbers(), power, partial_.mutable_data_ptr<double>(),
+                                   norm_.mutable_data_ptr<float>(), stream);
+  });
+}
+
 void GradScaler::update() {
   const kernels::ScalerRule rule{enabled_, options_.growth, options_.backoff,
                                  options_.growth_interval};
@@ -69,6 +87,10 @@ void GradScaler::update() {
   kernels::launch_on(scale_.device(), [&](void* stream) {
     return kernels::end_scaled_step_on_gpu(numbers(), rule, stream);
   });
+}
+
+std::vector<at::Tensor> GradScaler::tensors() const {
+  return {scale_, growth_tracker_, found_inf_, factor_, factor32_, norm_, skipped_};
 }
 
 GradScaler::State GradScaler::state() const {

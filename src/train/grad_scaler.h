@@ -40,6 +40,7 @@ class GradScaler {
   // int64 scalar: steps with an overflow so far
   const at::Tensor& skipped() const { return skipped_; }
   bool enabled() const { return enabled_; }
+  std::vector<at::Tensor> tensors() const;  // all that a step changes
 
   struct State {
     double scale = 1;
@@ -50,11 +51,14 @@ class GradScaler {
 
  private:
   kernels::ScalerNumbers numbers() const;
+  // On a GPU, of float32 gradients
+  void unscale_in_one_pass(const std::vector<at::Tensor>& flat, double power);
 
   config::Amp options_;
   bool enabled_;
   at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
-  at::Tensor factor_, factor32_, weight_;  // of the last unscale()
+  at::Tensor factor_, factor32_, weight_;  // those of the last unscale()
+  at::Tensor partial_;                     // a place for the sums of blocks
 };
 
 // The k of docs/promises.md, promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.

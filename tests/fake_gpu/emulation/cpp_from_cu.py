@@ -17,6 +17,7 @@ MISTAKES = {  # text that occurs once, and what takes its place
     "rows": ("row * batch.features + f)", "row * batch.features)"),
     "end": ("if (i < samples)", "if (i < samples - 1)"),
     "tile": ("of.name(count++, first + k)", "of.name(count++, k)"),
+    "half": ("for (int half = kThreads / 2; half > 0; half /= 2) {\n    __syncthreads();", "for (int half = kThreads / 2; half > 0; half /= 2) {"),
     "lanes": ("threadIdx.x % 32 == 0", "threadIdx.x == 0"),
 }
 

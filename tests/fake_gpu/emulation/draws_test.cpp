@@ -24,13 +24,13 @@ void compare_dropout(int64_t elements) {
   const std::vector<int64_t> ids = {4, 0, 99, 7, int64_t{1} << 40};
   const int64_t seed = -5, step = 12;
   const DropoutKeyPlace key{&seed, &step, kLayer};
-  std::vector<uint8_t> mask(size(kSamples * elements), 9), expected;
-  ASSERT_EQ(
-      fill_dropout_mask_on_gpu(key, kShare, ids.data(), kSamples, elements, mask.data(), nullptr),
-      0);
+  std::vector<float> mask(size(kSamples * elements), 9), expected;
+  ASSERT_EQ(fill_dropout_mask_on_gpu(key, kShare, ids.data(), kSamples, elements, 1.5f, mask.data(),
+                                     nullptr),
+            0);
   for (const int64_t id : ids) {
     const uint64_t sample = sample_key(key.read(), id);
-    for (int64_t e = 0; e < elements; ++e) expected.push_back(keeps(sample, e, kShare) ? 1 : 0);
+    for (int64_t e = 0; e < elements; ++e) expected.push_back(keeps(sample, e, kShare) ? 1.5f : 0);
   }
   EXPECT_EQ(mask, expected);
 }

@@ -3,10 +3,12 @@
 #include "kernels/step_numbers.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "emulation/orders.h"
+#include "kernels/unscale.h"
 
 namespace dtrain::kernels {
 namespace {
@@ -71,6 +73,39 @@ TEST_P(StepNumbers, RecordTheSamplesOfTheCpu) {
   std::vector<int64_t> many;
   for (int64_t i = 10; i < 300; ++i) many.push_back(i);
   compare_records<float>(300, many);
+}
+
+// Buckets of several blocks, of a few elements, and at an address that is not one of 16 bytes.
+TEST_P(StepNumbers, UnscaleAllBucketsInOnePass) {
+  for (const bool overflows : {false, true}) {
+    std::vector<std::vector<float>> buckets = {std::vector<float>(20001), std::vector<float>(8192),
+                                               std::vector<float>(3)};
+    std::vector<std::vector<float>> expected = buckets;
+    Scaler cpu, gpu;
+    cpu.weight = gpu.weight = 12;
+    find_factor(cpu.numbers(), 4);
+    FlatGradients of;
+    double squares = 0;
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      const size_t skipped = b == 1 ? 1 : 0;
+      for (size_t i = 0; i < buckets[b].size(); ++i) {
+        buckets[b][i] = static_cast<float>((i * 7 + b) % 31) - 15;
+        expected[b][i] = i < skipped ? buckets[b][i] : buckets[b][i] * cpu.factor32;
+        if (i >= skipped) squares += double{expected[b][i]} * double{expected[b][i]};
+      }
+      of.add(buckets[b].data() + skipped, static_cast<int64_t>(buckets[b].size() - skipped));
+    }
+    if (overflows) buckets[0][20000] = std::numeric_limits<float>::infinity();
+    std::vector<double> partial(static_cast<size_t>(of.blocks()));
+    EXPECT_EQ(partial.size(), 3u + 1 + 1);
+    float norm = 0;
+    ASSERT_EQ(unscale_on_gpu(of, gpu.numbers(), 4, partial.data(), &norm, nullptr), 0);
+    EXPECT_EQ(gpu.found_inf, overflows ? 1 : 0);
+    EXPECT_EQ(gpu.factor, cpu.factor);
+    if (overflows) continue;
+    EXPECT_EQ(buckets, expected);
+    EXPECT_FLOAT_EQ(norm, static_cast<float>(std::sqrt(squares)));
+  }
 }
 
 }  // namespace
