@@ -1,12 +1,16 @@
-"""dtrain's networks as PyTorch users write them, for peer_train.py. They have dtrain's names and shapes of parameters and its dropout.
+"""dtrain's networks as PyTorch users write them, for peer_train.py and eager_step.py. They have dtrain's names and shapes of parameters
+and its dropout.
 
-forward() takes a batch and returns its mean loss, so that DistributedDataParallel and torch.compile see all of it.
+forward() takes a batch and returns its mean loss, so that DistributedDataParallel and torch.compile see all of it. Lengths are on the
+CPU, where packing needs them, also if everything else is on a GPU.
 
 Forms of the pointer network:  usual     a decoder loop with one cell and one attention per step; the encoder runs packed sequences
                                strong    teacher forcing at once: one LSTM call over the shifted targets, attention in [B, T, T, H]
                                grouped   the same, and each batch has sets of one length, so that nothing is packed or masked for padding
 Forms of the sequence network: usual     padded batches, the last valid hidden state
                                strong    the same network; peer_data.py sorts by length into groups, and denormals are flushed
+                               frozen    the encoder, learned before, stays as it is: what dtrain trains second
+                               encoder   a batch is (hidden and noised rows, rows, which are hidden): what dtrain trains first
 Their batch norm counts padded positions, as users write it, which is less work than dtrain's.
 """
 
@@ -83,11 +87,11 @@ class PointerNetwork(nn.Module):
         scores = decode(self.attention.key(states), h[-1], c[-1], shifted(sets, order), lengths, order)
         nll = -scores.float().log_softmax(2).gather(2, order[:, :, None]).squeeze(2)
         if self.form != "grouped":
-            nll = nll * (torch.arange(order.shape[1]) < lengths[:, None])
+            nll = nll * ~past(lengths, order)
         return nll.sum() / lengths.sum()
 
     def by_step(self, keys, h, c, rows, lengths, order):
-        gone = torch.arange(order.shape[1]) >= lengths[:, None]
+        gone = past(lengths, order)
         d, scores = self.decoder, []
         for t in range(order.shape[1]):
             h, c = torch._VF.lstm_cell(rows[:, t], (h, c), d.weight_ih_l0, d.weight_hh_l0, d.bias_ih_l0, d.bias_hh_l0)
@@ -102,8 +106,13 @@ class PointerNetwork(nn.Module):
         chosen = nn.functional.one_hot(order, order.shape[1])
         gone = (chosen.cumsum(1) - chosen).bool()
         if self.form != "grouped":
-            gone = gone | (torch.arange(order.shape[1]) >= lengths[:, None])[:, None]
+            gone = gone | past(lengths, order)[:, None]
         return scores.masked_fill(gone, -1e30)
+
+
+def past(lengths, order):
+    """[B, T]: true past the length, on the device of the order."""
+    return (torch.arange(order.shape[1]) >= lengths[:, None]).to(order.device, non_blocking=True)
 
 
 def shifted(sets, order):
@@ -125,12 +134,35 @@ class CnnLstm(nn.Module):
         self.fc = nn.Linear(HIDDEN, classes)
         self.reconstruct = nn.ConvTranspose1d(HIDDEN, features, 4, 2, 1).requires_grad_(False)  # of dtrain's other phase
 
-    def forward(self, rows, lengths, targets):
+    def encode(self, rows):
         x = torch.relu(self.bn1(self.conv1(rows.transpose(1, 2))))
         x = torch.relu(self.bn2(self.conv2(x)))
-        states, _ = self.lstm(x.transpose(1, 2))
-        last = states[torch.arange(len(lengths)), (lengths + 1) // 2 - 1]
+        return self.lstm(x.transpose(1, 2))[0]
+
+    def forward(self, rows, lengths, targets):
+        states, last = self.encode(rows), (lengths + 1) // 2 - 1
+        last = states[torch.arange(len(lengths), device=states.device), last.to(states.device, non_blocking=True)]
         return cross_entropy(self.fc(self.dropout(last)).float(), targets)
+
+    def freeze_encoder(self):
+        self.requires_grad_(False)
+        self.fc.requires_grad_(True)
+        self.bn1.eval()
+        self.bn2.eval()
+        return self
+
+
+class Reconstruction(nn.Module):
+    """The sequence network with the loss of dtrain's encoder phase: the mean squared error of the hidden rows."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network.requires_grad_(True)
+        network.fc.requires_grad_(False)
+
+    def forward(self, seen, rows, hidden):
+        rebuilt = self.network.reconstruct(self.network.encode(seen).transpose(1, 2)).transpose(1, 2)[:, :rows.shape[1]]
+        return ((rebuilt.float() - rows).square() * hidden[:, :, None]).sum() / (hidden.sum() * rows.shape[2])
 
 
 def make(name, form, data):
@@ -138,7 +170,8 @@ def make(name, form, data):
     if name == "pointer":
         return PointerNetwork(data.features, form)
     if name == "sequence":
-        return CnnLstm(data.features, data.classes)
+        network = CnnLstm(data.features, data.classes)
+        return Reconstruction(network) if form == "encoder" else network.freeze_encoder() if form == "frozen" else network
     if name == "headpose_cnn":
         return ImageLoss(HeadposeCnn(3), of_angles=True)
     if name == "simple_cnn":
