@@ -1,4 +1,5 @@
-"""NCCL between fake GPUs that compute: sums of three processes are those of numpy, and communicators do not wait for each other."""
+"""NCCL between fake GPUs that compute: sums of three processes are those of numpy, also in graphs, and communicators do not wait for each
+other."""
 
 import ctypes
 import multiprocessing
@@ -81,6 +82,45 @@ def check_communicators(ids, rank):
             np.testing.assert_array_equal(values, np.full(10, RANKS * (i + 1), np.float32))
 
 
+def check_graph(ids, rank):
+    """A graph has an operation of each communicator, on a stream each. Between its launches one of them is used without it."""
+    cudart = ctypes.CDLL("libcudart.so.13")
+
+    def ask(name, *arguments):
+        assert getattr(cudart, name)(*arguments) == 0, name
+
+    main, side, event, graph, launched = (ctypes.c_void_p() for _ in range(5))
+    for stream in (main, side):
+        ask("cudaStreamCreateWithFlags", ctypes.byref(stream), 1)
+    ask("cudaEventCreateWithFlags", ctypes.byref(event), 2)
+    comms = [Communicator(unique_id, rank) for unique_id in ids]
+    values, sums = ([np.zeros(10, np.float32) for _ in ids] for _ in range(2))
+
+    def wait(waits, for_this):
+        ask("cudaEventRecord", event, for_this)
+        ask("cudaStreamWaitEvent", waits, event, 0)
+
+    ask("cudaStreamBeginCapture", main, 0)
+    wait(side, main)
+    for comm, stream, one, out in zip(comms, (main, side), values, sums):
+        comm.call("ncclAllReduce", one, out, ctypes.c_size_t(10), TYPES[np.float32], 0, stream=stream)
+    wait(main, side)
+    ask("cudaStreamEndCapture", main, ctypes.byref(graph))
+    ask("cudaGraphInstantiate", ctypes.byref(launched), graph, ctypes.c_ulonglong(0))
+    assert not any(one.any() for one in sums)
+    for launch in range(1, 20):
+        for i, one in enumerate(values):
+            one[:] = rank + 10 * launch + 100 * i
+        alone = np.full(10, launch, np.float32)
+        ask("cudaGraphLaunch", launched, main)
+        comms[0].call("ncclAllReduce", alone, alone, ctypes.c_size_t(10), TYPES[np.float32], 0, stream=side)
+        for stream in (side, main) if rank == 0 else (main, side):
+            ask("cudaStreamSynchronize", stream)
+        for i, out in enumerate(sums):
+            np.testing.assert_array_equal(out, np.full(10, sum(range(RANKS)) + RANKS * (10 * launch + 100 * i), np.float32))
+        np.testing.assert_array_equal(alone, np.full(10, RANKS * launch, np.float32))
+
+
 def job(check, communicators):
     """All ranks of one job, forked before the library is loaded."""
     receivers = [multiprocessing.Pipe(duplex=False) for _ in range(RANKS)]
@@ -116,7 +156,14 @@ def communicators_keep_the_order_of_the_host(folder):
         run("communicators", gpu_order=order)
 
 
+def graphs_sum_at_each_launch(folder):
+    run("graph")
+    os.environ["NCCL_LAUNCH_ORDER_IMPLICIT"] = "1"
+    for order in fake_gpu.ORDERS:
+        run("graph", gpu_order=order)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["job"]:
-        job(*{"sums": (check_sums, 1), "communicators": (check_communicators, 2)}[sys.argv[2]])
-    fake_gpu.main([sums_are_those_of_numpy, communicators_keep_the_order_of_the_host])
+        job(*{"sums": (check_sums, 1), "communicators": (check_communicators, 2), "graph": (check_graph, 2)}[sys.argv[2]])
+    fake_gpu.main([sums_are_those_of_numpy, communicators_keep_the_order_of_the_host, graphs_sum_at_each_launch])

@@ -9,7 +9,7 @@ CALL = "import ctypes, sys; ctypes.CDLL(sys.argv[1])[sys.argv[2]]()"
 
 
 def a_function_that_the_fake_does_not_have_is_named(folder):
-    for library, function in [("libcudart.so.13", "cudaGraphLaunch"), ("libcudnn.so.9", "cudnnCTCLoss"), ("libcuda.so.1", "cuLaunchKernel")]:
+    for library, function in [("libcudart.so.13", "cudaGraphDebugDotPrint"), ("libcudnn.so.9", "cudnnCTCLoss"), ("libcuda.so.1", "cuLaunchKernel")]:
         done = subprocess.run([sys.executable, "-c", CALL, fake_gpu.FOLDER / library, function], env=fake_gpu.environment(),
                               capture_output=True, text=True)
         assert done.returncode < 0, done

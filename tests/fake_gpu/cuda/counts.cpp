@@ -28,8 +28,8 @@ std::string readable(const char* name) {
 
 namespace {
 
-constexpr std::array<const char*, 8> kOperations = {"launch", "copy",  "memset",     "wait",
-                                                    "query",  "event", "allocation", "context"};
+constexpr std::array<const char*, 9> kOperations = {
+    "launch", "copy", "memset", "wait", "query", "event", "allocation", "context", "captured"};
 
 class Counts {
  public:

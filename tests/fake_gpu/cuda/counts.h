@@ -2,8 +2,9 @@
 
 // Counts what a process asks of its GPUs, by step and phase of the training, and writes it when the
 // process ends. Steps and phases are the ranges that dtrain pushes for profilers
-// (device/profiler_range.h): a step ends with its phase "optimizer". What a thread of autograd or
-// of NCCL does belongs to the phase in which the training thread is.
+// (device/profiler_range.h), and bench/steps/eager_step.py by the same names: a step ends with its
+// phase "optimizer". What a thread of autograd or of NCCL does belongs to the phase in which the
+// training thread is. The names of ranges must live until the process ends.
 //
 // The file FAKE_GPU_REPORT/PID.tsv has one line per step, phase, operation and name, with their
 // count, and with the number of the step's launch that came first or next to the first. Step 0 is
@@ -25,6 +26,7 @@ enum class Operation {
   kEvent,       // events created, recorded, and waited for by streams
   kAllocation,  // memory taken from the driver and given back
   kContext,     // a device that this process uses
+  kCaptured,    // recorded in a graph, of which each launch is one launch
 };
 
 // `name` must live until the process ends.

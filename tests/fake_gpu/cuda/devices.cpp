@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cuda/capture.h"
 #include "cuda/counts.h"
 #include "cuda/faults.h"
 #include "cuda/gpus.h"
@@ -20,6 +21,49 @@ constexpr int kMultiprocessors = 82;
 constexpr int kSharedMemory = 48 << 10;
 constexpr int kSharedMemoryOptIn = 99 << 10;
 constexpr int kKilohertz = 1695000;
+
+struct Description {
+  cudaError_t error;
+  const char* name;
+  const char* text;
+};
+constexpr Description kDescriptions[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge",
+     "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+     "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
+     "attempt to terminate a thread-local capture sequence from another thread"}};
+
+Description described(cudaError_t error) {
+  for (const Description& one : kDescriptions)
+    if (one.error == error) return one;
+  return {error, "cudaErrorUnknown", "unknown error"};
+}
 
 }  // namespace
 }  // namespace fake_gpu
@@ -167,6 +211,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 cudaError_t cudaDeviceSynchronize() {
   FAKE_GPU_RETURN_IF_FAILED();
+  if (const cudaError_t error = check_host_may_wait_for_gpu(current_gpu()); error != cudaSuccess)
+    return remember(error);
   count(Operation::kWait, "cudaDeviceSynchronize");
   finish_gpu(current_gpu());
   return cudaSuccess;
@@ -188,50 +234,8 @@ cudaError_t cudaGetLastError() { return take_last_error(); }
 
 cudaError_t cudaPeekAtLastError() { return last_error(); }
 
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorInvalidValue:
-      return "invalid argument";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice:
-      return "invalid device ordinal";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    case cudaErrorInsufficientDriver:
-      return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorNotReady:
-      return "device not ready";
-    default:
-      return "unknown error";
-  }
-}
+const char* cudaGetErrorString(cudaError_t error) { return described(error).text; }
 
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorInsufficientDriver:
-      return "cudaErrorInsufficientDriver";
-    case cudaErrorNotReady:
-      return "cudaErrorNotReady";
-    default:
-      return "cudaErrorUnknown";
-  }
-}
+const char* cudaGetErrorName(cudaError_t error) { return described(error).name; }
 
 }  // extern "C"

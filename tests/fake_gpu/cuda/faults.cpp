@@ -26,7 +26,10 @@ void launch_counts() {
   if (is_the_one(note_launch())) gpu_failed = true;
 }
 
-cudaError_t remember(cudaError_t error) { return last = error; }
+cudaError_t remember(cudaError_t error) {
+  if (error != cudaSuccess) last = error;
+  return error;
+}
 
 cudaError_t take_last_error() {
   if (failed()) return cudaErrorIllegalAddress;

@@ -14,7 +14,7 @@ bool failed();         // the GPU of this process
 void launch_counts();  // one more launch, after which the GPU may have failed
 
 // The error of the calling thread's last call, as cudaGetLastError() reports it.
-cudaError_t remember(cudaError_t);  // returns it
+cudaError_t remember(cudaError_t);  // returns it; cudaSuccess changes nothing
 cudaError_t take_last_error();      // and forgets it, unless the GPU has failed
 cudaError_t last_error();
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda/capture.h"
 #include "cuda/counts.h"
 #include "cuda/faults.h"
 #include "cuda/gpus.h"
@@ -18,6 +19,7 @@ namespace {
 
 cudaError_t take(void** block, int gpu, size_t bytes, const char* name) {
   FAKE_GPU_RETURN_IF_FAILED();
+  if (const cudaError_t error = check_host_may_wait(); error != cudaSuccess) return remember(error);
   use_context(current_gpu());
   count(Operation::kAllocation, name);
   *block = allocate(gpu, bytes);
@@ -27,6 +29,7 @@ cudaError_t take(void** block, int gpu, size_t bytes, const char* name) {
 cudaError_t give_back(void* block, const char* name) {
   FAKE_GPU_RETURN_IF_FAILED();
   if (block == nullptr) return cudaSuccess;
+  if (const cudaError_t error = check_host_may_wait(); error != cudaSuccess) return remember(error);
   count(Operation::kAllocation, name);
   finish_gpu(current_gpu());
   return release(block) ? cudaSuccess : remember(cudaErrorInvalidValue);
@@ -59,14 +62,25 @@ void copy(void* to, const void* from, size_t bytes) {
 
 bool is_pageable(const void* address) { return !place_of(address).has_value(); }
 
+// A capture has no copies of memory that is not pinned.
+cudaError_t check_recordable(cudaStream_t stream, const void* to, const void* from) {
+  return is_pageable(to) || is_pageable(from) ? remember(check_not_captured(stream)) : cudaSuccess;
+}
+
+void wait_for(cudaStream_t stream) {
+  if (work_waits()) finish(submit_later(queue_of(stream), {}));
+}
+
 // A copy as the stream does it. One from memory that is not pinned reads it before the call
 // returns, and one to such memory is done then.
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes,
                     cudaMemcpyKind kind) {
+  if (const cudaError_t error = check_recordable(stream, to, from); error != cudaSuccess)
+    return error;
   if (!work_waits() || !is_pageable(from)) {
     const cudaError_t error =
         submit(stream, Operation::kCopy, name_of(kind), [=] { copy(to, from, bytes); });
-    if (work_waits() && is_pageable(to)) finish(stream);
+    if (is_pageable(to)) wait_for(stream);
     return error;
   }
   const auto* begin = static_cast<const char*>(from);
@@ -125,9 +139,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = check_host_may_wait(cudaStreamLegacy); error != cudaSuccess)
+    return remember(error);
   count(Operation::kWait, "cudaMemcpy");
   const cudaError_t error = copy_on(nullptr, to, from, bytes, kind);
-  finish(nullptr);
+  wait_for(nullptr);
   return error;
 }
 
@@ -139,13 +155,15 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
+  if (const cudaError_t error = check_recordable(stream, to, from); error != cudaSuccess)
+    return error;
   const cudaError_t error = submit(stream, Operation::kCopy, name_of(kind), [=] {
     for (size_t row = 0; row < height; ++row) {
       copy(static_cast<char*>(to) + row * to_pitch,
            static_cast<const char*>(from) + row * from_pitch, width);
     }
   });
-  if (is_pageable(to) || is_pageable(from)) finish(stream);
+  if (is_pageable(to) || is_pageable(from)) wait_for(stream);
   return error;
 }
 

@@ -125,6 +125,12 @@ Schedule& schedule() {
 
 bool work_waits() { return settings().order >= 0; }
 
+Point give(const std::shared_ptr<Queue>& queue, const std::function<void()>& work) {
+  if (work_waits()) return submit_later(queue, work);
+  if (work) work();
+  return {};
+}
+
 Point submit_later(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
   return schedule().add(queue, {std::move(work), {}});
 }

@@ -40,6 +40,12 @@ struct Queue {
 
 bool work_waits();  // false: all work is done when it is submitted
 
+// Gives its work to a queue and returns where that ends. A graph does so at each launch. The queue
+// is nullptr, and the work is done now, where work does not wait.
+using Step = std::function<Point(const std::shared_ptr<Queue>&)>;
+
+Point give(const std::shared_ptr<Queue>&, const std::function<void()>& work);  // the usual step
+
 Point submit_later(const std::shared_ptr<Queue>&, std::function<void()> work);
 void wait_later(const std::shared_ptr<Queue>&, const Point& after);
 

@@ -33,29 +33,39 @@ void check_computed(const char* name) {
 
 }  // namespace
 
+bool is_default(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
 std::shared_ptr<Queue> queue_of(cudaStream_t stream) {
-  const bool is_default =
-      stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-  return is_default ? default_queue(current_gpu()) : stream->queue;
+  return is_default(stream) ? default_queue(current_gpu()) : stream->queue;
 }
 
 cudaError_t submit(cudaStream_t stream, Operation operation, const char* name,
-                   const std::function<void()>& work, Point* point) {
+                   const std::function<void()>& work) {
+  return submit_step(stream, operation, name,
+                     [work](const std::shared_ptr<Queue>& queue) { return give(queue, work); });
+}
+
+cudaError_t submit_step(cudaStream_t stream, Operation operation, const char* name,
+                        const Step& step) {
   FAKE_GPU_RETURN_IF_FAILED();
   use_context(current_gpu());
-  count(operation, name);
-  if (work_waits()) {
-    const Point here = submit_later(queue_of(stream), work);
-    if (point != nullptr) *point = here;
-  } else if (work) {
-    work();
+  if (const std::optional<cudaError_t> recorded = record(stream, step)) {
+    if (*recorded == cudaSuccess) count(Operation::kCaptured, name);
+    return remember(*recorded);
   }
+  count(operation, name);
+  step(work_waits() ? queue_of(stream) : nullptr);
+  if (operation == Operation::kLaunch) launch_counts();
   return cudaSuccess;
 }
 
-void finish(cudaStream_t stream) {
-  if (!work_waits()) return;
-  finish(submit_later(queue_of(stream), {}));
+cudaError_t finish(cudaStream_t stream) {
+  if (const cudaError_t error = check_host_may_wait(stream); error != cudaSuccess)
+    return remember(error);
+  if (work_waits()) finish(submit_later(queue_of(stream), {}));
+  return cudaSuccess;
 }
 
 cudaError_t launch(cudaStream_t stream, const char* name) {
@@ -64,9 +74,11 @@ cudaError_t launch(cudaStream_t stream, const char* name) {
 }
 
 cudaError_t launch(cudaStream_t stream, const char* name, const std::function<void()>& work) {
-  const cudaError_t error = submit(stream, Operation::kLaunch, name, work);
-  launch_counts();
-  return error;
+  return submit(stream, Operation::kLaunch, name, work);
+}
+
+cudaError_t launch_step(cudaStream_t stream, const char* name, const Step& step) {
+  return submit_step(stream, Operation::kLaunch, name, step);
 }
 
 }  // namespace fake_gpu

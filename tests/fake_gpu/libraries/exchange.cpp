@@ -190,6 +190,18 @@ void Exchange::fold(void* to, size_t skipped, size_t count, ncclDataType_t type,
   }
 }
 
+bool Exchange::agree(uint64_t number, const char* what) {
+  bool same = true;
+  const bool met = in_pieces(
+      1, 1, [&](size_t, size_t) { std::memcpy(slot(rank_), &number, sizeof number); },
+      [&](size_t, size_t) {
+        for (int rank = 0; rank < size_; ++rank)
+          same = same && std::memcmp(slot(rank), &number, sizeof number) == 0;
+      });
+  if (!same) refuse(what);
+  return met;
+}
+
 bool Exchange::all_reduce(const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclRedOp_t op) {
   const size_t bytes = width(type);

@@ -30,6 +30,10 @@ class Exchange {
   bool all_gather(const void* from, void* to, size_t count, ncclDataType_t);
   bool broadcast(const void* from, void* to, size_t count, ncclDataType_t, int root);
 
+  // Ends the process if the ranks give different numbers: of what all of them do alike. False if a
+  // rank has left.
+  bool agree(uint64_t number, const char* what);
+
   void abort();  // for all ranks
 
  private:

@@ -5,6 +5,8 @@
 
 #include <sys/random.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,8 +20,10 @@
 
 struct ncclComm {
   int answers_in_progress = 0;  // that are still to be given
-  int64_t operations = 0;
+  // Those that have begun; shared with graphs.
+  std::shared_ptr<std::atomic<int64_t>> operations = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<fake_nccl::Exchange> exchange = {};  // where numbers are computed
+  uint64_t captured = 0;                               // operations
 };
 
 namespace {
@@ -32,18 +36,18 @@ ncclResult_t begin(ncclComm_t comm) {
 
 using fake_nccl::Exchange;
 
-// The operations of all communicators of this process, one after the other as the host issues them
-// (NCCL_LAUNCH_ORDER_IMPLICIT). Without it, two ranks may each begin with another communicator's,
-// and wait for each other: as a GPU does that has no room for both.
+// The operations of all communicators of this process, one after the other as the host issues them,
+// or launches a graph that has them (NCCL_LAUNCH_ORDER_IMPLICIT). Without it, two ranks may each
+// begin with another communicator's, and wait for each other, as a GPU does that has no room for a
+// second one.
 class HostOrder {
  public:
-  cudaError_t launch(cudaStream_t stream, const char* name, const std::function<void()>& work) {
-    if (!is_asked_for() || !fake_gpu::work_waits()) return fake_gpu::launch(stream, name, work);
+  fake_gpu::Point give(const std::shared_ptr<fake_gpu::Queue>& queue,
+                       const std::function<void()>& work) {
+    if (!is_asked_for() || !fake_gpu::work_waits()) return fake_gpu::give(queue, work);
     const std::lock_guard lock(mutex_);
-    fake_gpu::wait_later(fake_gpu::queue_of(stream), last_);
-    const cudaError_t error = fake_gpu::launch(stream, name, work);
-    last_ = fake_gpu::submit_later(fake_gpu::queue_of(stream), {});
-    return error;
+    fake_gpu::wait_later(queue, last_);
+    return last_ = fake_gpu::give(queue, work);
   }
 
  private:
@@ -61,13 +65,29 @@ HostOrder& host_order() {
   return *one;
 }
 
+// Which graph an operation is captured in is the same on all ranks, by NCCL's documentation: the
+// number of the operation among those that were captured, 0: it is not in a graph.
+uint64_t number_in_graphs(ncclComm_t comm, cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  return status == cudaStreamCaptureStatusNone ? 0 : ++comm->captured;
+}
+
 // A rank that has left is found by ncclCommGetAsyncError().
 ncclResult_t operate(ncclComm_t comm, cudaStream_t stream, const char* name,
                      const std::function<bool(Exchange&)>& move) {
-  ++comm->operations;
   std::function<void()> work;
-  if (comm->exchange != nullptr) work = [exchange = comm->exchange, move] { move(*exchange); };
-  if (host_order().launch(stream, name, work) != cudaSuccess) return ncclUnhandledCudaError;
+  if (comm->exchange != nullptr) {
+    work = [exchange = comm->exchange, move, number = number_in_graphs(comm, stream)] {
+      if (exchange->agree(number, "an operation is in a graph of some ranks alone"))
+        move(*exchange);
+    };
+  }
+  const auto step = [operations = comm->operations, work](const auto& queue) {
+    ++*operations;
+    return host_order().give(queue, work);
+  };
+  if (fake_gpu::launch_step(stream, name, step) != cudaSuccess) return ncclUnhandledCudaError;
   return begin(comm);
 }
 
@@ -122,7 +142,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const int64_t fails_at = fake_gpu::settings().nccl_fail;
-  if (fails_at > 0 && comm->operations >= fails_at) {
+  if (fails_at > 0 && *comm->operations >= fails_at) {
     *result = ncclRemoteError;
   } else if (comm->answers_in_progress > 0) {
     --comm->answers_in_progress;

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <ATen/cuda/CUDAGraphsUtils.cuh>
 
 #include <mutex>
 #include <set>
@@ -44,10 +47,17 @@ const std::set<std::string>& kept() {
 
 // Operators without a kernel for `meta` in C++, whose results have the same shapes for all numbers.
 const std::set<std::string>& shaped_by_sizes() {
-  static const auto* names = new std::set<std::string>{
-      "aten::abs",         "aten::bucketize",   "aten::hardtanh", "aten::hardtanh_backward",
-      "aten::logical_and", "aten::logical_not", "aten::max",      "aten::relu",
-      "aten::where"};
+  static const auto* names = new std::set<std::string>{"aten::abs",
+                                                       "aten::bucketize",
+                                                       "aten::floor_divide",
+                                                       "aten::hardtanh",
+                                                       "aten::hardtanh_backward",
+                                                       "aten::logical_and",
+                                                       "aten::logical_not",
+                                                       "aten::max",
+                                                       "aten::mse_loss_backward",
+                                                       "aten::relu",
+                                                       "aten::where"};
   return *names;
 }
 
@@ -125,6 +135,7 @@ class Call {
   }
 
   void run() {
+    if (op_.hasTag(at::Tag::nondeterministic_seeded)) check_generator();
     if (!allocate()) return run_now();
     Stack host;
     for (const IValue& input : inputs_) host.push_back(mapped(input, kept_for_later, at::kCPU));
@@ -144,6 +155,20 @@ class Call {
   }
 
  private:
+  // The numbers come from the CPU's generator, but a capture has only those of LibTorch's
+  // generators for this GPU that the graph knows.
+  void check_generator() const {
+    const c10::cuda::CUDAGuard guard(device_);
+    if (at::cuda::currentStreamCaptureStatus() == at::cuda::CaptureStatus::None) return;
+    std::optional<at::Generator> given;
+    for (const IValue& input : inputs_)
+      if (input.isGenerator()) given = input.toGenerator();
+    auto* generator = at::get_generator_or_default<at::CUDAGeneratorImpl>(
+        given, at::cuda::detail::getDefaultCUDAGenerator(device_.index()));
+    const std::lock_guard lock(generator->mutex_);
+    generator->philox_cuda_state(4);
+  }
+
   const c10::AliasInfo* alias_of(size_t result) const {
     return schema_.returns()[result].alias_info();
   }
@@ -233,7 +258,11 @@ class Call {
   }
 
   void run_now() {
-    finish_stream(device_);
+    try {
+      finish_stream(device_);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(false, "fake GPU: ", name_, ": ", error.what_without_backtrace());
+    }
     Stack stack;
     for (const IValue& input : inputs_) stack.push_back(mapped(input, host_view, at::kCPU));
     const Stack arguments = stack;

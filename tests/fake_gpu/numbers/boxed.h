@@ -3,7 +3,9 @@
 // One kernel for every operator that has one for the CPU: it runs that on the same memory. What an
 // operator returns is allocated when it is called, as a GPU's kernels do, and its shape comes from
 // the operator's kernel for the device "meta". Where that has none, or where the shape or the
-// result depends on data, the host waits for the stream first, as it does for a GPU.
+// result depends on data, the host waits for the stream first, as it does for a GPU, which is an
+// error in a capture. An operator that draws numbers is one too, unless its generator is registered
+// with the graph.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

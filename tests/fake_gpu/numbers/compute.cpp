@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -37,17 +38,22 @@ void run(const char* name, const std::function<void()>& work) {
 }
 
 // Writes NaN to memory that goes back to LibTorch's allocator, in the order of its stream: whoever
-// uses it after that, on another stream too, has wrong numbers.
+// uses it after that, on another stream too, has wrong numbers. What is freed in a capture and
+// belongs to the pool of a graph is overwritten by each launch, at that place. What is freed later
+// stays the graph's, and launches that are not over may use it.
 void poison_freed_memory() {
   using Entry = c10::CachingDeviceAllocator::TraceEntry;
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const Entry& entry) {
     if (entry.action_ != Entry::FREE_COMPLETED) return;
     auto* block = reinterpret_cast<void*>(entry.addr_);
-    const auto work = [block, size = entry.size_] { std::memset(block, 0xff, size); };
-    if (work_waits()) {
-      submit_later(queue_of(static_cast<cudaStream_t>(entry.stream_)), work);
+    const auto step = [block, size = entry.size_](const std::shared_ptr<Queue>& queue) {
+      return give(queue, [block, size] { std::memset(block, 0xff, size); });
+    };
+    const auto stream = static_cast<cudaStream_t>(entry.stream_);
+    if (entry.mempool_ != c10::MempoolId_t{0, 0}) {
+      record(stream, step, false);
     } else {
-      work();
+      step(queue_of(stream));
     }
   });
 }
@@ -78,12 +84,12 @@ void compute(at::Device device, const char* name, std::function<void()> work) {
   const c10::cuda::CUDAGuard guard(device);
   const cudaError_t error = launch(c10::cuda::getCurrentCUDAStream(), name,
                                    [name, work = std::move(work)] { run(name, work); });
-  TORCH_CHECK(error == cudaSuccess, "CUDA error: an illegal memory access was encountered");
+  C10_CUDA_CHECK(error);
 }
 
 void finish_stream(at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
-  finish(c10::cuda::getCurrentCUDAStream());
+  C10_CUDA_CHECK(finish(c10::cuda::getCurrentCUDAStream()));
 }
 
 at::Tensor wide(const at::Tensor& tensor) {

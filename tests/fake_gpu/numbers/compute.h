@@ -21,10 +21,11 @@ at::Tensor like(const at::Tensor&);
 
 // Does `work` on the current stream of `device`, without autograd and autocast. `work` must own
 // what it uses but the memory of the GPU, which a GPU's kernel does not own either. `name` must
-// live until the process ends. An exception ends the process.
+// live until the process ends. An exception ends the process. A captured stream does `work` as
+// often as the graph is launched.
 void compute(at::Device device, const char* name, std::function<void()> work);
 
-// Returns when the current stream has done its work.
+// Returns when the current stream has done its work. An error, if the stream is captured.
 void finish_stream(at::Device device);
 
 // float32 for float16 and bfloat16, as kernels of a GPU compute; others as they are.
