@@ -57,9 +57,8 @@ class SideStream {
   c10::Stream stream() const { return *stream_; }  // requires a GPU
 
   // Calls `issue` with this stream as the current one. What it issues runs after everything that is
-  // in the caller's current stream. The tensors that it uses must live until the stream that owns
-  // their memory has been ordered after the mark; record_stream(), which also keeps memory for a
-  // while, is not called.
+  // in the caller's current stream. It records the stream of the tensors that it uses, or they live
+  // until the stream that owns their memory is ordered after the mark.
   Mark run_after_current(const std::function<void()>& issue, bool timed = false) const {
     if (stream_)
       Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
