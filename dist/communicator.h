@@ -84,6 +84,13 @@ class Communicator {
   // that waits for the device: an operation that a network error has stopped never ends there.
   virtual void check() {}
 
+  // Whether operations can be recorded in a CUDA graph (device/cuda_graph.h) in place of being
+  // done. Every rank records the same ones, and launches its graph as often as the others.
+  virtual bool can_be_captured() const { return false; }
+  // The operations that were recorded since the last call, as a function that counts them; it is
+  // called for each launch. Empty: none is counted.
+  virtual std::function<void()> captured() { return {}; }
+
  private:
   int rank_, size_;
 };

@@ -147,7 +147,7 @@ class GradientReducer::Impl {
   }
 
   void zero() {
-    for (const at::Tensor& gradients : flat_) gradients.zero_();
+    at::_foreach_zero_(flat_);
     sums_.zero_();
     if (gathers_) set_gradients(/*views=*/false);
   }
@@ -158,6 +158,8 @@ class GradientReducer::Impl {
     all.push_back(totals_);
     return all;
   }
+
+  bool agreed() const { return agreed_; }
 
   size_t bucket_of(const at::Tensor& parameter) const {
     const auto found = index_of_.find(parameter.unsafeGetTensorImpl());
@@ -414,7 +416,7 @@ class GradientReducer::Impl {
   std::vector<FilledBucket> buckets_;
   std::vector<at::Tensor> views_;  // one per parameter: gradient in a bucket; undefined: unused
   std::vector<size_t> bucket_of_;  // one per parameter: index of its bucket
-  std::unordered_map<const at::TensorImpl*, size_t> index_of_;  // of a parameter in all_
+  std::unordered_map<const at::TensorImpl*, size_t> index_of_;  // a parameter's index in all_
   std::vector<bool> used_, ready_;  // one per parameter: ever reached; reached in this micro-step
   at::Tensor sums_;                 // two elements: sum of the loss, sum of the weight
   Work sums_work_;
@@ -451,6 +453,8 @@ at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0,
 int64_t GradientReducer::bytes_per_step() const { return impl_->sum(&BucketTransfer::wire_bytes); }
 int64_t GradientReducer::memory_bytes() const { return impl_->sum(&BucketTransfer::memory_bytes); }
 const BackwardTimes& GradientReducer::backward_times() const { return impl_->times_; }
+void GradientReducer::forget_backward_times() { impl_->times_.reset(); }
+bool GradientReducer::agreed() const { return impl_->agreed(); }
 void GradientReducer::time_buckets(bool on) { impl_->times_.note_all(on); }
 std::vector<BucketTime> GradientReducer::bucket_times() const { return impl_->bucket_times(); }
 std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->bucket_bytes(); }

@@ -97,6 +97,9 @@ class GradientReducer {
   int64_t memory_bytes() const;    // buckets, what travels in their place, sums of loss and weight
   // Covers the last micro-step; has no times before begin_backward()
   const BackwardTimes& backward_times() const;
+  void forget_backward_times();  // they are of an earlier pass
+  // Whether the ranks have agreed on the parameters in use: the buckets stay as they are.
+  bool agreed() const;
   // Bytes on the way of each bucket, in the order in which they are sent
   std::vector<int64_t> bucket_bytes() const;
   // If Options::cap_bytes were this

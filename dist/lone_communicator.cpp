@@ -42,6 +42,7 @@ class LoneCommunicator final : public MeteredCommunicator {
   }
 
   std::string_view name() const override { return "none"; }
+  bool can_be_captured() const override { return true; }
   Traffic traffic() override { return {}; }
   void record(trace::Track*) override {}
 

@@ -213,6 +213,8 @@ std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Commun
 
 }  // namespace
 
+void keep_nccl_graphs_plain() { ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0); }
+
 void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
 std::unique_ptr<MeteredCommunicator> make_gradient_communicator(Communicator& host,

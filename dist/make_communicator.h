@@ -34,6 +34,12 @@ std::unique_ptr<MeteredCommunicator> make_gradient_communicator(Communicator& ho
 // together. Sets NCCL_LAUNCH_ORDER_IMPLICIT, unless the user has.
 void order_nccl_communicators();
 
+// Call it before the first NCCL communicator of a process that captures operations in CUDA graphs.
+// NCCL would register their buffers then: the ranks meet for that while they capture, where one of
+// them may have failed, and what a rank captures would run by another algorithm than without.
+// Sets NCCL_GRAPH_REGISTER to 0, unless the user has set it.
+void keep_nccl_graphs_plain();
+
 // What a rank computes on. uuid and bus_id are empty for the CPU.
 struct RankDevice {
   std::string node, uuid, bus_id;

@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -144,6 +145,17 @@ class NcclCommunicator final : public MeteredCommunicator {
 
   void check() override { throw_if_failed(); }
 
+  bool can_be_captured() const override { return true; }
+
+  std::function<void()> captured() override {
+    std::vector<std::pair<Collective, int64_t>> operations;
+    operations.swap(captured_);
+    return [this, operations] {
+      const std::lock_guard lock(in_flight_mutex_);
+      for (const auto& [kind, bytes] : operations) meter_.add(kind, bytes, {});
+    };
+  }
+
   // What the device has finished.
   Traffic traffic() override {
     drain();
@@ -180,11 +192,14 @@ class NcclCommunicator final : public MeteredCommunicator {
                    tensor.device().str());
     }
     const c10::DeviceGuard guard(device_);
-    drain();
+    // What is recorded in a graph has no time of its own, and the past must not be asked for then.
+    const bool captures =
+        c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+    if (!captures) drain();
     Mark begun;
     const Mark done = side_.run_after_current(
         [&] {
-          begun = Mark(side_.stream(), /*timed=*/true);
+          if (!captures) begun = Mark(side_.stream(), /*timed=*/true);
           ncclResult_t result = ncclSuccess;
           {
             const std::lock_guard lock(mutex_);
@@ -192,13 +207,16 @@ class NcclCommunicator final : public MeteredCommunicator {
             result = call();
           }
           settle(result, what);
+          for (const at::Tensor& tensor : tensors) tensor.record_stream(side_.stream());
         },
-        /*timed=*/true);
-    {
+        /*timed=*/!captures);
+    if (captures) {
+      captured_.emplace_back(kind, static_cast<int64_t>(bytes));
+    } else {
       const std::lock_guard lock(in_flight_mutex_);
       in_flight_.push_back({kind, static_cast<int64_t>(bytes), begun, done});
     }
-    return Work([this, done]() -> std::optional<TimeSpan> {
+    return Work([this, done, kept = std::vector<at::Tensor>(tensors)]() -> std::optional<TimeSpan> {
       throw_if_failed();
       done.order_before_current(device_);
       return std::nullopt;
@@ -243,9 +261,13 @@ class NcclCommunicator final : public MeteredCommunicator {
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
     // A GPU that has failed makes NCCL's calls fail, too: its error goes before theirs. Asked
-    // without waiting.
-    const cudaError_t of_device = cudaStreamQuery(stream());
-    if (of_device != cudaErrorNotReady) C10_CUDA_CHECK(of_device);
+    // without waiting, and not while a graph is captured, which the question would end.
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusActive;
+    if (cudaStreamIsCapturing(stream(), &capturing) == cudaSuccess &&
+        capturing == cudaStreamCaptureStatusNone) {
+      const cudaError_t of_device = cudaStreamQuery(stream());
+      if (of_device != cudaErrorNotReady) C10_CUDA_CHECK(of_device);
+    }
     const std::lock_guard lock(mutex_);
     const std::string why =
         str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_), ")");
@@ -285,7 +307,8 @@ class NcclCommunicator final : public MeteredCommunicator {
   SideStream side_;
   TrafficMeter meter_;
   std::mutex in_flight_mutex_;
-  std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
+  std::deque<InFlight> in_flight_;                        // not counted yet, in the order of issue
+  std::vector<std::pair<Collective, int64_t>> captured_;  // with their bytes, in the graph so far
   Mark record_began_;  // passed by the device when the host's clock was at record_origin_
   trace::Time record_origin_ = 0;
   mutable std::mutex mutex_;  // guards comm_ and reason_; held only around calls that do not block

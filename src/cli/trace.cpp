@@ -279,8 +279,9 @@ int run_trace(const Arguments& arguments) {
   app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
       ->capture_default_str();
   options.output.add_to(app);
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
+  std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;
+  loaded->config.train.cuda_graph = false;  // no operator runs while a graph does
   if (is_standard_output(options.out)) throw UsageError("dtrain trace: --out needs a file");
   check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
   options.how.most_bytes = options.most_mib * (1 << 20);

@@ -81,6 +81,7 @@ struct Train {
   AmpMode amp = AmpMode::kAuto;
   uint64_t seed = 1;
   bool deterministic = false;
+  bool cuda_graph = false;         // on a GPU (train/step_graphs.h)
   bool freeze_batch_norm = false;  // running statistics are used and not updated
   bool sync_batch_norm = false;    // statistics over the micro-batches of all ranks
   Interval eval_every = {.epochs = 1};

@@ -73,6 +73,7 @@ constexpr Synonyms kKeys[] = {
      " batch bs batchsize train-batch-size train-batch mini-batch minibatch mini-batch-size "
      "micro-batch "
      "micro-batch-size per-device-train-batch-size per-gpu-batch-size samples-per-gpu "},
+    {"train.cuda_graph", " cuda-graphs cudagraph cudagraphs use-cuda-graph graph reduce-overhead "},
     {"train.ema", " ema-decay model-ema model-ema-decay use-ema weight-averaging "},
     {"train.epochs", " num-epochs n-epochs nepochs max-epochs num-train-epochs total-epochs "},
     {"train.eval_every",

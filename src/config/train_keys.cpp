@@ -27,6 +27,9 @@ std::vector<Option> train_keys(Train& train) {
              {.alias = "seed", .range = at_least(0), .fixed = true}),
       Option("train.deterministic", &train.deterministic,
              "use only operators whose results are the same bit by bit in every run; slower"),
+      Option("train.cuda_graph", &train.cuda_graph,
+             "GPU: capture the steps in CUDA graphs, which are launched as one; has not run on a "
+             "real GPU yet"),
       Option("train.freeze_batch_norm", &train.freeze_batch_norm,
              "batch norm uses its running statistics and does not update them",
              {.scope = kBatchNorm}),

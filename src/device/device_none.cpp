@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "device/copy_probe.h"
+#include "device/cuda_graph.h"
 #include "device/device.h"
 #include "device/kernel_trace.h"
 #include "device/profiler_range.h"
@@ -25,6 +26,15 @@ std::string cuda_runtime_version() { return "none"; }
 
 CopyTrial try_peer_copy(int, int) { return {}; }
 double host_copy_rate(int) { return 0; }
+
+CudaGraph::Memory CudaGraph::new_memory() { return 0; }
+CudaGraph::CudaGraph(at::Device device, Memory memory, const std::function<void()>&)
+    : device_(device), memory_(memory) {
+  throw DeviceError("a CUDA graph was asked of a dtrain that was built without GPU code");
+}
+CudaGraph::~CudaGraph() = default;
+void CudaGraph::launch() const {}
+void release_unused_memory(at::Device) {}
 
 bool can_trace_kernels(at::Device) { return false; }
 KernelTrace::KernelTrace(at::Device device) : device_(device) {}

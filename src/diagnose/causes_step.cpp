@@ -200,13 +200,16 @@ void add_launches(const RunEvidence& run, Findings& found) {
     return;  // CUDA takes about a thousand kernels ahead: then it is the host that waits
   int64_t larger = 2;
   while (larger < kMostTimesLarger && 1.0 / static_cast<double>(larger) > 1 - idle) larger *= 2;
-  found.push_back({.cause = Cause::kSmallBatch,
-                   .evidence = str(of_step(launching, wall), " launching kernels, the GPU idle in ",
-                                   percent(idle), " of forward and backward"),
-                   .setting = larger_batch(run.settings, larger),
-                   .otherwise = kLargerGlobalBatch,
-                   .without = in_larger_batches(
-                       larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
+  found.push_back(
+      {.cause = Cause::kSmallBatch,
+       .evidence = str(of_step(launching, wall), " launching kernels, the GPU idle in ",
+                       percent(idle), " of forward and backward"),
+       .setting = larger_batch(run.settings, larger),
+       .otherwise = str(kLargerGlobalBatch, run.settings.can_use_graphs
+                                                ? ", or --train.cuda_graph true with the same batch"
+                                                : ""),
+       .without =
+           in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
 // ---- wasted work --------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ struct RunSettings {
   bool narrow_wire = false;     // dist.wire is not fp32
   bool images = true;           // false: samples are rows
   bool can_checkpoint = false;  // model.checkpointing could be turned on
+  bool can_use_graphs = false;  // train.cuda_graph could
   bool augments_hue = false;
   bool verifies = false;  // data.verify true
   double steps_per_epoch = 1;

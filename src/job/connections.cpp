@@ -18,6 +18,7 @@ Connections::Connections(ProcessContext& process, const config::Config& config)
   // of their own.
   const bool shares_statistics = config.train.sync_batch_norm && process.world.size > 1;
   if (shares_statistics) dist::order_nccl_communicators();
+  if (config.train.cuda_graph) dist::keep_nccl_graphs_plain();
   const auto connect = [&] {
     return dist::make_gradient_communicator(process.host, config.dist, process.world,
                                             process.device);

@@ -57,6 +57,9 @@ class Task {
   virtual void check(const data::Store&) = 0;
 
   virtual Loss loss(const data::Batch&) = 0;
+  // What the host decides in loss() beside the shape of the batch, as a number: a CUDA graph of one
+  // batch does not stand for another one with another number.
+  virtual int64_t decisions(const data::Batch&) const { return 0; }
   // Weight that `samples` samples will have. Need not be exact, but must be equal on all ranks.
   virtual double planned_weight(int64_t samples) const = 0;
 

@@ -24,7 +24,12 @@ void note_in(const at::Tensor& record, const at::Tensor& losses, const at::Tenso
 }  // namespace
 
 BadLosses::BadLosses(at::Device device)
-    : record_(at::full({2 + kNamedSamples}, -1, at::TensorOptions(device).dtype(at::kLong))) {
+    : record_(at::empty({2 + kNamedSamples}, at::TensorOptions(device).dtype(at::kLong))) {
+  clear();
+}
+
+void BadLosses::clear() {
+  record_.fill_(-1);
   record_.slice(0, 0, 2).zero_();
 }
 

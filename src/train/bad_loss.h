@@ -23,6 +23,9 @@ class BadLosses {
   // keeps the first micro-step with such a sample: later ones are often consequences of it.
   void note(const at::Tensor& per_sample, const at::Tensor& ids);
 
+  void clear();  // none is noted
+  const at::Tensor& record() const { return record_; }
+
   struct Found {
     int64_t bad = 0, of = 0;   // bad samples, and all samples of these micro-steps, over all ranks
     std::vector<int64_t> ids;  // some of the bad ones, ascending

@@ -19,7 +19,7 @@ namespace dtrain::train {
 
 class NarrowWeights {
  public:
-  // Of the convolutions and the linear layers of the module, whose weights and biases autocast
+  // Copies the weights and biases of the module's convolutions and linear layers, which autocast
   // would cast to `type`. kFloat: none, and nothing below has an effect.
   NarrowWeights(torch::nn::Module&, at::ScalarType type);
 

@@ -44,6 +44,12 @@ int64_t Optimizer::bytes() const {
   return bytes;
 }
 
+std::vector<at::Tensor> Optimizer::tensors() const {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : named_state()) all.push_back(tensor);
+  return all;
+}
+
 bool Optimizer::is_grouped() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].tensor.grad().is_same(grouped_[i])) return false;

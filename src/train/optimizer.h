@@ -38,7 +38,8 @@ class Optimizer {
   // undefined: none. `found_inf`: float32, 1 skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
-  int64_t bytes() const;  // device memory of the moments
+  int64_t bytes() const;                    // device memory of the moments
+  std::vector<at::Tensor> tensors() const;  // moments and the number of steps
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step"
   // (adamw, adam), "momentum_buffer.NAME" (sgd with momentum).

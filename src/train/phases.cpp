@@ -111,9 +111,9 @@ dist::GradientReducer::Options Phases::buckets_for(
   return options;
 }
 
-void Phases::enter(int64_t epoch) {
+bool Phases::enter(int64_t epoch) {
   tasks::TrainingPhase next = task_.phase(epoch);
-  if (current_ && next.name == current_->name) return;
+  if (current_ && next.name == current_->name) return false;
   const bool first_time = entered_.insert(next.name).second;
   reducer_.reset();
   for (const at::Tensor& parameter : task_.model().parameters())
@@ -135,6 +135,7 @@ void Phases::enter(int64_t epoch) {
     log::info(buckets_text(*reducer_, options));
   make_optimizer(next, trained.parameters);
   current_ = std::move(next);
+  return true;
 }
 
 int64_t Phases::moment_bytes() const {

@@ -45,9 +45,9 @@ class Phases {
   // the phases that are entered from now on. Without it that size is the default of dist/buckets.h.
   void use_cost(const dist::CostFit& cost) { all_reduce_cost_ = cost; }
 
-  // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing
-  // to train.
-  void enter(int64_t epoch);
+  // Whether the phase changes. Collective where it does; otherwise nothing happens. Error if the
+  // phase has nothing to train.
+  bool enter(int64_t epoch);
   // Requires: enter() was called.
   const tasks::TrainingPhase& current() const { return *current_; }
   dist::GradientReducer& reducer() { return *reducer_; }

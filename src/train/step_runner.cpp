@@ -1,6 +1,7 @@
 #include "train/step_runner.h"
 
 #include <chrono>
+#include <optional>
 
 #include "config/scope.h"
 #include "core/clock.h"
@@ -30,12 +31,24 @@ std::string text_of(const std::vector<data::Batch::LeftOut>& samples) {
   return join(reasons, "; ");
 }
 
+// Without train.deterministic kernels may add in another order each time.
+constexpr double kShareOfChange = 0.1;
+
+bool uses_graphs(const TrainContext& context) {
+  return context.config.train.cuda_graph && !context.device.is_cpu();
+}
+
 // What the layers of dtrain's own networks of pictures compute in on a GPU. The others use weights
 // outside of layers, too.
 at::ScalarType narrow_type(const TrainContext& context) {
   const bool casts = context.device.is_cuda() && config::kConvolutions.holds(context.config);
   if (casts && context.precision == Precision::kBf16) return at::kBFloat16;
   return casts && context.precision == Precision::kFp16 ? at::kHalf : at::kFloat;
+}
+
+TrainContext prepared(TrainContext context) {
+  context.static_buffers = context.static_buffers || uses_graphs(context);
+  return context;
 }
 
 data::LoaderOptions options_of(const TrainContext& context) {
@@ -51,7 +64,7 @@ data::LoaderOptions options_of(const TrainContext& context) {
 }  // namespace
 
 StepRunner::StepRunner(TrainContext context)
-    : context_(std::move(context)),
+    : context_(prepared(std::move(context))),
       loader_(context_.store, context_.splits.train, context_.task.samples(), options_of(context_),
               {context_.host.rank(), context_.host.size()}),
       state_(context_.device),
@@ -64,7 +77,13 @@ StepRunner::StepRunner(TrainContext context)
       bad_losses_(context_.device),
       tracker_(context_.device, context_.progress, context_.recorder),
       shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(),
-                         context_.device, tracker_) {
+                         context_.device, tracker_),
+      graphs_(uses_graphs(context_), context_.device,
+              {context_.gradients, context_.statistics, context_.host}, tracker_,
+              {.written = [this] { return written(); },
+               .abandon = [this] { phases_.reducer().abandon(); },
+               .was_skipped = [this] { return scaler_.found_inf().item<float>() != 0; }},
+              context_.config.train.deterministic ? 0 : kShareOfChange) {
   set_train_mode();
 }
 
@@ -79,7 +98,9 @@ void StepRunner::enter_phase() {
 
 void StepRunner::enter_phase_of(int64_t epoch) {
   probe_network();
-  phases_.enter(epoch);
+  if (!phases_.enter(epoch)) return;
+  graphs_.forget();
+  captures_from_ = position_.own + StepGraphs::kStepsBefore;
 }
 
 std::string StepRunner::where() const {
@@ -149,40 +170,52 @@ void StepRunner::write_state(const data::Batch& batch) {
 }
 
 void StepRunner::micro_step(data::Batch batch, const Role& role) {
-  phases_.reducer().arm(role.last, role.runs);
+  if (!role.has_samples && role.runs) batch = shared_statistics_.zero_sample();
   if (batch.samples() == 1) left_alone_ = text_of(batch.left_out);
-  if (role.runs) forward_backward(std::move(batch), role);
+  std::optional<tasks::Loss> loss;
+  std::vector<StepGraphs::Stage> stages;
+  if (role.runs) {
+    stages.push_back({Phase::kForward, [&] {
+                        phases_.reducer().arm(role.last, /*has_samples=*/true);
+                        loss = forward(batch, role);
+                      }});
+    stages.push_back({Phase::kBackward, [&] {
+                        backward(*loss, batch, role);
+                        loss.reset();
+                      }});
+  } else {
+    phases_.reducer().arm(role.last, /*has_samples=*/false);
+  }
+  if (role.last) {
+    stages.push_back({Phase::kAllReduceWait, [&] { phases_.reducer().finish(); },
+                      /*of_previous=*/true});
+    stages.push_back({Phase::kOptimizer, [&] { update(role); }});
+  }
+  if (graphs_.run(kind_of(batch, role), stages, may_capture(batch)))
+    phases_.reducer().forget_backward_times();
   left_alone_.clear();
-  if (!role.last) return;
-  tracker_.enter(Phase::kAllReduceWait);
-  phases_.reducer().finish();
-  tracker_.enter(Phase::kOptimizer);
-  update(role);
 }
 
-void StepRunner::forward_backward(data::Batch batch, const Role& role) {
-  if (!role.has_samples) batch = shared_statistics_.zero_sample();
-
-  tracker_.enter(Phase::kForward);
+tasks::Loss StepRunner::forward(data::Batch batch, const Role& role) {
   to_precision(batch, context_.precision);
   const layers::RandomScope randomness(state_.randomness(batch.sample_ids));
   const SharedStatistics::Scope statistics(shared_statistics_, role.has_samples);
-  const tasks::Loss loss = [&] {
-    const layers::AutocastGuard autocast = autocast_for(context_.precision, context_.device);
-    const NarrowWeights::Scope weights(narrow_weights_, [this](const at::Tensor& parameter) {
-      return phases_.reducer().bucket_of(parameter);
-    });
-    return context_.task.loss(batch);
-  }();
+  const layers::AutocastGuard autocast = autocast_for(context_.precision, context_.device);
+  const NarrowWeights::Scope weights(narrow_weights_, [this](const at::Tensor& parameter) {
+    return phases_.reducer().bucket_of(parameter);
+  });
+  return context_.task.loss(batch);
+}
 
-  tracker_.enter(Phase::kBackward);
-  phases_.reducer().begin_backward();
+void StepRunner::backward(const tasks::Loss& loss, const data::Batch& batch, const Role& role) {
+  if (!graphs_.captures()) phases_.reducer().begin_backward();
   if (role.has_samples) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
     bad_losses_.note(loss.per_sample, batch.sample_ids);
   }
   const at::Tensor sum = role.has_samples ? loss.sum : loss.sum * 0;
   sum.backward(scaler_.first_gradient(sum.scalar_type(), role.power_of_two).expand_as(sum));
+  phases_.reducer().end_backward();
 }
 
 void StepRunner::update(const Role& role) {
@@ -193,6 +226,41 @@ void StepRunner::update(const Role& role) {
   average_.update(scaler_.found_inf());
   scaler_.update();
   reducer.zero();
+}
+
+StepGraphs::Kind StepRunner::kind_of(const data::Batch& batch, const Role& role) const {
+  StepGraphs::Kind kind{.last = role.last,
+                        .has_samples = role.has_samples,
+                        .power_of_two = role.power_of_two,
+                        .of_task = context_.task.decisions(batch),
+                        .shape = {},
+                        .addresses = {}};
+  for (const at::Tensor& tensor : {batch.inputs, batch.targets, batch.lengths, batch.sample_ids}) {
+    kind.addresses.push_back(tensor.defined() ? tensor.const_data_ptr() : nullptr);
+    if (tensor.defined())
+      kind.shape.insert(kind.shape.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  return kind;
+}
+
+// By what all ranks know. A step of all its samples has the shape of most others.
+bool StepRunner::may_capture(const data::Batch& batch) {
+  return position_.own >= captures_from_ && batch.global_samples == context_.batches.global_batch &&
+         phases_.reducer().agreed();
+}
+
+std::vector<at::Tensor> StepRunner::written() {
+  std::vector<at::Tensor> all = context_.task.model().parameters();
+  const auto add = [&](const std::vector<at::Tensor>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  add(context_.task.model().buffers());
+  add(phases_.optimizer().tensors());
+  add(phases_.reducer().tensors());
+  add(scaler_.tensors());
+  add(average_.tensors());
+  add({bad_losses_.record()});
+  return all;
 }
 
 double StepRunner::next_learning_rate() const {

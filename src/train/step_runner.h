@@ -29,6 +29,7 @@
 #include "train/phase_tracker.h"
 #include "train/phases.h"
 #include "train/shared_statistics.h"
+#include "train/step_graphs.h"
 #include "train/step_state.h"
 #include "train/train_context.h"
 #include "train/weight_average.h"
@@ -125,12 +126,16 @@ class StepRunner {
   data::Batch next_batch();
   Role role_of(const data::Batch&) const;
   void write_state(const data::Batch&);  // the numbers of the step that the batch belongs to
-  // All that the device does for a micro-step, with what changes between steps in tensors alone:
-  // what a CUDA graph of this role and of this shape of the batch would hold.
+  // All that the device does for a micro-step, with what changes between steps in tensors alone,
+  // so that CUDA graphs can hold it.
   void micro_step(data::Batch, const Role&);
-  void forward_backward(data::Batch, const Role&);
+  tasks::Loss forward(data::Batch, const Role&);
+  void backward(const tasks::Loss&, const data::Batch&, const Role&);
   // The optimizer step, from reduced gradients, which are zero afterwards
   void update(const Role&);
+  StepGraphs::Kind kind_of(const data::Batch&, const Role&) const;
+  bool may_capture(const data::Batch&);
+  std::vector<at::Tensor> written();  // what a step changes
   double next_learning_rate() const;
   void read_device(monitoring::StepStats&);
   // Ends a step like every step of a run, without a request.
@@ -151,9 +156,11 @@ class StepRunner {
   BadLosses bad_losses_;
   PhaseTracker tracker_;
   SharedStatistics shared_statistics_;
+  StepGraphs graphs_;
   Consumption consumption_;
   std::optional<dist::CostFit> all_reduce_cost_;  // probe_network()
   Position position_;
+  int64_t captures_from_ = 0;  // steps of this process before graphs are captured
   std::string left_alone_;
   double rate_factor_ = 1;
   std::optional<double> given_rate_;                        // step_at()

@@ -88,6 +88,7 @@ std::vector<dist::BucketTime> StepRunner::time_buckets(int64_t steps) {
   std::vector<dist::BucketTime> buckets;
   std::vector<std::vector<double>> ready;  // one list per bucket, one value per timed step
   StepAgreement boundary(context_.host);
+  const StepGraphs::Off no_graphs(graphs_);  // nothing inside of them has a time
   for (int64_t i = 0; i < steps; ++i) {
     enter_phase();
     phases_.reducer().time_buckets(true);
@@ -130,6 +131,7 @@ StepMemory StepRunner::measure_memory() {
   write_state(batch);
   {
     const SharedStatistics::Alone alone(shared_statistics_);
+    const StepGraphs::Off no_graphs(graphs_);
     micro_step(batch, role);  // makes what stays, which is no activation: workspaces of libraries
     const device::TensorMemory tensors;
     micro_step(batch, role);
@@ -154,7 +156,7 @@ MeasuredSteps StepRunner::measure_headroom(double seconds) {
   const auto put_back = keep_state();
   replay_.emplace(loader_, kReplayed, kReplayedBytes, context_.static_buffers);
   const auto began = SteadyClock::now();
-  measure(1);  // makes what stays
+  measure(context_.config.train.cuda_graph ? StepGraphs::kStepsBefore + 1 : 1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);
   const double step =
       dist::largest_of_ranks(context_.host, few.seconds / static_cast<double>(few.steps));

@@ -87,7 +87,7 @@ std::function<void()> StepRunner::keep_state() {
     phases_.optimizer().load(moments);
     scaler_.load(scaler);
     set_random_generators(random, context_.device);
-    bad_losses_ = BadLosses(context_.device);
+    bad_losses_.clear();
     consumption_ = consumption;
     loss_ = loss;
     position_ = position;

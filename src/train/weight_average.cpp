@@ -33,6 +33,12 @@ int64_t WeightAverage::bytes() const {
   return bytes;
 }
 
+std::vector<at::Tensor> WeightAverage::tensors() const {
+  std::vector<at::Tensor> all = average_;
+  if (enabled() && updates_.defined()) all.push_back(updates_);
+  return all;
+}
+
 void WeightAverage::update(const at::Tensor& found_inf) {
   if (!enabled() || weights_.empty()) return;
   const at::NoGradGuard no_grad;

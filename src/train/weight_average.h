@@ -22,7 +22,8 @@ class WeightAverage {
   WeightAverage(const torch::nn::Module&, double decay);
 
   bool enabled() const { return decay_ > 0; }
-  int64_t bytes() const;  // device memory of the average
+  int64_t bytes() const;                    // device memory of the average
+  std::vector<at::Tensor> tensors() const;  // the average, and how often it was updated
   // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step
   // was skipped.
   void update(const at::Tensor& found_inf);

@@ -177,6 +177,9 @@ TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
     late.values[Quantity::kGpuUtilization] = 0.6;
     set_launch(other, 0.001);
     EXPECT_THAT(judge(run).text, HasSubstr(" ms launching kernels, the GPU idle in ")) << slow;
+    EXPECT_THAT(text_of(judge(run)), testing::Not(HasSubstr("train.cuda_graph")));
+    run.settings.can_use_graphs = true;
+    EXPECT_THAT(text_of(judge(run)), HasSubstr("or --train.cuda_graph true with the same batch"));
     set_launch(late, 0.001);
     run.settings.precision = "fp32";
     other.values[Quantity::kGpuCapability] = 61;

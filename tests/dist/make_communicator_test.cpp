@@ -31,15 +31,19 @@ std::string refusal(Backend backend, const std::vector<RankDevice>& devices, boo
   return "";
 }
 
-TEST(NcclOrder, IsSetUnlessTheUserHas) {
-  constexpr const char* kName = "NCCL_LAUNCH_ORDER_IMPLICIT";
-  ::unsetenv(kName);
-  order_nccl_communicators();
-  EXPECT_STREQ(std::getenv(kName), "1");
-  ::setenv(kName, "0", /*overwrite=*/1);
-  order_nccl_communicators();
-  EXPECT_STREQ(std::getenv(kName), "0");
-  ::unsetenv(kName);
+void expect_to_set(void (*function)(), const char* name, const char* value) {
+  ::unsetenv(name);
+  function();
+  EXPECT_STREQ(std::getenv(name), value);
+  ::setenv(name, "of the user", /*overwrite=*/1);
+  function();
+  EXPECT_STREQ(std::getenv(name), "of the user");
+  ::unsetenv(name);
+}
+
+TEST(NcclSettings, AreSetUnlessTheUserHas) {
+  expect_to_set(order_nccl_communicators, "NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  expect_to_set(keep_nccl_graphs_plain, "NCCL_GRAPH_REGISTER", "0");
 }
 
 TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {

@@ -9,23 +9,23 @@ import runner
 
 FAILED_STEP = 3
 SHORT = {**cases.COMMON, "train.max_steps": 4, "run.name": ""}
+GRAPHS = {**SHORT, **cases.NETWORKS["headpose_cnn"], "train.max_steps": 7, "train.cuda_graph": True}
 NETWORK = cases.NETWORKS["sequence classifier"]  # has dtrain's own kernels, and few of others
 
 
-def launches(folder, np, **gpus):
-    """How many launches step FAILED_STEP of the last rank has, and at which of them a kernel comes for the first time in its phase."""
-    result, counts = fake_gpu.counted(runner.flags({**SHORT, **NETWORK}), np=np, cwd=folder, **gpus)
+def launches(folder, np, options, step, **gpus):
+    """How many launches a step of the last rank has, and at which of them a kernel comes for the first time in its phase."""
+    result, counts = fake_gpu.counted(runner.flags(options), np=np, cwd=folder, **gpus)
     result.expect(0)
-    return counts[-1].of("launch", steps=[FAILED_STEP]), counts[-1].first[FAILED_STEP]
+    return counts[-1].of("launch", steps=[step]), counts[-1].first[step]
 
 
-def expect_report(folder, launch, np, **gpus):
+def expect_report(folder, launch, np, options, step, **gpus):
     rank = (np or 1) - 1
-    result = fake_gpu.run(runner.flags({**SHORT, **NETWORK}), np=np, cwd=folder, gpu_fail=f"{FAILED_STEP}:{launch}",
-                          gpu_fail_rank=rank, **gpus)
+    result = fake_gpu.run(runner.flags(options), np=np, cwd=folder, gpu_fail=f"{step}:{launch}", gpu_fail_rank=rank, **gpus)
     result.expect(69, "an illegal memory access was encountered", "--resume auto continues from the newest checkpoint")
     device = rank % gpus.get("gpu_count", 1)
-    assert re.search(rf"cuda:{device} has failed (in|after) step {FAILED_STEP}(, phase [a-z0-9_]+)?: ", result.output), result.output
+    assert re.search(rf"cuda:{device} has failed (in|after) step {step}(, phase [a-z0-9_]+)?: ", result.output), result.output
     assert "terminate" not in result.output, result.output
     if np is not None:
         assert f"[rank {rank}] error: " in result.output, result.output
@@ -36,11 +36,11 @@ def two_at_a_time(function, arguments):
         list(pool.map(function, arguments))  # which raises what a call raised
 
 
-def each_failure_is_reported(folder, choose, np=None, gpu_count=1):
+def each_failure_is_reported(folder, choose, np=None, gpu_count=1, options={**SHORT, **NETWORK}, step=FAILED_STEP):
     """choose(count, first): at which launches the last rank fails, of all and of those of a new kind."""
-    cases.make_data(folder, ["sequence"])
-    chosen = choose(*launches(folder, np, gpu_count=gpu_count))
-    two_at_a_time(lambda launch: expect_report(folder, launch, np, gpu_count=gpu_count), chosen)
+    cases.make_data(folder, [options["task"]])
+    chosen = choose(*launches(folder, np, options, step, gpu_count=gpu_count))
+    two_at_a_time(lambda launch: expect_report(folder, launch, np, options, step, gpu_count=gpu_count), chosen)
 
 
 def all_launches(count, _):
@@ -61,6 +61,14 @@ def a_gpu_fails_at_each_kind_of_launch(folder):
 
 def a_gpu_fails_at_each_launch_of_a_step(folder):
     each_failure_is_reported(folder, all_launches)
+
+
+def a_gpu_fails_at_each_launch_of_a_step_of_graphs(folder):
+    each_failure_is_reported(folder, all_launches, options=GRAPHS, step=6)
+
+
+def one_of_two_gpus_fails_at_each_launch_of_a_step_of_graphs(folder):
+    each_failure_is_reported(folder, all_launches, np=2, gpu_count=2, options=GRAPHS, step=6)
 
 
 def one_of_two_ranks_on_a_gpu_fails(folder):
@@ -138,8 +146,9 @@ def a_newer_nccl_is_used_and_an_older_one_refused(folder):
 
 
 if __name__ == "__main__":
-    fake_gpu.main([a_gpu_fails_at_each_kind_of_launch, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
-                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change, gpus_that_cannot_be_used_are_refused,
-                   a_newer_nccl_is_used_and_an_older_one_refused],
+    fake_gpu.main([a_gpu_fails_at_each_kind_of_launch, a_gpu_fails_at_each_launch_of_a_step_of_graphs,
+                   one_of_two_gpus_fails_at_each_launch_of_a_step_of_graphs, one_of_two_ranks_on_a_gpu_fails, one_of_two_gpus_fails,
+                   nccl_fails_at_each_operation, a_full_gpu_says_what_to_change,
+                   gpus_that_cannot_be_used_are_refused, a_newer_nccl_is_used_and_an_older_one_refused],
                   [a_gpu_fails_at_each_launch_of_a_step, one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch,
                    one_of_two_gpus_fails_at_each_kind_of_launch])

@@ -46,6 +46,12 @@ def equal_losses(what, a, b, tolerance=0.0):
     return [f"{what}: the losses differ in step {different[0]}: {[a[s] for s in sorted(a)]}, then {[b[s] for s in sorted(b)]}"]
 
 
+def captured(log, micro_steps):
+    """The log of a run says that this number of micro-steps was captured in CUDA graphs."""
+    found = log.count("micro-step of a step is captured")
+    return [] if found == micro_steps else [f"{found} micro-steps were captured, not {micro_steps}: {log[-500:]}"]
+
+
 def evaluation(report, trained):
     """The JSON of `dtrain eval` and the metrics of the test split that the training measured with the same weights."""
     mine = report.get("metrics", {})

@@ -55,6 +55,8 @@ drift = float(fault("DRIFT", 0)) * ("deterministic-2" in name or name.endswith("
 records = [{"kind": "step", "step": step, "loss": loss or 1 / step + drift, "samples_per_second": 100.0 * (step % 3 + 1), "memory_used_bytes": 5}
            for step in range(16 if "--resume" in words else 1, steps + 1)]
 records.append({"kind": "eval", "split": "test", "metrics": {"mae": 4}})
+captured = 2 if "--train.accumulate" in words else 1
+(run / "log.txt").write_text("CUDA graphs: the last micro-step of a step is captured (in 0.1 s)\\n" * captured)
 (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 if name == "metrics":
     import http.server, threading, time
@@ -143,13 +145,15 @@ class GpuRun(unittest.TestCase):
         self.assertEqual([t["name"] for t in report["trainings"]],
                          ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks",
                           *("as on the CPU: " + c for c in ("plain", "batch norm of LibTorch", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
+                          *("CUDA graphs: " + c for c in ("float32", "bfloat16, clip and ema", "float16, accumulate 2")),
                           "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "trace", "out of memory"])
-        self.assertEqual([t["predicted_rows"] for t in report["trainings"][11:15]], [2] * 4)
+        self.assertEqual([t["predicted_rows"] for t in report["trainings"][14:18]], [2] * 4)
         self.assertEqual({e["samples_per_second"] for e in report["throughput"]}, {200})
-        self.assertEqual(len(report["throughput"]), 12)
+        self.assertEqual(len(report["throughput"]), 15)
+        self.assertEqual(sum(e["cuda_graph"] for e in report["throughput"]), 3)
         self.assertEqual(sum(not e["fused_norm"] for e in report["throughput"]), 3)
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
-        self.assertEqual(report["counts"], {"passed": 32, "failed": 0, "skipped": 0, "not run": 0})
+        self.assertEqual(report["counts"], {"passed": 38, "failed": 0, "skipped": 0, "not run": 0})
 
     def failures(self, **environment):
         """Runs it with faults that concern different entries of the report; returns the outputs of those that failed."""
@@ -163,7 +167,7 @@ class GpuRun(unittest.TestCase):
     def test_failures_are_reported(self):
         failed = self.failures(FAILING="fp16", ROWS="0", DRIFT="0.01", GPUS="0", OOM_CODE="70", LEFT_OUT="3")
         tasks, like_the_cpu = ["classify", "pointer", "sequence", "module"], [name for name in failed if name.startswith("as on the CPU")]
-        self.assertEqual(list(failed), ["fp16", *like_the_cpu, *tasks, "deterministic, twice", "metrics", "trace", "out of memory"])
+        self.assertEqual(list(failed), ["fp16", *like_the_cpu, "CUDA graphs: float16, accumulate 2", *tasks, "deterministic, twice", "metrics", "trace", "out of memory"])
         self.assertEqual(failed["fp16"]["exit_code"], 79)
         self.assertIn("loss is NaN", failed["fp16"]["output"])
         self.assertIn("predict: ", failed["pointer"]["output"])
@@ -210,6 +214,12 @@ class Judge(unittest.TestCase):
         self.assertIn("differ in step 1", judge.equal_losses("x", {1: 2.003}, {1: 2.0}, 1e-3)[0])
         self.assertIn("steps [1] and [1, 2]", judge.equal_losses("x", {1: 2.0}, {1: 2.0, 2: 1.0})[0])
         self.assertIn("steps [] and []", judge.equal_losses("x", {}, {})[0])
+
+    def test_steps_must_have_been_captured(self):
+        line = "[2026-01-02 03:04:05] CUDA graphs: the last micro-step of a step is captured (in 0.1 s)\n"
+        self.assertEqual(judge.captured(line, 1), [])
+        self.assertIn("0 micro-steps were captured, not 1", judge.captured("warning: CUDA graphs cannot be used", 1)[0])
+        self.assertIn("1 micro-steps were captured, not 2", judge.captured(line, 2)[0])
 
     def test_an_evaluation_may_flip_two_samples(self):
         trained = {"loss": 0.5, "top1": 0.8}

@@ -186,17 +186,18 @@ def text(attribute):
     return attribute.decode() if isinstance(attribute, bytes) else attribute
 
 
-def save_script_network(path):
-    """A TorchScript network for pictures, with three outputs."""
+def save_script_network(path, dropout=0.0):
+    """A TorchScript network for pictures, with three outputs. Its dropout draws from LibTorch's generator."""
     import torch
 
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.fc = torch.nn.Linear(3, 3)
+            self.dropout = torch.nn.Dropout(dropout) if dropout else torch.nn.Identity()
 
         def forward(self, x):
-            return self.fc(x.mean([2, 3]))
+            return self.fc(self.dropout(x.mean([2, 3])))
 
     torch.jit.script(Net()).save(str(path))
 

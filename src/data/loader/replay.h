@@ -76,7 +76,7 @@ class Replay {
 
   std::vector<Place> places_;
   std::vector<Batch> kept_;
-  std::vector<BatchTensors> homes_;  // of each kept one, where the loader uses its tensors again
+  std::vector<BatchTensors> homes_;  // one per kept batch, where the loader uses tensors again
   size_t next_ = 0;
 };
 

@@ -110,6 +110,10 @@ class PointerTask : public Task {
     return rows;
   }
 
+  int64_t decisions(const data::Batch& batch) const override {
+    return (is_padded(batch) ? 1 : 0) + (feeds_choices(batch) ? 2 : 0);
+  }
+
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.insert({{"task", "pointer"},
@@ -120,21 +124,28 @@ class PointerTask : public Task {
   }
 
  private:
+  static bool is_padded(const data::Batch& batch) {
+    return batch.rows != batch.inputs.size(0) * batch.inputs.size(1);
+  }
   static models::Sets sets_of(const data::Batch& batch) {
-    const bool padded = batch.rows != batch.inputs.size(0) * batch.inputs.size(1);
-    return {batch.inputs, batch.lengths, padded};
+    return {batch.inputs, batch.lengths, is_padded(batch)};
+  }
+
+  layers::TeacherForcing forcing() const {
+    return {config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
+            config_.train.epochs};
+  }
+  bool feeds_choices(const data::Batch& batch) const {
+    return layers::teacher_forcing_ratio(forcing(), batch.epoch) < 1;
   }
 
   // The order that the decoder receives: the correct one, or for samples without teacher forcing
   // its own choices.
   at::Tensor fed(const data::Batch& batch, const models::Sets& sets,
                  const models::PointerNetwork::Memory& memory) {
-    const layers::TeacherForcing forcing{config_.pointer.teacher_forcing,
-                                         config_.pointer.teacher_forcing_end, config_.train.epochs};
-    if (layers::teacher_forcing_ratio(forcing, batch.epoch) >= 1)
-      return batch.targets;  // no choices are needed
+    if (!feeds_choices(batch)) return batch.targets;
     const at::Tensor forced =
-        layers::forced_samples(draws_of(batch, config_.train.seed), forcing).unsqueeze(1);
+        layers::forced_samples(draws_of(batch, config_.train.seed), forcing()).unsqueeze(1);
     return at::where(forced, batch.targets, network_->choose(sets, memory, batch.targets));
   }
 
