@@ -123,7 +123,7 @@ class NcclCommunicator final : public MeteredCommunicator {
 
   void barrier() override {
     Backoff backoff;
-    for (const Mark all = side_.run([] {}); !all.passed(); backoff.wait()) throw_if_failed();
+    for (const Mark all = side_.run({}, [] {}); !all.passed(); backoff.wait()) throw_if_failed();
     throw_if_failed();
     const trace::Time began = trace::now();
     host_->barrier();
@@ -166,7 +166,8 @@ class NcclCommunicator final : public MeteredCommunicator {
   void record(trace::Track* track) override {
     if (track == nullptr) return meter_.record(nullptr);
     drain();
-    const Mark now = side_.run([] {}, /*timed=*/true);
+    const Mark now = side_.run(
+        {}, [] {}, /*timed=*/true);
     for (Backoff backoff; !now.passed(); backoff.wait()) throw_if_failed();
     const std::lock_guard lock(in_flight_mutex_);
     record_began_ = now;
@@ -198,6 +199,7 @@ class NcclCommunicator final : public MeteredCommunicator {
     if (!captures) drain();
     Mark begun;
     const Mark done = side_.run_after_current(
+        tensors,
         [&] {
           if (!captures) begun = Mark(side_.stream(), /*timed=*/true);
           ncclResult_t result = ncclSuccess;
@@ -207,7 +209,6 @@ class NcclCommunicator final : public MeteredCommunicator {
             result = call();
           }
           settle(result, what);
-          for (const at::Tensor& tensor : tensors) tensor.record_stream(side_.stream());
         },
         /*timed=*/!captures);
     if (captures) {
@@ -216,7 +217,7 @@ class NcclCommunicator final : public MeteredCommunicator {
       const std::lock_guard lock(in_flight_mutex_);
       in_flight_.push_back({kind, static_cast<int64_t>(bytes), begun, done});
     }
-    return Work([this, done, kept = std::vector<at::Tensor>(tensors)]() -> std::optional<TimeSpan> {
+    return Work([this, done]() -> std::optional<TimeSpan> {
       throw_if_failed();
       done.order_before_current(device_);
       return std::nullopt;

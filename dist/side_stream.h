@@ -57,22 +57,25 @@ class SideStream {
   c10::Stream stream() const { return *stream_; }  // requires a GPU
 
   // Calls `issue` with this stream as the current one. What it issues runs after everything that is
-  // in the caller's current stream. It records the stream of the tensors that it uses, or they live
-  // until the stream that owns their memory is ordered after the mark.
-  Mark run_after_current(const std::function<void()>& issue, bool timed = false) const {
+  // in the caller's current stream. It may use only `tensors`, whose memory is not reused before
+  // this stream is done with it.
+  Mark run_after_current(std::initializer_list<at::Tensor> tensors,
+                         const std::function<void()>& issue, bool timed = false) const {
     if (stream_)
       Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
-    return run(issue, timed);
+    return run(tensors, issue, timed);
   }
 
   // The same, without waiting for the current stream.
-  Mark run(const std::function<void()>& issue, bool timed = false) const {
+  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue,
+           bool timed = false) const {
     if (!stream_) {
       issue();
       return {};
     }
     const c10::StreamGuard guard(*stream_);
     issue();
+    for (const at::Tensor& tensor : tensors) tensor.record_stream(*stream_);
     return Mark(*stream_, timed);
   }
 

@@ -1,7 +1,5 @@
 #include "dist/staged_communicator.h"
 
-#include <array>
-
 #include "core/check.h"
 #include "device/device.h"
 #include "dist/backoff.h"
@@ -62,11 +60,6 @@ class StagedCommunicator final : public MeteredCommunicator {
   void record(trace::Track* track) override { host_->record(track); }
 
  private:
-  // The memory is not used again before the stream has done its work.
-  void record(at::Tensor tensor, const SideStream& stream) const {
-    if (!device_.is_cpu()) tensor.record_stream(stream.stream());
-  }
-
   at::Tensor host_like(const at::Tensor& tensor) const {
     DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, "a contiguous tensor on ",
                  device_.str(), " was expected; this one is on ", tensor.device().str());
@@ -78,23 +71,17 @@ class StagedCommunicator final : public MeteredCommunicator {
   Work stage(at::Tensor in, at::Tensor host_in, at::Tensor out, at::Tensor host_out,
              std::function<Work()> between_hosts) {
     const at::NoGradGuard no_grad;
-    const Mark copied_down = down_.run_after_current([&] {
-      host_in.copy_(in, /*non_blocking=*/true);
-      record(in, down_);
-    });
+    const Mark copied_down =
+        down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
     auto copied_up = std::make_shared<Mark>();
     Work carried = thread_->submit([=, this, between_hosts = std::move(between_hosts)]() mutable {
       const at::NoGradGuard no_grad;
       for (Backoff backoff; !copied_down.passed(); backoff.wait()) thread_->throw_if_failed();
       between_hosts().wait();
-      *copied_up = up_.run([&] {
-        out.copy_(host_out, /*non_blocking=*/true);
-        record(out, up_);
-      });
+      *copied_up = up_.run({out}, [&] { out.copy_(host_out, /*non_blocking=*/true); });
     });
     // A std::function must be copyable, and a Work is not.
-    return Work([=, this, carried = std::make_shared<Work>(std::move(carried)),
-                 kept = std::array{in, out}] {
+    return Work([=, this, carried = std::make_shared<Work>(std::move(carried))] {
       carried->wait();
       copied_up->order_before_current(device_);
       return std::nullopt;
