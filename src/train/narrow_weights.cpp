@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 
+#include "device/tensor_memory.h"
+
 namespace dtrain::train {
 namespace {
 
@@ -17,19 +19,20 @@ using torch::autograd::variable_list;
 // node that was made before others runs after them.
 constexpr auto kAtOnce = std::numeric_limits<uint64_t>::max();
 
-// The backward pass of copies: their gradients in the type of the weights.
+// The backward pass of copies: their gradients in float32, as the weights are.
 class WidenGradients : public torch::autograd::Node {
  public:
-  WidenGradients(at::ScalarType type, torch::autograd::edge_list&& weights)
-      : Node(kAtOnce, std::move(weights)), type_(type) {}
+  explicit WidenGradients(torch::autograd::edge_list&& weights)
+      : Node(kAtOnce, std::move(weights)) {}
 
   variable_list apply(variable_list&& gradients) override {
     const at::NoGradGuard no_grad;
     variable_list wide;
     std::vector<at::Tensor> to, from;
     for (const at::Tensor& gradient : gradients) {
-      wide.push_back(gradient.defined() ? at::empty_like(gradient, gradient.options().dtype(type_))
-                                        : at::Tensor());
+      wide.push_back(gradient.defined()
+                         ? at::empty_like(gradient, gradient.options().dtype(at::kFloat))
+                         : at::Tensor());
       if (!gradient.defined()) continue;
       to.push_back(wide.back());
       from.push_back(gradient);
@@ -37,9 +40,6 @@ class WidenGradients : public torch::autograd::Node {
     if (!to.empty()) at::_foreach_copy_(to, from);
     return wide;
   }
-
- private:
-  const at::ScalarType type_;
 };
 
 }  // namespace
@@ -69,11 +69,7 @@ void NarrowWeights::refresh() {
   at::_foreach_copy_(narrow_, wide_);
 }
 
-int64_t NarrowWeights::bytes() const {
-  int64_t bytes = 0;
-  for (const at::Tensor& copy : narrow_) bytes += static_cast<int64_t>(copy.nbytes());
-  return bytes;
-}
+int64_t NarrowWeights::bytes() const { return device::bytes_of(narrow_); }
 
 NarrowWeights::Scope::Scope(NarrowWeights& weights,
                             const std::function<size_t(const at::Tensor&)>& bucket_of)
@@ -87,8 +83,8 @@ NarrowWeights::Scope::Scope(NarrowWeights& weights,
     torch::autograd::edge_list edges;
     for (const size_t i : members)
       edges.push_back(torch::autograd::impl::gradient_edge(weights_.wide_[i]));
-    const std::shared_ptr<torch::autograd::Node> node(
-        new WidenGradients(at::kFloat, std::move(edges)), torch::autograd::deleteNode);
+    const std::shared_ptr<torch::autograd::Node> node(new WidenGradients(std::move(edges)),
+                                                      torch::autograd::deleteNode);
     for (const size_t i : members) torch::autograd::set_history(*weights_.places_[i], node);
   }
 }

@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include "core/check.h"
+#include "device/tensor_memory.h"
 
 namespace dtrain::train {
 namespace {
@@ -36,13 +37,7 @@ Optimizer::Optimizer(const config::OptimizerConfig& options,
   }
 }
 
-int64_t Optimizer::bytes() const {
-  int64_t bytes = 0;
-  for (const auto* moments : {&first_, &second_}) {
-    for (const at::Tensor& moment : *moments) bytes += static_cast<int64_t>(moment.nbytes());
-  }
-  return bytes;
-}
+int64_t Optimizer::bytes() const { return device::bytes_of(first_) + device::bytes_of(second_); }
 
 std::vector<at::Tensor> Optimizer::tensors() const {
   std::vector<at::Tensor> all;

@@ -55,10 +55,17 @@ bool needs_loss_scaling(Precision precision, config::Wire wire) {
   return precision == Precision::kFp16 || wire == config::Wire::kFp16;
 }
 
+std::optional<at::ScalarType> autocast_dtype(Precision precision) {
+  if (precision == Precision::kFp16) return at::kHalf;
+  if (precision == Precision::kBf16) return at::kBFloat16;
+  return std::nullopt;
+}
+
 layers::AutocastGuard autocast_for(Precision precision, at::Device device) {
   layers::AutocastState state = layers::current_autocast(device.type());
-  state.enabled = precision == Precision::kFp16 || precision == Precision::kBf16;
-  if (state.enabled) state.dtype = precision == Precision::kFp16 ? at::kHalf : at::kBFloat16;
+  const std::optional<at::ScalarType> dtype = autocast_dtype(precision);
+  state.enabled = dtype.has_value();
+  if (dtype) state.dtype = *dtype;
   return layers::AutocastGuard(state);
 }
 

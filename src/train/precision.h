@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include <optional>
 #include <string>
 
 #include "config/choices.h"
@@ -36,6 +37,8 @@ at::ScalarType parameter_dtype(Precision);
 // between ranks.
 bool needs_loss_scaling(Precision, config::Wire = config::Wire::kFp32);
 
+// What autocast computes in; none: it is off.
+std::optional<at::ScalarType> autocast_dtype(Precision);
 // The autocast of a forward pass: on for fp16 and bf16, off for precisions that need no casts.
 layers::AutocastGuard autocast_for(Precision, at::Device);
 

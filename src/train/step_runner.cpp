@@ -41,9 +41,8 @@ bool uses_graphs(const TrainContext& context) {
 // What the layers of dtrain's own networks of pictures compute in on a GPU. The others use weights
 // outside of layers, too.
 at::ScalarType narrow_type(const TrainContext& context) {
-  const bool casts = context.device.is_cuda() && config::kConvolutions.holds(context.config);
-  if (casts && context.precision == Precision::kBf16) return at::kBFloat16;
-  return casts && context.precision == Precision::kFp16 ? at::kHalf : at::kFloat;
+  const bool copies = context.device.is_cuda() && config::kConvolutions.holds(context.config);
+  return copies ? autocast_dtype(context.precision).value_or(at::kFloat) : at::kFloat;
 }
 
 TrainContext prepared(TrainContext context) {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "device/tensor_memory.h"
 #include "text/strings.h"
 
 namespace dtrain::train {
@@ -27,11 +28,7 @@ WeightAverage::WeightAverage(const torch::nn::Module& module, double decay) : de
     updates_ = at::zeros({}, at::TensorOptions(weights_[0].device()).dtype(at::kFloat));
 }
 
-int64_t WeightAverage::bytes() const {
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : average_) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
+int64_t WeightAverage::bytes() const { return device::bytes_of(average_); }
 
 std::vector<at::Tensor> WeightAverage::tensors() const {
   std::vector<at::Tensor> all = average_;
