@@ -115,6 +115,7 @@ class GradientReducer::Impl {
 
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
+    times_.end(device());
     end_backward();
     check_arrivals();
     if (!agreed_) agree_on_parameters();
@@ -142,7 +143,6 @@ class GradientReducer::Impl {
 
   // A micro-step may have reached a part of a bucket's parameters.
   void end_backward() {
-    if (mode_ == Mode::kArmed) times_.end(device());
     for (size_t i = 0; gathers_ && i < buckets_.size(); ++i) gather(buckets_[i]);
   }
 

@@ -79,7 +79,9 @@ class GradientReducer {
   // before backward, because they are sent with the last bucket, which may leave during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
   void begin_backward();  // call it where backward begins; backward_times() counts from here
-  void end_backward();    // call it where backward ends: its gradients are in the buckets
+  // Call it where the backward pass of an earlier micro-step ends: its gradients are in the
+  // buckets. finish() does so for the last one.
+  void end_backward();
   // After the last backward: all buckets become sums over ranks (ordered on the current
   // stream). Collective.
   void finish();

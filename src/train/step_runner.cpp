@@ -214,7 +214,7 @@ void StepRunner::backward(const tasks::Loss& loss, const data::Batch& batch, con
   }
   const at::Tensor sum = role.has_samples ? loss.sum : loss.sum * 0;
   sum.backward(scaler_.first_gradient(sum.scalar_type(), role.power_of_two).expand_as(sum));
-  phases_.reducer().end_backward();
+  if (!role.last) phases_.reducer().end_backward();
 }
 
 void StepRunner::update(const Role& role) {
