@@ -10,6 +10,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "core/check.h"
 
@@ -23,14 +24,12 @@ constexpr CudaGraph::Memory kFirst = uint64_t{1} << 32;
 
 c10::MempoolId_t pool_of(CudaGraph::Memory memory) { return {memory, 0}; }
 
-// The number of a capture, by which its streams are known.
-using CaptureId = std::shared_ptr<std::atomic<unsigned long long>>;
-
-bool captures(cudaStream_t stream, const CaptureId& id) {
+// The number of the capture that the stream is in; none: it is not captured.
+std::optional<unsigned long long> capture_of(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long found = 0;
-  C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &found));
-  return status == cudaStreamCaptureStatusActive && found == *id;
+  unsigned long long id = 0;
+  C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &id));
+  return status == cudaStreamCaptureStatusActive ? std::optional(id) : std::nullopt;
 }
 
 // What has begun, and has to end.
@@ -43,14 +42,11 @@ struct Begun {
 void begin(cudaStream_t stream, at::Device device, CudaGraph::Memory memory, Begun& begun) {
   const auto id = std::make_shared<std::atomic<unsigned long long>>(0);
   allocator::beginAllocateToPool(device.index(), pool_of(memory),
-                                 [id](cudaStream_t asked) { return captures(asked, id); });
+                                 [id](cudaStream_t asked) { return capture_of(asked) == *id; });
   begun.allocates = true;
   C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   begun.captures = true;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long found = 0;
-  C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &found));
-  *id = found;
+  *id = capture_of(stream).value();
 }
 
 // A capture that failed is not the error of the next call, in this thread or in autograd's. The

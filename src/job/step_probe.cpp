@@ -116,8 +116,8 @@ PhaseProbe measure_phase(const ProcessContext& process, train::StepRunner& runne
   // Makes what stays: thread pools, connections, and algorithms that are chosen once
   runner.measure(1);
   if (options.steps == 0) return probe;
-  if (runner.context().config.train.cuda_graph)
-    runner.measure(train::StepGraphs::kStepsBefore);  // the last of them is captured
+  if (const int64_t more = runner.steps_before_graphs(); more > 0)
+    runner.measure(more);  // the last of them is captured
   const train::MeasuredSteps last_warm = runner.measure(std::max<int64_t>(1, warm - 1));
   const double expected =
       dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));

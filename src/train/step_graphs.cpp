@@ -64,15 +64,13 @@ int64_t first_difference(const Tensors& before, const Tensors& one, const Tensor
 
 StepGraphs::StepGraphs(bool enabled, at::Device device, Communicators communicators,
                        PhaseTracker& tracker, Training training, double share)
-    : enabled_(enabled && !device.is_cpu()),
+    : enabled_(enabled),
       device_(device),
       communicators_(communicators),
       tracker_(tracker),
       training_(std::move(training)),
       share_(share),
       memory_(device::CudaGraph::new_memory()) {}
-
-StepGraphs::~StepGraphs() = default;
 
 void StepGraphs::forget() {
   known_.clear();

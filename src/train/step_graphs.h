@@ -25,7 +25,6 @@
 #include <string>
 #include <vector>
 
-#include "data/batch.h"
 #include "device/cuda_graph.h"
 #include "dist/communicator.h"
 #include "train/phase_tracker.h"
@@ -34,10 +33,6 @@ namespace dtrain::train {
 
 class StepGraphs {
  public:
-  // Steps that run before one is captured: cuDNN chooses its algorithms in them, and the reducer
-  // its parameters.
-  static constexpr int64_t kStepsBefore = 3;
-
   // A part of a micro-step, in a phase of its own. Nothing that a stage allocates is used outside
   // of the micro-step.
   struct Stage {
@@ -48,10 +43,10 @@ class StepGraphs {
 
   // What the host decides in a micro-step, and the addresses of the batch.
   struct Kind {
-    bool last, has_samples;
-    int64_t power_of_two, of_task;
-    std::vector<int64_t> shape;
-    std::vector<const void*> addresses;
+    bool last = false, has_samples = false;
+    int64_t power_of_two = 0, of_task = 0;
+    std::vector<int64_t> shape = {};
+    std::vector<const void*> addresses = {};
     bool operator==(const Kind&) const = default;
   };
 
@@ -70,10 +65,14 @@ class StepGraphs {
     // Whether the last step changed nothing, because its gradients were not finite
     std::function<bool()> was_skipped;
   };
-  // `share`: of first_difference()
+  // `enabled`: on a GPU only; otherwise all stages run as they are, whatever their kind. `share`:
+  // of first_difference()
   StepGraphs(bool enabled, at::Device, Communicators, PhaseTracker&, Training, double share);
-  ~StepGraphs();
 
+  bool enabled() const { return enabled_; }
+  // Steps that run before one is captured: cuDNN chooses its algorithms in them, and the reducer
+  // its parameters. 0: not enabled.
+  int64_t steps_before() const { return enabled_ ? 3 : 0; }
   // Runs the stages, by their graphs if there are any: then the result is true. `may_capture`: they
   // are captured before, if this kind has come before; all ranks say the same. Collective where the
   // stages are.

@@ -99,7 +99,7 @@ void StepRunner::enter_phase_of(int64_t epoch) {
   probe_network();
   if (!phases_.enter(epoch)) return;
   graphs_.forget();
-  captures_from_ = position_.own + StepGraphs::kStepsBefore;
+  captures_from_ = position_.own + graphs_.steps_before();
 }
 
 std::string StepRunner::where() const {
@@ -190,8 +190,8 @@ void StepRunner::micro_step(data::Batch batch, const Role& role) {
                       /*of_previous=*/true});
     stages.push_back({Phase::kOptimizer, [&] { update(role); }});
   }
-  if (graphs_.run(kind_of(batch, role), stages, may_capture(batch)))
-    phases_.reducer().forget_backward_times();
+  const StepGraphs::Kind kind = graphs_.enabled() ? kind_of(batch, role) : StepGraphs::Kind{};
+  if (graphs_.run(kind, stages, may_capture(batch))) phases_.reducer().forget_backward_times();
   left_alone_.clear();
 }
 
@@ -231,9 +231,7 @@ StepGraphs::Kind StepRunner::kind_of(const data::Batch& batch, const Role& role)
   StepGraphs::Kind kind{.last = role.last,
                         .has_samples = role.has_samples,
                         .power_of_two = role.power_of_two,
-                        .of_task = context_.task.decisions(batch),
-                        .shape = {},
-                        .addresses = {}};
+                        .of_task = context_.task.decisions(batch)};
   for (const at::Tensor& tensor : {batch.inputs, batch.targets, batch.lengths, batch.sample_ids}) {
     kind.addresses.push_back(tensor.defined() ? tensor.const_data_ptr() : nullptr);
     if (tensor.defined())

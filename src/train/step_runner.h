@@ -59,6 +59,8 @@ class StepRunner {
 
   int64_t steps() const { return position_.step; }     // optimizer steps of the run
   int64_t own_steps() const { return position_.own; }  // optimizer steps that this process ran
+  // Steps of a phase before the one that is captured in CUDA graphs; 0: none is
+  int64_t steps_before_graphs() const { return graphs_.steps_before(); }
   // Whether a run reads the device at the end of this step: by its interval, or because it is the
   // last one.
   bool logs(int64_t step) const {

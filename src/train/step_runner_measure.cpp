@@ -156,7 +156,7 @@ MeasuredSteps StepRunner::measure_headroom(double seconds) {
   const auto put_back = keep_state();
   replay_.emplace(loader_, kReplayed, kReplayedBytes, context_.static_buffers);
   const auto began = SteadyClock::now();
-  measure(context_.config.train.cuda_graph ? StepGraphs::kStepsBefore + 1 : 1);  // makes what stays
+  measure(graphs_.steps_before() + 1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);
   const double step =
       dist::largest_of_ranks(context_.host, few.seconds / static_cast<double>(few.steps));
