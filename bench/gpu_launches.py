@@ -69,9 +69,7 @@ class Bench:
             sys.exit(f"{', '.join(missing)}: missing; the build needs GPU code and tests (launch/build --tests)")
 
     def make_data(self):
-        for task in ("headpose", "classify", "pointer", "sequence"):
-            size = ["--size", PIXELS] if task in ("headpose", "classify") else []
-            self.runner.run(["synth", task, "--samples", SAMPLES, *size, "--out", self.folder / f"{task}.h5"]).expect(0)
+        self.cases.make_data(self.folder, samples=SAMPLES, pixels=PIXELS)
         import peer_networks
         import torch
         torch.jit.script(peer_networks.HeadposeCnn(3)).save(str(self.folder / "network.pt"))

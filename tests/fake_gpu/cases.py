@@ -53,10 +53,10 @@ def cases():
     return found
 
 
-def make_data(folder, tasks=("headpose", "classify", "pointer", "sequence")):
+def make_data(folder, tasks=("headpose", "classify", "pointer", "sequence"), samples=SAMPLES, pixels=32):
     """A data file per task, and a network of the user's."""
     folder = pathlib.Path(folder)
     for task in tasks:
-        size = ["--size", 32] if task in ("headpose", "classify") else []
-        runner.run(["synth", task, "--samples", SAMPLES, *size, "--out", folder / f"{task}.h5"]).expect(0)
+        size = ["--size", pixels] if task in ("headpose", "classify") else []
+        runner.run(["synth", task, "--samples", samples, *size, "--out", folder / f"{task}.h5"]).expect(0)
     runner.save_script_network(folder / "network.pt")

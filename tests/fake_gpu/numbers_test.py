@@ -24,15 +24,21 @@ def difference(cpu, gpu):
     return max(abs(x - y) / max(abs(x), 1e-12) for a, b in zip(cpu, gpu) for x, y in zip(a, b))
 
 
-def train(folder, name, device, np=None, words=(), gpus=1, order=None, **options):
-    """The steps of a training."""
+def output_of(folder, name, device, np=None, words=(), gpus=1, order=None, **options):
+    """What a training prints."""
     keys = {**CHECKED, "device.type": device, "run.name": name, **{key.replace("__", "."): value for key, value in options.items()}}
     arguments = [*words, *runner.flags(keys)]
     if device == "cpu":
-        runner.run(arguments, np=np, cwd=folder).expect(0)
+        result = runner.run(arguments, np=np, cwd=folder)
     else:
         more = {} if order is None else {"gpu_order": order}
-        fake_gpu.compute(arguments, np=np, cwd=folder, gpu_count=gpus, **more).expect(0)
+        result = fake_gpu.compute(arguments, np=np, cwd=folder, gpu_count=gpus, **more)
+    return result.expect(0).output
+
+
+def train(folder, name, device, **how):
+    """The steps of a training."""
+    output_of(folder, name, device, **how)
     return steps_of(folder, name)
 
 

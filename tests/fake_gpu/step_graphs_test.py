@@ -25,13 +25,10 @@ OTHER_OPTIONS = {
 PLAIN = {"train.amp": "fp64", "train.deterministic": True, "train.max_steps": STEPS}
 
 
-def train(folder, name, graphs, np=None, gpus=1, order=None, words=(), **options):
+def train(folder, name, graphs, **how):
     """Loss and norm of each step, and the output."""
-    keys = {**numbers_test.CHECKED, **PLAIN, **options, "device.type": "cuda", "run.name": name, "train.cuda_graph": graphs}
-    more = {} if order is None else {"gpu_order": order}
-    result = fake_gpu.compute([*words, *runner.flags(keys)], np=np, cwd=folder, gpu_count=gpus, **more)
-    result.expect(0)
-    return numbers_test.steps_of(folder, name), result.output
+    output = numbers_test.output_of(folder, name, "cuda", **{**PLAIN, **how, "train.cuda_graph": graphs})
+    return numbers_test.steps_of(folder, name), output
 
 
 def same_with_graphs(folder, name, *captures, **options):
