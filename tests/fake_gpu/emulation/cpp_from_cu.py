@@ -13,7 +13,7 @@ MISTAKES = {  # text that occurs once, and what takes its place
     "mask": ("left += __shfl_xor_sync(0xffffffffu", "left += __shfl_xor_sync(lane < 16 ? 0xffffffffu : 0xffff0000u"),
     "threads": ("kThreads = 128", "kThreads = 2048"),
     "phases": ("if (phase > 0) __syncthreads();", ""),
-    "stride": ("i += stride", "i += stride + 1"),
+    "stride": ("e += stride", "e += stride + 1"),
     "rows": ("row * batch.features + f)", "row * batch.features)"),
     "end": ("if (i < samples)", "if (i < samples - 1)"),
     "tile": ("of.name(count++, first + k)", "of.name(count++, k)"),
