@@ -46,9 +46,9 @@ class [[nodiscard]] Work {
 // communicator's own stream or thread. Work::wait() orders the caller's current CUDA stream (for
 // CPU tensors: the host) after the operation.
 //
-// Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their
-// dtypes are float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The
-// result of a reduction has the same bits on every rank.
+// Tensors must be contiguous and must not overlap (`out` and `in`); the caller may drop them before
+// wait(). Their dtypes are float64, float32, bfloat16, float16, int64, and uint8, which cannot be
+// reduced. The result of a reduction has the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
 // Thread-safety: one thread issues operations and waits. Any thread may call abort() and check().

@@ -178,6 +178,7 @@ inline void several_in_flight_case(Communicator& comm, at::Device device) {
   }
   const at::Tensor gathered =
       at::empty({comm.size(), 9}, at::TensorOptions(at::kLong).device(device));
+  // Of a tensor that the caller drops at once
   Work gathering = comm.all_gather(gathered, whole_numbers(comm.rank(), 9, at::kLong).to(device));
   gathering.wait();
   std::for_each(works.rbegin(), works.rend(), [](Work& work) { work.wait(); });

@@ -17,7 +17,7 @@ UNNOTICED = {
     ("cudaEventQuery", "wait_for_device"): "the copy to the host that follows waits too; this one looks after other ranks meanwhile",
     ("cudaStreamSynchronize", "CudaStage::~CudaStage"): "a training ends there; one that tune or bench cuts short does not",
     ("record_stream", "CudaStage::begin"): "for a batch that was dropped while it was copied; a training drops none",
-    ("record_stream", "StagedCommunicator::stage"): "buckets live as long as the reducer; a tensor of another caller may not",
+    ("record_stream", "StagedCommunicator::stage"): "buckets live as long as the reducer; of a tensor that a caller drops, contract_test.py notices it",
     ("record_stream", "CommThread::Queue::run_next"): "the same, on the way back",
     ("record_stream", "SideStream::run"): "the same, over NCCL",
 }
