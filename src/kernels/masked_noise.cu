@@ -13,13 +13,14 @@ __global__ void hide_and_noise(MaskedNoise m, NoiseBatch<T> batch) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows;
        i += stride) {
     const int64_t sample = i / batch.longest, row = i % batch.longest;
-    if (row >= batch.length(sample)) continue;  // the other rows are zero already
+    const bool valid = row < batch.length(sample);
     const HiddenBlocks blocks = hidden_blocks(m, key, batch.ids[sample], batch.length(sample));
-    batch.hidden[i] = is_hidden(m, blocks, row);
-    if (batch.hidden[i]) continue;
+    const bool hidden = valid && is_hidden(m, blocks, row);
+    batch.hidden[i] = hidden;
     for (int64_t f = 0; f < batch.features; ++f) {
       const int64_t e = i * batch.features + f;
-      batch.out[e] = noised(m, blocks, batch.rows[e], row * batch.features + f);
+      batch.out[e] =
+          valid && !hidden ? noised(m, blocks, batch.rows[e], row * batch.features + f) : T(0);
     }
   }
 }

@@ -75,14 +75,15 @@ struct NoiseBatch {
   // Parts of the key that the kernel reads, so that the same launch draws others in another epoch
   const int64_t *seed, *epoch;
   int64_t samples, longest, features;
-  T* out;
-  bool* hidden;  // [samples, longest]
+  T* out;        // like rows; zero beyond the lengths and in hidden rows
+  bool* hidden;  // [samples, longest]; false beyond the lengths
 
   DTRAIN_HD NoiseKey key() const { return {static_cast<uint64_t>(*seed), *epoch}; }
   DTRAIN_HD int64_t length(int64_t sample) const { return valid_length(lengths[sample], longest); }
 };
 
-// Queues the kernel on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
+// Queues the kernel, which writes all of `out` and `hidden`, on `stream` (a cudaStream_t).
+// DeviceError in a build without GPU code.
 template <typename T>
 [[nodiscard]] LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&,
                                                  void* stream);

@@ -24,8 +24,8 @@ using torch::autograd::variable_list;
 constexpr double kSaturated = 1e4;
 
 // Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns
-// about it in every call. Here they are separate parameters; the copy is cheap compared to
-// the operation.
+// about it in every call. Marked weights (run_padded_lstm) and those of a clone are not; the copy
+// is cheap compared to the operation.
 class QuietOnGpu {
  public:
   explicit QuietOnGpu(const at::Tensor& input) {
@@ -141,15 +141,22 @@ LstmResult run_packed_lstm(const LstmLayer& layer, const at::Tensor& rows, const
 
 LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h,
                     const at::Tensor& c) {
+  if (needs_float32(rows)) {
+    const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
+    const auto wide = [](const at::Tensor& x) { return x.defined() ? x.to(at::kFloat) : x; };
+    return run_lstm(layer, rows.to(at::kFloat, false, false, at::MemoryFormat::Contiguous), wide(h),
+                    wide(c));
+  }
+  if (!h.defined()) {
+    const at::Tensor zeros =
+        at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
+    return run_lstm(layer, rows, zeros, zeros);
+  }
   if (runs_packed(rows)) {
     const int64_t steps = rows.size(0), samples = rows.size(1);
     const LstmResult packed = run_packed_lstm(layer, rows.reshape({steps * samples, rows.size(2)}),
                                               equal_lengths(samples, steps), h, c);
     return {packed.states.view({steps, samples, -1}), packed.h, packed.c};
-  }
-  if (needs_float32(rows)) {
-    const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
-    return run_lstm(layer, rows.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
   }
   const QuietOnGpu quiet(rows);
   const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
@@ -158,9 +165,10 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
   const bool train =
       at::GradMode::is_enabled() && (learns(rows) || learns(h) || learns(c) ||
                                      std::any_of(weights.begin(), weights.end(), learns));
-  const auto [states, h_last, c_last] = at::lstm(
-      rows, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1,
-      /*dropout=*/0, train, /*bidirectional=*/false, /*batch_first=*/false);
+  const auto [states, h_last, c_last] =
+      at::lstm(rows.contiguous(), {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true,
+               /*num_layers=*/1,
+               /*dropout=*/0, train, /*bidirectional=*/false, /*batch_first=*/false);
   return {states, h_last.squeeze(0), c_last.squeeze(0)};
 }
 
@@ -201,6 +209,19 @@ LstmParameters::LstmParameters(int64_t inputs, int64_t hidden, int64_t layers) {
     layers_.push_back({add("weight_ih", {4 * hidden, i == 0 ? inputs : hidden}),
                        add("weight_hh", {4 * hidden, hidden}), add("bias_ih", {4 * hidden}),
                        add("bias_hh", {4 * hidden})});
+  }
+}
+
+void LstmParameters::to(torch::Device device, bool non_blocking) {
+  Module::to(device, non_blocking);
+  if (!device.is_cuda()) return;
+  const at::NoGradGuard no_grad;
+  constexpr int64_t kWeights = 4, kCudnnLstm = 2, kProjection = 0, kLayers = 1;
+  for (const LstmLayer& layer : layers_) {
+    at::_cudnn_rnn_flatten_weight({layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh},
+                                  kWeights, layer.weight_ih.size(1), kCudnnLstm,
+                                  layer.weight_hh.size(1), kProjection, kLayers,
+                                  /*batch_first=*/false, /*bidirectional=*/false);
   }
 }
 

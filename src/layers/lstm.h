@@ -28,9 +28,10 @@ struct LstmResult {
   at::Tensor h, c;    // [B, H], after the last row of each sample
 };
 
-// rows [T, B, in] (time first, the layout of the fused operation), h and c [B, H].
-LstmResult run_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& h,
-                    const at::Tensor& c);
+// rows [T, B, in] (time first, the layout of the fused operation), h and c [B, H]; undefined ones
+// are zero.
+LstmResult run_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& h = {},
+                    const at::Tensor& c = {});
 
 // One row of each sample, [B, in]; returns {h, c} after it, like run_lstm().
 std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer&, const at::Tensor& row,
@@ -58,6 +59,11 @@ class LstmParameters : public torch::nn::Module {
  public:
   LstmParameters(int64_t inputs, int64_t hidden, int64_t layers);
   LstmLayer layer(int64_t index) const;
+
+  // On a GPU the weights of a layer then lie in one piece of memory, in cuDNN's order; a call would
+  // gather them otherwise.
+  void to(torch::Device, bool non_blocking = false) override;
+  using Module::to;
 
  private:
   std::vector<LstmLayer> layers_;

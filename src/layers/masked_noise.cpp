@@ -64,8 +64,12 @@ NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths,
                " on ", lengths.device(), ", ids ", ids.sizes(), " on ", ids.device());
   const at::NoGradGuard no_grad;
   const at::Tensor source = rows.contiguous();
-  const NoisedRows result{at::zeros_like(source),
-                          at::zeros({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool))};
+  const at::TensorOptions mask = rows.options().dtype(at::kBool);
+  NoisedRows result{at::empty_like(source), at::empty({rows.size(0), rows.size(1)}, mask)};
+  if (rows.is_cpu()) {  // the kernel of a GPU writes all rows
+    result.rows.zero_();
+    result.hidden.zero_();
+  }
   const at::Tensor n = lengths.contiguous();
   if (rows.scalar_type() == at::kDouble) {
     run<double>(m, source, n, key, result);

@@ -29,13 +29,6 @@ static_assert(kNet.first.stride == 1 && kNet.second.stride == 2);
 int64_t half(int64_t rows) { return (rows + 1) / 2; }
 at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
 
-// The hidden states [T, B, hidden] of one layer whose initial state is zero.
-at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
-  const at::Tensor zeros =
-      at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
-  return layers::run_lstm(layer, rows, zeros, zeros).states;
-}
-
 }  // namespace
 
 CnnLstm::CnnLstm(const CnnLstmOptions& options) {
@@ -77,8 +70,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths,
                              const at::Tensor& halves) {
-  const at::Tensor clean = rows.masked_fill(
-      layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
+  const at::Tensor clean =
+      rows.masked_fill(layers::padded_positions(lengths, rows.size(1)).unsqueeze(2), 0);
   constexpr auto kReLU = layers::Activation::kReLU;
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
   return bn2_->forward_valid(conv2_->forward(x), halves, kReLU);
@@ -88,8 +81,9 @@ CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengt
                                  const at::Tensor& halves) {
   if (layers::runs_packed(rows)) return encode_packed(rows, lengths, halves);
   const at::Tensor first =
-      states_of(lstm_->layer(0), convolve(rows, lengths, halves).permute({2, 0, 1}).contiguous());
-  const at::Tensor states = states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(first));
+      layers::run_lstm(lstm_->layer(0), convolve(rows, lengths, halves).permute({2, 0, 1})).states;
+  const at::Tensor states =
+      layers::run_lstm(lstm_->layer(1), lstm_dropout_->forward_time_first(first)).states;
   const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
   return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
 }

@@ -8,8 +8,9 @@
 namespace dtrain::tasks {
 
 struct Loss {
-  at::Tensor sum;     // scalar with a graph: sum over the batch
-  at::Tensor weight;  // scalar of the same dtype: what the sum is divided by in the end
+  at::Tensor sum;  // scalar with a graph: sum over the batch
+  // Scalar: what the sum is divided by in the end. A number that the host knows is on the CPU.
+  at::Tensor weight;
   // [B] detached; may be undefined. Names the samples of a loss that is not finite
   at::Tensor per_sample;
 };
@@ -22,8 +23,7 @@ inline at::Tensor at_least_float32(const at::Tensor& output) {
 
 // The loss whose weight is the number of samples. per_sample: [B] with a graph.
 inline Loss sample_loss(const at::Tensor& per_sample) {
-  const auto options = per_sample.options().requires_grad(false);
-  return {per_sample.sum(), at::full({}, per_sample.numel(), options), per_sample.detach()};
+  return {per_sample.sum(), at::full({}, per_sample.numel(), at::kDouble), per_sample.detach()};
 }
 
 }  // namespace dtrain::tasks

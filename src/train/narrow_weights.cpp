@@ -53,13 +53,15 @@ NarrowWeights::NarrowWeights(torch::nn::Module& module, at::ScalarType type) {
     narrow_.push_back(at::empty_like(weight.detach(), weight.options().dtype(type)));
   };
   for (const auto& one : module.modules()) {
-    if (auto* convolution = one->as<torch::nn::Conv2d>()) {
-      add(convolution->weight);
-      add(convolution->bias);
-    } else if (auto* linear = one->as<torch::nn::Linear>()) {
-      add(linear->weight);
-      add(linear->bias);
-    }
+    const auto add_those_of = [&](auto* layer) {
+      if (layer == nullptr) return;
+      add(layer->weight);
+      add(layer->bias);
+    };
+    add_those_of(one->as<torch::nn::Conv2d>());
+    add_those_of(one->as<torch::nn::Conv1d>());
+    add_those_of(one->as<torch::nn::ConvTranspose1d>());
+    add_those_of(one->as<torch::nn::Linear>());
   }
 }
 

@@ -38,10 +38,11 @@ bool uses_graphs(const TrainContext& context) {
   return context.config.train.cuda_graph && !context.device.is_cpu();
 }
 
-// What the layers of dtrain's own networks of pictures compute in on a GPU. The others use weights
-// outside of layers, too.
+// What the layers of dtrain's own networks compute in on a GPU. The pointer network and modules use
+// the weights of layers outside of them, too.
 at::ScalarType narrow_type(const TrainContext& context) {
-  const bool copies = context.device.is_cuda() && config::kConvolutions.holds(context.config);
+  const bool copies = context.device.is_cuda() && (config::kConvolutions.holds(context.config) ||
+                                                   config::kTaskSequence.holds(context.config));
   return copies ? autocast_dtype(context.precision).value_or(at::kFloat) : at::kFloat;
 }
 

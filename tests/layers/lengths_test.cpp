@@ -12,6 +12,8 @@ TEST(ValidPositions, AreThoseBelowTheLength) {
   const at::Tensor valid = valid_positions(at::tensor({2, 0, 3}, at::kLong), 3);
   EXPECT_TRUE(at::equal(valid.to(at::kLong),
                         at::tensor({1, 1, 0, 0, 0, 0, 1, 1, 1}, at::kLong).view({3, 3})));
+  EXPECT_TRUE(
+      at::equal(padded_positions(at::tensor({2, 0, 3}, at::kLong), 3), valid.logical_not()));
 }
 
 TEST(ValidLength, IsLimitedToThePositions) {

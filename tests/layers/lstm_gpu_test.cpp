@@ -55,6 +55,24 @@ TEST(LstmOnAGpu, UnderBf16AutocastIsThatOfFloat32) {
   EXPECT_TRUE(current_autocast(at::kCUDA).enabled);
 }
 
+TEST(LstmOnAGpu, HasTheWeightsOfALayerInOnePiece) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  allow_tf32(false);
+  LstmParameters parameters(6, 8, 2);
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& weight : parameters.parameters()) weight.uniform_(-0.5, 0.5);
+  const at::Tensor rows = at::randn({5, 3, 6});
+  const at::Tensor expected = run_lstm(parameters.layer(0), rows).states;
+  parameters.to(at::kCUDA);
+  for (int64_t i = 0; i < 2; ++i) {
+    const LstmLayer layer = parameters.layer(i);
+    for (const at::Tensor& weight : {layer.weight_hh, layer.bias_ih, layer.bias_hh})
+      EXPECT_TRUE(weight.is_alias_of(layer.weight_ih));
+  }
+  EXPECT_TRUE(
+      at::allclose(run_lstm(parameters.layer(0), rows.cuda()).states.cpu(), expected, 1e-5, 1e-6));
+}
+
 TEST(LstmOnAGpu, PassesTheGradientOnToItsInitialStateWhenFrozen) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   const LstmLayer layer = layer_on_gpu();

@@ -58,7 +58,6 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
 
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
   const at::Tensor logits = at_least_float32(output);
-  const auto options = logits.options().requires_grad(false);
   at::Tensor per_sample, weight;
   if (classifies()) {
     const at::Tensor each =
@@ -67,7 +66,7 @@ Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets)
             : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted,
                                      label_smoothing_);
     per_sample = each.reshape({each.size(0), -1}).sum(1);
-    weight = targets.ne(kNotCounted).sum().to(logits.scalar_type());
+    weight = targets.ne(kNotCounted).sum(at::kDouble);
   } else {
     const at::Tensor wanted = targets.to(logits.scalar_type());
     const at::Tensor given = logits.reshape(wanted.sizes());
@@ -80,7 +79,7 @@ Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets)
       return at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone);
     };
     per_sample = per_sample_mean(elements());
-    weight = at::full({}, targets.size(0), options);
+    weight = at::full({}, targets.size(0), at::kDouble);
   }
   return {per_sample.sum(), weight, per_sample.detach()};
 }

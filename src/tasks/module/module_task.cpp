@@ -77,7 +77,7 @@ class ModuleTask : public Task {
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = forward(batch);
     const Loss loss = plain_loss_(output, batch.targets);
-    return {{{"weight", loss.weight.to(at::kDouble)},
+    return {{{"weight", loss.weight.to(output.device(), at::kDouble)},
              {"loss", loss.sum.to(at::kDouble)},
              {loss_.metric().name, loss_.measure(output, batch.targets)}},
             loss.per_sample.to(at::kDouble)};

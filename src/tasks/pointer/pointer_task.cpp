@@ -57,7 +57,7 @@ class PointerTask : public Task {
     const models::PointerNetwork::Memory memory = network_->encode(sets);
     const at::Tensor losses =
         network_->losses(sets, memory, batch.targets, fed(batch, sets, memory));
-    return {losses.sum(), sets.lengths.sum().to(losses.scalar_type()), losses.detach()};
+    return {losses.sum(), sets.lengths.sum(at::kDouble), losses.detach()};
   }
 
   double planned_weight(int64_t samples) const override {
@@ -71,7 +71,7 @@ class PointerTask : public Task {
     const at::Tensor valid = layers::valid_positions(sets.lengths, sets.elements.size(1));
     const at::Tensor wrong =
         network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
-    const at::Tensor positions = sets.lengths.sum().to(at::kDouble);
+    const at::Tensor positions = sets.lengths.sum(at::kDouble);
     return {{{"positions", positions},
              {"samples", at::full_like(positions, batch.samples())},
              {"loss", losses.sum().to(at::kDouble)},

@@ -90,7 +90,7 @@ class SequenceTask : public Task {
     return {{{"loss", loss.sum.to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
              {"squared_error", rebuilt.sum.to(at::kDouble)},
-             {"hidden", rebuilt.weight.to(at::kDouble)}},
+             {"hidden", rebuilt.weight}},
             loss.per_sample.to(at::kDouble)};
   }
 
@@ -200,8 +200,7 @@ class SequenceTask : public Task {
     const at::Tensor error =
         at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
     const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
-    return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()),
-            each.detach()};
+    return {each.sum(), seen.hidden.sum(at::kDouble) * batch.inputs.size(2), each.detach()};
   }
 
   config::Config config_;
