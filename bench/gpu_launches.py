@@ -8,17 +8,17 @@ usage: PYTHON bench/gpu_launches.py [--networks headpose_cnn,...] [--rounds 5] [
 PYTHON is that of .deps/venv (launch/bootstrap --tests); the build has the tests, and GPU code. Both sides run on the fake CUDA runtime of
 tests/fake_gpu, which counts kernels and does not run them, with the same LibTorch: bfloat16, AdamW, batches of 16, images of 64 pixels,
 neither clipping nor an average of the weights. PyTorch is bench/steps/eager_step.py: autocast, fused AdamW, channels_last,
-set_to_none.
+set_to_none. dtrain is measured twice, as it is by default, and with its steps as CUDA graphs (train.cuda_graph).
 
 Launches are the medians of five steps. An operation of cuBLAS or cuDNN is one launch, where the libraries make one or several. Copies and
 memsets are not launches, and have columns of their own. dtrain's augmentation is among its launches; PyTorch's images come normalized,
 and the encoder's rows noised and masked, from processes that do this on the CPU, at no cost.
 
 Host time is the mean time of a step whose batches are in memory (of dtrain: `bench step --cached`), with one thread. As launches cost
-nothing, it is what the host needs to issue them. A round runs both sides one after the other, in the opposite order each time; the table
+nothing, it is what the host needs to issue them. A round runs all sides one after the other, in the opposite order each time; the table
 has the medians of the rounds (min to max), and that of their ratios.
 
-A launch bar that is missed ends the command with exit code 1. Times depend on the machine and on what else it does: their bar is only
+A launch bar that is missed without graphs ends the command with exit code 1. Times depend on the machine and on what else it does: their bar is only
 printed. FILE gets a line of JSON for each measurement; --report prints the table of all lines that it has. --kernels prints what both
 sides launch in a step, by the kernels' shortened names, most of what dtrain launches and PyTorch does not first.
 """
@@ -37,7 +37,7 @@ import tempfile
 TOP = pathlib.Path(__file__).resolve().parent.parent
 MOST_LAUNCHES, MOST_TIME = 0.85, 0.35  # of PyTorch's
 BATCH, PIXELS, SAMPLES = 16, 64, 640
-SIDES = ("dtrain", "PyTorch")
+SIDES = ("dtrain", "with graphs", "PyTorch")
 OPERATIONS = {"launches": "launch", "copies": "copy", "memsets": "memset", "waits": "wait"}
 
 # case: of tests/fake_gpu/cases.py. network and form: of eager_step.py.
@@ -74,9 +74,10 @@ class Bench:
         import torch
         torch.jit.script(peer_networks.HeadposeCnn(3)).save(str(self.folder / "network.pt"))
 
-    def keys(self, row):
+    def keys(self, row, side="dtrain"):
         """Of dtrain's run."""
-        keys = {**self.cases.COMMON, **self.cases.NETWORKS[row.case], **row.keys, "train.amp": "bf16", "train.batch_size": BATCH, "device.threads": 1}
+        keys = {**self.cases.COMMON, **self.cases.NETWORKS[row.case], **row.keys, "train.amp": "bf16", "train.batch_size": BATCH, "device.threads": 1,
+                "train.cuda_graph": side == "with graphs"}
         return {**keys, "model.image_size": PIXELS} if "model.image_size" in keys else keys
 
     def run(self, side, arguments, **settings):
@@ -92,8 +93,8 @@ class Bench:
     def counts(self, row, side):
         """(Counts of a run, the number of parameters)"""
         with tempfile.TemporaryDirectory(dir=self.folder) as report:
-            if side == "dtrain":
-                output = self.run(side, self.runner.flags({"run.name": "", **self.keys(row)}), gpu_report=report)
+            if side != "PyTorch":
+                output = self.run(side, self.runner.flags({"run.name": "", **self.keys(row, side)}), gpu_report=report)
                 parameters = int(re.sub(r"\D", "", re.search(r"([\d\s]+) parameters", output)[1]))
             else:
                 output = self.run(side, [*self.eager_words(row), "--steps", self.cases.STEPS], gpu_report=report)
@@ -105,7 +106,7 @@ class Bench:
         if side == "PyTorch":
             return result_of(self.run(side, [*self.eager_words(row), "--seconds", self.options.seconds]))["step_seconds"]
         words = ["bench", "step", "--json", "step.json", "--force", "--batch-sizes", BATCH, "--rounds", 1, "--seconds", self.options.seconds,
-                 "--steps", 1000000, "--cached", *self.runner.flags(self.keys(row))]
+                 "--steps", 1000000, "--cached", *self.runner.flags(self.keys(row, side))]
         self.run(side, words)
         return json.loads((self.folder / "step.json").read_text())["rows"][0]["cached_step_seconds"]
 
@@ -118,8 +119,8 @@ def count(bench, name):
     """{side: Counts} of a row."""
     found = {side: bench.counts(ROWS[name], side) for side in SIDES}
     parameters = [parameters for _, parameters in found.values()]
-    if parameters[0] != parameters[1]:
-        sys.exit(f"{name}: dtrain has {parameters[0]} parameters, PyTorch {parameters[1]}")
+    if len(set(parameters)) != 1:
+        sys.exit(f"{name}: {dict(zip(SIDES, parameters))} parameters")
     return {side: counts for side, (counts, _) in found.items()}
 
 
@@ -150,7 +151,7 @@ def print_kernels(bench, name):
             if of_step in step and operation == "launch":
                 launched[side][short(kernel)] += number
                 phases[side, short(kernel)][phase] += number
-    ours, theirs = (launched[side] for side in SIDES)
+    ours, theirs = launched["dtrain"], launched["PyTorch"]
     print(f"{name}\n{'dtrain':>7}{'PyTorch':>9}  kernel (in dtrain's phases)\n{ours.total():7}{theirs.total():9}  all")
     for kernel in sorted(ours | theirs, key=lambda kernel: (theirs[kernel] - ours[kernel], -ours[kernel], kernel)):
         of_phases = ", ".join(f"{phase} {number}" for phase, number in phases["dtrain", kernel].items())
@@ -188,30 +189,35 @@ class Table:
         print(f"round {number + 1}, {name}: " + ", ".join(f"{side} {1000 * sides[side]:.2f} ms" for side in SIDES), file=sys.stderr, flush=True)
 
     def ratio(self, name):
-        ours, theirs = (self.launches[name][side]["launches"] for side in SIDES)
+        ours, theirs = (self.launches[name][side]["launches"] for side in ("dtrain", "PyTorch"))
         return ours / theirs
 
     def times(self, name):
         """The cells of a row that have times."""
         rounds = self.seconds[name]
         if not rounds:
-            return ["-"] * 4
+            return ["-"] * 6
         cells = [spread([1000 * sides[side] for sides in rounds], 1) for side in SIDES]
-        ratios = [sides["dtrain"] / sides["PyTorch"] for sides in rounds]
-        return [*cells, spread(ratios, 2), verdict(statistics.median(ratios), MOST_TIME)]
+        ratios = [[sides[side] / sides["PyTorch"] for sides in rounds] for side in SIDES[:-1]]
+        return [*cells, *(spread(of_side, 2) for of_side in ratios), verdict(statistics.median(ratios[0]), MOST_TIME)]
 
     def print(self):
-        print(f"| network | launches: dtrain | PyTorch | ratio | bar {MOST_LAUNCHES} | copies, memsets, waits | PyTorch | host ms: dtrain | PyTorch "
-              f"| ratio | bar {MOST_TIME} |\n|{'---|' * 11}")
+        """Of launches, copies and the like, and of host times."""
+        print(f"| network | launches: {' | '.join(SIDES)} | ratio | bar {MOST_LAUNCHES} | copies, memsets, waits: {' | '.join(SIDES)} |\n|{'---|' * 9}")
         for name, sides in self.launches.items():
             others = [", ".join(str(sides[side][key]) for key in ("copies", "memsets", "waits")) for side in SIDES]
-            cells = [name, *(sides[side]["launches"] for side in SIDES), f"{self.ratio(name):.2f}", verdict(self.ratio(name), MOST_LAUNCHES), *others,
-                     *self.times(name)]
-            print("| " + " | ".join(map(str, cells)) + " |")
+            print_row(name, *(sides[side]["launches"] for side in SIDES), f"{self.ratio(name):.2f}", verdict(self.ratio(name), MOST_LAUNCHES), *others)
+        print(f"\n| network | host ms: {' | '.join(SIDES)} | ratio | ratio with graphs | bar {MOST_TIME} |\n|{'---|' * 7}")
+        for name in self.launches:
+            print_row(name, *self.times(name))
         missed = [name for name in self.launches if self.ratio(name) > MOST_LAUNCHES]
         print("\nOn a fake CUDA runtime. dtrain's launches include its augmentation; PyTorch's images are normalized, and rows noised, on the CPU, for free.")
         print(f"More than {MOST_LAUNCHES} times PyTorch's launches: {', '.join(missed) or 'none'}")
         return not missed
+
+
+def print_row(*cells):
+    print("| " + " | ".join(map(str, cells)) + " |")
 
 
 def verdict(ratio, most):
