@@ -90,8 +90,8 @@ def answers(waits, order):
     return dict(zip(PROGRAMS, run(text, order), strict=True))
 
 
-def waits_make_numbers_right(folder):
-    for order in fake_gpu.ORDERS:
+def waits_make_numbers_right(folder, orders=fake_gpu.SOME_ORDERS):
+    for order in orders:
         assert all(answers(True, order).values()), (order, answers(True, order))
 
 
@@ -100,10 +100,16 @@ def a_wait_that_is_missing_makes_one_wrong(folder):
     assert not [name for name in PROGRAMS if all(one[name] for one in right)], right
 
 
-def memory_that_is_reused_becomes_nan_first(folder):
-    for order in fake_gpu.ORDERS:
+def memory_that_is_reused_becomes_nan_first(folder, orders=fake_gpu.SOME_ORDERS):
+    for order in orders:
         assert run(REUSE, order) == [True], order
 
 
+def other_orders_do_the_same(folder):
+    waits_make_numbers_right(folder, fake_gpu.OTHER_ORDERS)
+    memory_that_is_reused_becomes_nan_first(folder, fake_gpu.OTHER_ORDERS)
+
+
 if __name__ == "__main__":
-    fake_gpu.main([waits_make_numbers_right, a_wait_that_is_missing_makes_one_wrong, memory_that_is_reused_becomes_nan_first])
+    fake_gpu.main([waits_make_numbers_right, a_wait_that_is_missing_makes_one_wrong, memory_that_is_reused_becomes_nan_first],
+                  [other_orders_do_the_same])

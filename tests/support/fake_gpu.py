@@ -10,6 +10,7 @@ import runner
 FOLDER = pathlib.Path(os.environ.get("DTRAIN_BUILD", "build")) / "tests/fake_gpu"
 LIBRARIES = ["libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2", "libcuda.so.1"]
 ORDERS = [0, 1, 2, 3]  # of streams: cuda/schedule.h
+SOME_ORDERS, OTHER_ORDERS = [0, 3], [1, 2]  # of the default run, and of campaigns
 OPERATORS = FOLDER / "libfake_numbers.so"  # that compute
 
 
