@@ -166,6 +166,8 @@ class Table:
         self.path, self.launches, self.seconds = path, {}, collections.defaultdict(list)
 
     def add(self, line):
+        if set(line["sides"]) != set(SIDES):
+            sys.exit(f"{self.path}: measured by an older form of this command")
         if line["kind"] == "counts":
             self.launches[line["network"]] = line["sides"]
         else:

@@ -24,8 +24,8 @@ using torch::autograd::variable_list;
 constexpr double kSaturated = 1e4;
 
 // Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns
-// about it in every call. Marked weights (run_padded_lstm) and those of a clone are not; the copy
-// is cheap compared to the operation.
+// about it in every call. Marked weights (run_padded_lstm) are not; the copy is cheap compared to
+// the operation itself.
 class QuietOnGpu {
  public:
   explicit QuietOnGpu(const at::Tensor& input) {
@@ -147,6 +147,7 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
     return run_lstm(layer, rows.to(at::kFloat, false, false, at::MemoryFormat::Contiguous), wide(h),
                     wide(c));
   }
+  DTRAIN_CHECK(h.defined() == c.defined(), "h and c are given together, or neither");
   if (!h.defined()) {
     const at::Tensor zeros =
         at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));

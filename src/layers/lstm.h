@@ -28,8 +28,8 @@ struct LstmResult {
   at::Tensor h, c;    // [B, H], after the last row of each sample
 };
 
-// rows [T, B, in] (time first, the layout of the fused operation), h and c [B, H]; undefined ones
-// are zero.
+// rows [T, B, in] (time first, the layout of the fused operation), h and c [B, H]; zero if both
+// are undefined.
 LstmResult run_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& h = {},
                     const at::Tensor& c = {});
 

@@ -36,6 +36,8 @@ def rows(folder, chosen):
 
 
 def compare(lines):
+    waiting = [name for name, line in lines.items() if line.split()[-1] != "0"]
+    assert not waiting, f"steps that do not log wait: {waiting}"
     known = dict(zip([HEAD, *cases.cases()], TABLE.read_text().splitlines(), strict=True))
     changed = [f"- {known[name]}\n+ {line}" for name, line in lines.items() if known[name] != line]
     assert lines and not changed, "a step asks for other than budgets.txt says:\n" + "\n".join([HEAD, *changed])

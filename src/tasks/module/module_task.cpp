@@ -77,7 +77,9 @@ class ModuleTask : public Task {
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = forward(batch);
     const Loss loss = plain_loss_(output, batch.targets);
-    return {{{"weight", loss.weight.to(output.device(), at::kDouble)},
+    // A number of the host is added without a wait.
+    const at::Tensor weight = at::zeros({}, output.options().dtype(at::kDouble)).add_(loss.weight);
+    return {{{"weight", weight},
              {"loss", loss.sum.to(at::kDouble)},
              {loss_.metric().name, loss_.measure(output, batch.targets)}},
             loss.per_sample.to(at::kDouble)};

@@ -100,10 +100,21 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
   return {out[0], out[5], out[6], {out[1], out[2], out[3], out[4]}};
 }
 
-// Where cuDNN wants the weights: nowhere.
+// In one piece of memory, each after the other.
 Tensor flatten_weight(at::TensorList weights, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                       bool, bool) {
-  return at::empty({1}, weights[0].options());
+  const at::NoGradGuard no_grad;
+  int64_t elements = 0;
+  for (const Tensor& weight : weights) elements += weight.numel();
+  const Tensor all = at::empty({elements}, weights[0].options());
+  int64_t begin = 0;
+  for (const Tensor& weight : weights) {
+    const Tensor place = all.slice(0, begin, begin + weight.numel()).view(weight.sizes());
+    place.copy_(weight);
+    weight.set_(place);
+    begin += weight.numel();
+  }
+  return all;
 }
 
 std::tuple<Tensor, Tensor, Tensor> fused_cell(const Tensor& of_input, const Tensor& of_hidden,
