@@ -21,11 +21,12 @@ void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
       const T* rows = batch.rows + b * batch.longest * features;
       T* out = batch.out + b * batch.longest * features;
       bool* hidden = batch.hidden + b * batch.longest;
-      for (int64_t row = 0; row < length; ++row) {  // the other rows are zero already
-        hidden[row] = is_hidden(m, blocks, row);
-        if (hidden[row]) continue;
+      for (int64_t row = 0; row < batch.longest; ++row) {
+        const bool valid = row < length;
+        hidden[row] = valid && is_hidden(m, blocks, row);
+        const bool seen = valid && !hidden[row];
         for (int64_t e = row * features; e < (row + 1) * features; ++e)
-          out[e] = noised(m, blocks, rows[e], e);
+          out[e] = seen ? noised(m, blocks, rows[e], e) : T(0);
       }
     }
   });
@@ -64,12 +65,8 @@ NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths,
                " on ", lengths.device(), ", ids ", ids.sizes(), " on ", ids.device());
   const at::NoGradGuard no_grad;
   const at::Tensor source = rows.contiguous();
-  const at::TensorOptions mask = rows.options().dtype(at::kBool);
-  NoisedRows result{at::empty_like(source), at::empty({rows.size(0), rows.size(1)}, mask)};
-  if (rows.is_cpu()) {  // the kernel of a GPU writes all rows
-    result.rows.zero_();
-    result.hidden.zero_();
-  }
+  const NoisedRows result{at::empty_like(source),
+                          at::empty({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool))};
   const at::Tensor n = lengths.contiguous();
   if (rows.scalar_type() == at::kDouble) {
     run<double>(m, source, n, key, result);
