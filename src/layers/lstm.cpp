@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "kernels/lstm.h"
 #include "layers/autocast.h"
+#include "layers/lengths.h"
 #include "os/vector_set.h"
 
 namespace dtrain::layers {
@@ -166,9 +167,9 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
   const bool train =
       at::GradMode::is_enabled() && (learns(rows) || learns(h) || learns(c) ||
                                      std::any_of(weights.begin(), weights.end(), learns));
+  const at::Tensor x = rows.contiguous();
   const auto [states, h_last, c_last] =
-      at::lstm(rows.contiguous(), {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true,
-               /*num_layers=*/1,
+      at::lstm(x, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1,
                /*dropout=*/0, train, /*bidirectional=*/false, /*batch_first=*/false);
   return {states, h_last.squeeze(0), c_last.squeeze(0)};
 }
@@ -187,8 +188,7 @@ std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer& layer, const at
 LstmResult run_padded_lstm(const LstmLayer& layer, const at::Tensor& rows,
                            const at::Tensor& lengths, const at::Tensor& h, const at::Tensor& c) {
   const int64_t steps = rows.size(0), hidden = layer.weight_hh.size(1);
-  const at::Tensor beyond =
-      at::arange(steps, lengths.options()).unsqueeze(1).ge(lengths.unsqueeze(0));  // [T, B]
+  const at::Tensor beyond = padded_positions(lengths, steps).t();  // [T, B]
   const at::Tensor mark =
       at::zeros({4 * hidden, 1}, layer.weight_ih.options().requires_grad(false));
   mark.slice(0, 0, hidden).fill_(-kSaturated);

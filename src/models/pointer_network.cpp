@@ -128,8 +128,8 @@ at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const 
   const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
   const layers::LstmLayer layer = decoder_->layer(0);
   const at::Tensor v = v_->weight.view({-1});
-  const at::Tensor valid = layers::valid_positions(sets.lengths, steps);
-  const at::Tensor visited = valid.logical_not();
+  const at::Tensor padded = layers::padded_positions(sets.lengths, steps);
+  const at::Tensor visited = padded.clone();
   const at::Tensor choices = at::empty({batch, steps}, sets.lengths.options());
   at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());
   at::Tensor h = memory.h, c = memory.c;
@@ -143,7 +143,7 @@ at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const 
     visited.scatter_(1, mark.unsqueeze(1), true);
     row = visited_rows(sets.elements, choice);
   }
-  return choices.masked_fill_(valid.logical_not(), -1);
+  return choices.masked_fill_(padded, -1);
 }
 
 at::Tensor PointerNetwork::forward(at::Tensor elements) {
