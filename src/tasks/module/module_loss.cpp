@@ -58,30 +58,27 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
 
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
   const at::Tensor logits = at_least_float32(output);
-  at::Tensor per_sample, weight;
   if (classifies()) {
     const at::Tensor each =
         name_ == config::LossName::kNll
             ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
             : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted,
                                      label_smoothing_);
-    per_sample = each.reshape({each.size(0), -1}).sum(1);
-    weight = targets.ne(kNotCounted).sum(at::kDouble);
-  } else {
-    const at::Tensor wanted = targets.to(logits.scalar_type());
-    const at::Tensor given = logits.reshape(wanted.sizes());
-    constexpr auto kNone = at::Reduction::None;
-    const auto elements = [&] {
-      using enum config::LossName;
-      if (name_ == kMse) return at::mse_loss(given, wanted, kNone);
-      if (name_ == kL1) return at::l1_loss(given, wanted, kNone);
-      if (name_ == kSmoothL1) return at::smooth_l1_loss(given, wanted, kNone, /*beta=*/1.0);
-      return at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone);
-    };
-    per_sample = per_sample_mean(elements());
-    weight = at::full({}, targets.size(0), at::kDouble);
+    Loss loss = sample_loss(each.reshape({each.size(0), -1}).sum(1));
+    loss.weight = targets.ne(kNotCounted).sum(at::kDouble);
+    return loss;
   }
-  return {per_sample.sum(), weight, per_sample.detach()};
+  const at::Tensor wanted = targets.to(logits.scalar_type());
+  const at::Tensor given = logits.reshape(wanted.sizes());
+  constexpr auto kNone = at::Reduction::None;
+  const auto elements = [&] {
+    using enum config::LossName;
+    if (name_ == kMse) return at::mse_loss(given, wanted, kNone);
+    if (name_ == kL1) return at::l1_loss(given, wanted, kNone);
+    if (name_ == kSmoothL1) return at::smooth_l1_loss(given, wanted, kNone, /*beta=*/1.0);
+    return at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone);
+  };
+  return sample_loss(per_sample_mean(elements()));
 }
 
 at::Tensor ModuleLoss::measure(const at::Tensor& output, const at::Tensor& targets) const {
