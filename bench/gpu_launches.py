@@ -18,9 +18,9 @@ Host time is the mean time of a step whose batches are in memory (of dtrain: `be
 nothing, it is what the host needs to issue them. A round runs all sides one after the other, in the opposite order each time; the table
 has the medians of the rounds (min to max), and that of their ratios.
 
-A launch bar that is missed without graphs ends the command with exit code 1. Times depend on the machine and on what else it does: their bar is only
-printed. FILE gets a line of JSON for each measurement; --report prints the table of all lines that it has. --kernels prints what both
-sides launch in a step, by the kernels' shortened names, most of what dtrain launches and PyTorch does not first.
+A launch bar that is missed without graphs ends the command with exit code 1. Times depend on the machine and on what else it does: their
+bar is only printed. FILE gets a line of JSON for each measurement; --report prints the table of all lines that it has. --kernels prints
+what dtrain without graphs and PyTorch launch in a step, by the kernels' shortened names, most of what PyTorch does not launch first.
 """
 
 import argparse
@@ -38,6 +38,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 MOST_LAUNCHES, MOST_TIME = 0.85, 0.35  # of PyTorch's
 BATCH, PIXELS, SAMPLES = 16, 64, 640
 SIDES = ("dtrain", "with graphs", "PyTorch")
+COMPARED = ("dtrain", "PyTorch")  # kernel by kernel, and with the bar of launches
 OPERATIONS = {"launches": "launch", "copies": "copy", "memsets": "memset", "waits": "wait"}
 
 # case: of tests/fake_gpu/cases.py. network and form: of eager_step.py.
@@ -115,12 +116,12 @@ def result_of(output):
     return json.loads(next(line for line in output.splitlines() if line.startswith('{"step_seconds"')))
 
 
-def count(bench, name):
+def count(bench, name, sides):
     """{side: Counts} of a row."""
-    found = {side: bench.counts(ROWS[name], side) for side in SIDES}
+    found = {side: bench.counts(ROWS[name], side) for side in sides}
     parameters = [parameters for _, parameters in found.values()]
     if len(set(parameters)) != 1:
-        sys.exit(f"{name}: {dict(zip(SIDES, parameters))} parameters")
+        sys.exit(f"{name}: {dict(zip(sides, parameters))} parameters")
     return {side: counts for side, (counts, _) in found.items()}
 
 
@@ -144,14 +145,14 @@ def short(name):
 def print_kernels(bench, name):
     """The kernels of the first of the counted steps."""
     step = [bench.cases.COUNTED[0]]
-    launched = {side: collections.Counter() for side in SIDES}
+    launched = {side: collections.Counter() for side in COMPARED}
     phases = collections.defaultdict(collections.Counter)
-    for side, counts in count(bench, name).items():
+    for side, counts in count(bench, name, COMPARED).items():
         for of_step, phase, operation, kernel, number in counts.lines:
             if of_step in step and operation == "launch":
                 launched[side][short(kernel)] += number
                 phases[side, short(kernel)][phase] += number
-    ours, theirs = launched["dtrain"], launched["PyTorch"]
+    ours, theirs = (launched[side] for side in COMPARED)
     print(f"{name}\n{'dtrain':>7}{'PyTorch':>9}  kernel (in dtrain's phases)\n{ours.total():7}{theirs.total():9}  all")
     for kernel in sorted(ours | theirs, key=lambda kernel: (theirs[kernel] - ours[kernel], -ours[kernel], kernel)):
         of_phases = ", ".join(f"{phase} {number}" for phase, number in phases["dtrain", kernel].items())
@@ -166,16 +167,16 @@ class Table:
         self.path, self.launches, self.seconds = path, {}, collections.defaultdict(list)
 
     def add(self, line):
-        if set(line["sides"]) != set(SIDES):
-            sys.exit(f"{self.path}: measured by an older form of this command")
         if line["kind"] == "counts":
             self.launches[line["network"]] = line["sides"]
         else:
             self.seconds[line["network"]].append(line["sides"])
 
     def load(self):
-        for text in self.path.read_text().splitlines():
-            self.add(json.loads(text))
+        for line in map(json.loads, self.path.read_text().splitlines()):
+            if set(line["sides"]) != set(SIDES):
+                sys.exit(f"{self.path}: measured by an older form of this command")
+            self.add(line)
 
     def note(self, **line):
         self.add(line)
@@ -191,7 +192,7 @@ class Table:
         print(f"round {number + 1}, {name}: " + ", ".join(f"{side} {1000 * sides[side]:.2f} ms" for side in SIDES), file=sys.stderr, flush=True)
 
     def ratio(self, name):
-        ours, theirs = (self.launches[name][side]["launches"] for side in ("dtrain", "PyTorch"))
+        ours, theirs = (self.launches[name][side]["launches"] for side in COMPARED)
         return ours / theirs
 
     def times(self, name):
@@ -270,7 +271,7 @@ def main():
             return 0
         table = Table(options.json)
         for name in options.networks:
-            table.note_counts(name, {side: of_one_step(counts, bench.cases.COUNTED) for side, counts in count(bench, name).items()})
+            table.note_counts(name, {side: of_one_step(counts, bench.cases.COUNTED) for side, counts in count(bench, name, SIDES).items()})
         for number in range(options.rounds):
             for name in options.networks:
                 order = SIDES if number % 2 == 0 else SIDES[::-1]
