@@ -12,7 +12,7 @@ import numbers_test
 import numpy
 import onnxruntime
 import runner
-from numbers_test import EXACT, difference, others
+from numbers_test import EXACT, difference, others, run_on
 
 sys.path.append(str(runner.SOURCE / "tests/gpu"))
 import judge  # noqa: E402
@@ -30,10 +30,6 @@ TRAINED = {**cases.COMMON, "device.type": "cpu", "train.max_steps": 12, "checkpo
 # Of commands that measure steps: each phase of sequences must have an epoch.
 STEPS = {**{key: value for key, value in cases.COMMON.items() if key != "train.max_steps"}, "train.epochs": 2000}
 DOUBLE = {"train.amp": "fp64"}
-
-
-def command(device):
-    return runner.run if device == "cpu" else fake_gpu.compute
 
 
 def make_data(folder, networks):
@@ -67,21 +63,17 @@ def apart(a, b):
     return max((abs(x - y) / max(1, abs(x)) for x, y in numbers), default=0.0), sum(texts) / max(1, len(texts))
 
 
-def settings(device, gpus, order):
-    return {} if device == "cpu" else {"gpu_count": gpus, **({} if order is None else {"gpu_order": order})}
-
-
-def evaluate(folder, run, device, np=None, gpus=1, order=None, **options):
+def evaluate(folder, run, device, where={}, **options):
     """The JSON of `dtrain eval`."""
     arguments = ["eval", f"runs/{run}", "--device", device, "--json", "eval.json", "--force", *runner.flags(options)]
-    command(device)(arguments, np=np, cwd=folder, **settings(device, gpus, order)).expect(0)
+    run_on(device, arguments, cwd=folder, **where).expect(0)
     return json.loads((folder / "eval.json").read_text())
 
 
-def predict(folder, run, device, np=None, gpus=1, order=None, **options):
+def predict(folder, run, device, where={}, **options):
     """The numbers and texts of the predictions for all samples. Orders and classes are texts, or whole numbers."""
     arguments = ["predict", f"runs/{run}", cases.NETWORKS[TASKS[run]]["data.file"], "--device", device, "--out", "out", "--force"]
-    command(device)([*arguments, *runner.flags(options)], np=np, cwd=folder, **settings(device, gpus, order)).expect(0)
+    run_on(device, [*arguments, *runner.flags(options)], cwd=folder, **where).expect(0)
     lines = (folder / "out").read_text().splitlines()
     if options.get("format") == "jsonl":
         return [leaf for line in lines for leaf in leaves(json.loads(line))]
@@ -125,6 +117,14 @@ def evaluations_and_predictions_agree(folder):
     evaluations_and_predictions(folder, ["headpose", "pointer"], ["fp32"])
 
 
+def other_evaluations_and_predictions_agree(folder):
+    evaluations_and_predictions(folder, others(TASKS, ["headpose", "pointer"]), ["fp32"])
+
+
+def evaluations_and_predictions_agree_in_16_bits(folder):
+    evaluations_and_predictions(folder, ["headpose"], ["bf16"])
+
+
 def evaluations_and_predictions_agree_in_all_precisions(folder):
     evaluations_and_predictions(folder, list(TASKS), ["fp32", "tf32", "bf16", "fp16"], format="jsonl")
 
@@ -136,7 +136,7 @@ def ranks_and_orders(folder, tasks, orders, jobs):
         report, rows = leaves(evaluate(folder, task, "cpu")), predict(folder, task, "cpu", split="test")
         for np, gpus in jobs:
             for order in orders:
-                how = {"np": np, "gpus": gpus, "order": order, "batch-size": 7}
+                how = {"where": {"np": np, "gpus": gpus, "order": order}, "batch-size": 7}
                 found = [apart(report, leaves(evaluate(folder, task, "cuda", **how))),
                          apart(rows, predict(folder, task, "cuda", split="test", **how))]
                 say(f"{task} {np or 1} {gpus} {order}", *found[0], *found[1])
@@ -202,7 +202,7 @@ def exports(folder, tasks):
         for form in FORMS[task]:
             more = ["--samples", 40] if form == "onnx-int8" else []
             for run, machine in [("cpu", "cpu"), ("cuda", "cpu"), ("cuda", "cuda")]:
-                command(machine)(["export", f"runs/{task}-{run}", "--format", form, *more, "--out", f"{task}-{run}-{machine}"], cwd=folder).expect(0)
+                run_on(machine, ["export", f"runs/{task}-{run}", "--format", form, *more, "--out", f"{task}-{run}-{machine}"], cwd=folder).expect(0)
             files = [folder / f"{task}-{run}" for run in ("cpu-cpu", "cuda-cpu", "cuda-cuda")]
             assert files[1].read_bytes() == files[2].read_bytes(), (task, form)
             number = apart(outputs(files[0], form), outputs(files[2], form))[0]
@@ -224,7 +224,7 @@ def measured(folder, name, network, device="cuda", **options):
     """The JSON of a command that measures the steps of a network."""
     keys = {**STEPS, **cases.NETWORKS[network], "device.type": device, **{key.replace("__", "."): value for key, value in options.items()}}
     arguments = [*name.split(), "--json", "out.json", "--force", *runner.flags(keys)]
-    command(device)(arguments, cwd=folder).expect(0)
+    run_on(device, arguments, cwd=folder).expect(0)
     return json.loads((folder / "out.json").read_text())
 
 
@@ -408,7 +408,8 @@ if __name__ == "__main__":
     fake_gpu.main([evaluations_and_predictions_agree, ranks_evaluate_and_predict_as_one,
                    evaluations_of_trainings_agree_in_double_precision, exports_agree, steps_are_traced, steps_are_measured_and_planned,
                    a_config_that_is_tuned_trains, batches_padded_to_length_classes_agree, four_ranks_agree],
-                  [evaluations_and_predictions_agree_in_all_precisions, ranks_evaluate_and_predict_as_one_in_any_order,
+                  [other_evaluations_and_predictions_agree, evaluations_and_predictions_agree_in_16_bits,
+                   evaluations_and_predictions_agree_in_all_precisions, ranks_evaluate_and_predict_as_one_in_any_order,
                    other_evaluations_of_trainings_agree_in_double_precision, other_exports_agree, all_networks_are_traced,
                    other_steps_are_measured_and_planned, rates_are_tested_as_on_the_cpu, other_batches_padded_to_length_classes_agree,
                    four_ranks_of_other_networks_agree, other_runs_move_between_cpu_and_gpu])

@@ -49,17 +49,26 @@ def steps_are_traced_measured_planned_and_tuned(folder):
     fake_gpu.run(["tune", "--minutes", 0.2, *STEPS], cwd=folder).expect(0)
 
 
-def ranks_use_their_own_gpu_alone(folder):
+def ranks_use_their_own_gpu_alone(folder, jobs=((2, 1, "staged"), (4, 4, "nccl"), (4, 2, "staged")), shared=True):
     cases.make_data(folder, ["headpose"])
-    for ranks, gpus, transport in [(2, 1, "staged"), (4, 4, "nccl"), (4, 2, "staged")]:
-        result, counts = train(folder, np=ranks, gpus=gpus, run__name=f"r{ranks}{gpus}", train__batch_size=4, train__sync_batch_norm=True,
+    for ranks, gpus, transport in jobs:
+        result, counts = train(folder, np=ranks, gpus=gpus, run__name=f"r{ranks}{gpus}{shared}", train__batch_size=4, train__sync_batch_norm=shared,
                                checkpoint__every="never")
         assert f"gradients  {transport}" in result.output, result.output
         contexts = sorted("".join(one.names("context")) for one in counts)
         assert contexts == sorted(f"GPU {rank % gpus}" for rank in range(ranks)), contexts
 
 
+def four_ranks_use_one_gpu(folder):
+    ranks_use_their_own_gpu_alone(folder, [(4, 1, "staged")])
+
+
+def ranks_with_norms_of_their_own_use_their_own_gpu_alone(folder):
+    ranks_use_their_own_gpu_alone(folder, [(2, 1, "staged"), (4, 1, "staged"), (4, 4, "nccl"), (4, 2, "staged")], shared=False)
+
+
 if __name__ == "__main__":
     # What the others do is compared by numbers_test.py and commands_numbers_test.py in the default run.
     fake_gpu.main([the_gpus_are_examined, ranks_use_their_own_gpu_alone],
-                  [a_run_is_evaluated_predicted_with_and_exported, a_run_moves_between_gpu_and_cpu, steps_are_traced_measured_planned_and_tuned])
+                  [a_run_is_evaluated_predicted_with_and_exported, a_run_moves_between_gpu_and_cpu, steps_are_traced_measured_planned_and_tuned,
+                   four_ranks_use_one_gpu, ranks_with_norms_of_their_own_use_their_own_gpu_alone])

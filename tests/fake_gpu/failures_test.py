@@ -103,23 +103,19 @@ def nccl_fails_at_each_operation(folder):
     two_at_a_time(fail, range(1, operations + 1))
 
 
-def a_full_gpu_says_what_to_change(folder, limits=3):
+def a_full_gpu_says_what_to_change(folder):
     cases.make_data(folder, ["headpose"])
     options = {**SHORT, **cases.NETWORKS["headpose_cnn"], "train.batch_size": 64, "model.image_size": 64}
     enough, too_little = 512, 24
     fake_gpu.run(runner.flags(options), cwd=folder, gpu_memory_mib=enough).expect(0)
     full = 0
-    for mib in range(too_little, enough, (enough - too_little) // limits):
+    for mib in range(too_little, enough, (enough - too_little) // 10):
         result = fake_gpu.run(runner.flags(options), cwd=folder, gpu_memory_mib=mib)
         if result.code == 0:
             continue
         full += 1
         result.expect(69, "out of memory on cuda:0", "with a micro-batch of 64 samples", "--batch-size ")
-    assert full >= limits // 4 + 1, "too few limits were too low"
-
-
-def a_gpu_with_other_limits_says_what_to_change(folder):
-    a_full_gpu_says_what_to_change(folder, limits=12)
+    assert full >= 2, "no limit was too low"
 
 
 def gpus_that_cannot_be_used_are_refused(folder):
@@ -155,5 +151,5 @@ if __name__ == "__main__":
                    nccl_fails_at_each_operation, a_full_gpu_says_what_to_change,
                    gpus_that_cannot_be_used_are_refused, a_newer_nccl_is_used_and_an_older_one_refused],
                   [a_gpu_fails_at_each_launch_of_a_step, one_of_two_gpus_fails_at_each_launch_of_a_step_of_graphs,
-                   a_gpu_with_other_limits_says_what_to_change, one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch,
+                   one_of_two_ranks_on_a_gpu_fails_at_each_kind_of_launch,
                    one_of_two_gpus_fails_at_each_kind_of_launch])

@@ -24,16 +24,18 @@ def difference(cpu, gpu):
     return max(abs(x - y) / max(abs(x), 1e-12) for a, b in zip(cpu, gpu) for x, y in zip(a, b))
 
 
+def run_on(device, arguments, np=None, gpus=1, order=None, **how):
+    """The result of a command on the CPU, or on fake GPUs that compute."""
+    if device == "cpu":
+        return runner.run(arguments, np=np, **how)
+    more = {} if order is None else {"gpu_order": order}
+    return fake_gpu.compute(arguments, np=np, gpu_count=gpus, **more, **how)
+
+
 def output_of(folder, name, device, np=None, words=(), gpus=1, order=None, **options):
     """What a training prints."""
     keys = {**CHECKED, "device.type": device, "run.name": name, **{key.replace("__", "."): value for key, value in options.items()}}
-    arguments = [*words, *runner.flags(keys)]
-    if device == "cpu":
-        result = runner.run(arguments, np=np, cwd=folder)
-    else:
-        more = {} if order is None else {"gpu_order": order}
-        result = fake_gpu.compute(arguments, np=np, cwd=folder, gpu_count=gpus, **more)
-    return result.expect(0).output
+    return run_on(device, [*words, *runner.flags(keys)], np=np, gpus=gpus, order=order, cwd=folder).expect(0).output
 
 
 def train(folder, name, device, **how):
@@ -125,17 +127,25 @@ def ranks_agree(folder):
     ranks(folder, [(1, 0), (2, 0)], shared=True)
 
 
+def ranks_at_once_agree(folder):
+    ranks(folder, [(1, None), (2, None)], shared=True)
+
+
 def ranks_with_norms_of_their_own_agree(folder):
     ranks(folder, [(1, None), (1, 0), (2, None), (2, 0)], shared=False)
 
 
-def runs_move_between_cpu_and_gpu(folder):
+def runs_move_between_cpu_and_gpu(folder, devices=("cuda", "cpu", "cuda")):
     cases.make_data(folder, ["headpose"])
     base = {**cases.NETWORKS["headpose_cnn"], "train.amp": "fp64", "checkpoint.every": "2steps", "schedule.name": "constant"}
     whole = train(folder, "whole", "cpu", train__max_steps=6, **base)
-    for part, device in enumerate(["cuda", "cpu", "cuda"]):
+    for part, device in enumerate(devices):
         moved = train(folder, "moved", device, words=["--resume", "auto"] if part else [], train__max_steps=2 * part + 2, **base)
     assert difference(whole, moved) <= EXACT, (whole, moved)
+
+
+def runs_that_begin_on_the_cpu_move(folder):
+    runs_move_between_cpu_and_gpu(folder, ("cpu", "cuda", "cpu"))
 
 
 def a_step_whose_gradients_overflow_is_skipped(folder):
@@ -162,4 +172,5 @@ if __name__ == "__main__":
     fake_gpu.main([networks_agree_in_double_precision, options_agree_in_double_precision, networks_agree_in_the_first_step, ranks_agree,
                    runs_move_between_cpu_and_gpu, a_step_whose_gradients_overflow_is_skipped, any_order_of_streams_gives_the_same_numbers],
                   [other_networks_agree_in_double_precision, other_options_agree_in_double_precision, other_networks_agree_in_the_first_step,
-                   networks_agree_in_the_first_step_of_other_precisions, ranks_with_norms_of_their_own_agree, any_other_order_of_streams_gives_the_same_numbers])
+                   networks_agree_in_the_first_step_of_other_precisions, ranks_at_once_agree, ranks_with_norms_of_their_own_agree,
+                   runs_that_begin_on_the_cpu_move, any_other_order_of_streams_gives_the_same_numbers])
