@@ -70,10 +70,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths,
                              const at::Tensor& halves) {
-  const at::Tensor clean =
-      rows.masked_fill(layers::padded_positions(lengths, rows.size(1)).unsqueeze(2), 0);
   constexpr auto kReLU = layers::Activation::kReLU;
-  const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
+  const at::Tensor x = bn1_->forward_valid(conv1_->forward(rows.transpose(1, 2)), lengths, kReLU);
   return bn2_->forward_valid(conv2_->forward(x), halves, kReLU);
 }
 
@@ -82,10 +80,10 @@ CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengt
   if (layers::runs_packed(rows)) return encode_packed(rows, lengths, halves);
   const at::Tensor first =
       layers::run_lstm(lstm_->layer(0), convolve(rows, lengths, halves).permute({2, 0, 1})).states;
-  const at::Tensor states =
-      layers::run_lstm(lstm_->layer(1), lstm_dropout_->forward_time_first(first)).states;
-  const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
-  return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
+  return {
+      .states = layers::run_lstm(lstm_->layer(1), lstm_dropout_->forward_time_first(first)).states,
+      .packed_last = {},
+      .packed = {}};
 }
 
 CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths,
@@ -102,12 +100,20 @@ CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor
   };
   const at::Tensor first = run(0, layers::pack(convolved.permute({2, 0, 1}), steps)).states;
   const layers::LstmResult second = run(1, lstm_dropout_->forward_packed(first, steps));
-  return {
-      .states = second.states, .last = second.h.index_select(0, steps.inverse()), .packed = steps};
+  return {.states = second.states, .packed_last = second.h, .packed = steps};
 }
 
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
-  return fc_->forward(dropout_->forward(encode(rows, lengths, half(lengths)).last));
+  const at::Tensor clean =
+      rows.masked_fill(layers::padded_positions(lengths, rows.size(1)).unsqueeze(2), 0);
+  const at::Tensor halves = half(lengths);
+  const Encoded encoded = encode(clean, lengths, halves);
+  const auto last = [&] {
+    const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, encoded.states.size(2)});
+    return encoded.states.gather(0, at).squeeze(0);
+  };
+  return fc_->forward(dropout_->forward(
+      encoded.packed ? encoded.packed_last.index_select(0, encoded.packed->inverse()) : last()));
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
@@ -122,8 +128,7 @@ at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
   at::Tensor rebuilt = reconstruct_->forward(states.permute({1, 2, 0})).transpose(1, 2);
   if (encoded.packed) rebuilt = rebuilt.index_select(0, encoded.packed->inverse());
   // Negative padding crops.
-  return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)}) *
-         layers::valid_positions(lengths, longest).unsqueeze(2);
+  return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)});
 }
 
 at::Tensor CnnLstm::forward(at::Tensor rows) {

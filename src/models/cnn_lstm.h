@@ -52,10 +52,11 @@ class CnnLstm : public Network {
  public:
   explicit CnnLstm(const CnnLstmOptions&);
 
-  // rows [B, T, F], floating point; lengths int64 [B], 1 to T, on the device of the rows. Rows
-  // beyond a sequence's length are ignored.
-  at::Tensor classify(const at::Tensor& rows, const at::Tensor& lengths);  // logits [B, classes]
-  // [B, T, F], zero beyond the lengths
+  // rows [B, T, F], floating point; lengths int64 [B], 1 to T, on the device of the rows.
+  // Logits [B, classes]; rows beyond a sequence's length are ignored.
+  at::Tensor classify(const at::Tensor& rows, const at::Tensor& lengths);
+  // [B, T, F], undefined beyond the lengths. There `rows` must be zero, as
+  // layers::hide_and_noise() writes them: on a GPU, masks for both are a tenth of the launches.
   at::Tensor rebuild(const at::Tensor& rows, const at::Tensor& lengths);
 
   // [B, T, F], all rows valid -> logits [B, classes].
@@ -70,13 +71,13 @@ class CnnLstm : public Network {
   void train(bool on = true) override;
 
  private:
-  // [B, 128, T'], zero beyond the lengths
+  // [B, 128, T'], zero beyond the lengths, as `rows` must be.
   // `halves`: the lengths after the second convolution
   at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& halves);
   struct Encoded {
     // Output of the second LSTM layer: packed [N, hidden], or [T', B, hidden], padding undefined
     at::Tensor states;
-    at::Tensor last;  // [B, hidden], the last valid one of each sample
+    at::Tensor packed_last;  // [B, hidden], the last valid one of each packed sequence
     std::optional<layers::PackedSteps> packed;
   };
   Encoded encode(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& halves);

@@ -11,6 +11,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "layers/lengths.h"
 #include "models/cnn_lstm.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
@@ -46,7 +47,8 @@ void run(const std::string& in, const std::string& out) {
     const auto network = network_of(weights);
     network->eval();
     results.emplace_back("logits", network->classify(rows, lengths));
-    results.emplace_back("rebuilt", network->rebuild(rows, lengths));
+    const at::Tensor valid = layers::valid_positions(lengths, rows.size(1)).unsqueeze(2);
+    results.emplace_back("rebuilt", network->rebuild(rows, lengths) * valid);
   }
   for (const std::string phase : {"encoder", "classifier"}) {
     const auto network = network_of(weights);
