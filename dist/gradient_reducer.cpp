@@ -105,12 +105,10 @@ class GradientReducer::Impl {
       launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
-  void add_loss(const at::Tensor& sum, const at::Tensor& weight) {
+  const at::Tensor& running_sums() const {
     DTRAIN_CHECK(mode_ != Mode::kIdle && !(mode_ == Mode::kArmed && next_ == buckets_.size()),
-                 "add_loss() belongs between arm() and backward.");
-    const at::NoGradGuard no_grad;
-    sums_.select(0, 0).add_(sum.detach().reshape({}));
-    sums_.select(0, 1).add_(weight.detach().reshape({}));
+                 "running_sums() belongs between arm() and backward.");
+    return sums_;
   }
 
   void finish() {
@@ -147,8 +145,9 @@ class GradientReducer::Impl {
   }
 
   void zero() {
-    at::_foreach_zero_(flat_);
-    sums_.zero_();
+    std::vector<at::Tensor> all = flat_;
+    all.push_back(sums_.view(flat_[0].scalar_type()));  // one type is one launch on a GPU
+    at::_foreach_zero_(all);
     if (gathers_) set_gradients(/*views=*/false);
   }
 
@@ -435,9 +434,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::arm(bool last_micro_step, bool has_samples) {
   impl_->arm(last_micro_step, has_samples);
 }
-void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) {
-  impl_->add_loss(sum, weight);
-}
+const at::Tensor& GradientReducer::running_sums() const { return impl_->running_sums(); }
 void GradientReducer::begin_backward() { impl_->begin_backward(); }
 void GradientReducer::end_backward() { impl_->end_backward(); }
 void GradientReducer::finish() { impl_->finish(); }

@@ -16,8 +16,8 @@
 // deviation is a CommError of finish() that names parameter and rank; the rank that throws has to
 // end the job.
 //
-// One step: for each micro-step { arm(); if it has samples { add_loss(); backward } } finish();
-// use; zero().
+// One step: for each micro-step { arm(); if it has samples { add to running_sums(); backward } }
+// finish(); use; zero().
 //
 // Thread-safety: hooks run on autograd's thread for the device, everything else on the
 // training thread.
@@ -75,9 +75,10 @@ class GradientReducer {
   // Call it before each micro-step. Without samples no backward follows; on the last micro-step
   // this rank then sends its buckets at once.
   void arm(bool last_micro_step, bool has_samples = true);
-  // Device scalars, accumulated over micro-steps in float64 without host synchronization. Call it
-  // before backward, because they are sent with the last bucket, which may leave during backward.
-  void add_loss(const at::Tensor& sum, const at::Tensor& weight);
+  // float64 [2] on the device: the sums of loss and weight of this rank in this step. The caller
+  // adds those of a micro-step between arm() and backward, because they are sent with the last
+  // bucket, which may leave during backward. Error at another time.
+  const at::Tensor& running_sums() const;
   void begin_backward();  // call it where backward begins; backward_times() counts from here
   // Call it where the backward pass of an earlier micro-step ends: its gradients are in the
   // buckets. finish() does so for the last one.

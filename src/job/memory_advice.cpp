@@ -117,7 +117,7 @@ class Trial {
           train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);
       return task_->loss(batch);
     }();
-    loss.sum.backward();
+    loss.sum().backward();
     return tensors.peak();
   }
 

@@ -101,18 +101,18 @@ std::string defect_of(tasks::Task& task, const SingleSampleTraining& run,
   const Unchanged unchanged(network, run.device);
   const layers::RandomScope randomness(
       layers::random_context(run.config.train.seed, /*step=*/0, batch.sample_ids));
-  const tasks::Loss loss = [&] {
+  const at::Tensor loss = [&] {
     const layers::AutocastGuard autocast = train::autocast_for(run.precision, run.device);
-    return task.loss(batch);
+    return task.loss(batch).sum();
   }();
-  if (!checkpoint::not_finite(loss.sum).empty()) return "its loss is not finite";
+  if (!checkpoint::not_finite(loss).empty()) return "its loss is not finite";
   torch::autograd::variable_list trained;
   for (const at::Tensor& parameter : network.parameters()) {
     if (parameter.requires_grad()) trained.push_back(parameter);
   }
-  if (loss.sum.requires_grad()) {
+  if (loss.requires_grad()) {
     for (const at::Tensor& gradient :
-         torch::autograd::grad({loss.sum}, trained, {}, std::nullopt,
+         torch::autograd::grad({loss}, trained, {}, std::nullopt,
                                /*create_graph=*/false, /*allow_unused=*/true)) {
       if (gradient.defined() && !checkpoint::not_finite(gradient).empty())
         return "its gradient is not finite";

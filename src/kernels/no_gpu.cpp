@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "kernels/additive_attention.h"
 #include "kernels/batch_norm_blocks.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/dropout_mask.h"
 #include "kernels/launch_check.h"
 #include "kernels/masked_noise.h"
@@ -44,6 +45,17 @@ LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Nu
 }
 
 template <typename T>
+LaunchResult cross_entropy_on_gpu(const CrossEntropy<T>&, typename CrossEntropy<T>::Number*,
+                                  void*) {
+  refuse("cross entropy");
+}
+template <typename T>
+LaunchResult cross_entropy_backward_on_gpu(const CrossEntropy<T>&,
+                                           const typename CrossEntropy<T>::Number*, T*, void*) {
+  refuse("cross entropy");
+}
+
+template <typename T>
 LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t,
                                       int64_t, T, T*, void*) {
   refuse("dropout");
@@ -72,13 +84,17 @@ LaunchResult unscale_on_gpu(const FlatGradients&, const ScalerNumbers&, double, 
   refuse("loss scaling");
 }
 template <typename T>
-LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<T>&, void*) {
+LaunchResult note_losses_on_gpu(const NotedLosses<T>&, void*) {
   refuse("a record of losses");
 }
 
-#define DTRAIN_FOR(Number)                                                                      \
-  template LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, \
-                                                 int64_t, int64_t, Number, Number*, void*);
+#define DTRAIN_FOR(T)                                                                             \
+  template LaunchResult cross_entropy_on_gpu(const CrossEntropy<T>&, CrossEntropy<T>::Number*,    \
+                                             void*);                                              \
+  template LaunchResult cross_entropy_backward_on_gpu(const CrossEntropy<T>&,                     \
+                                                      const CrossEntropy<T>::Number*, T*, void*); \
+  template LaunchResult fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*,   \
+                                                 int64_t, int64_t, T, T*, void*);
 DTRAIN_FOR(float)
 DTRAIN_FOR(double)
 DTRAIN_FOR(c10::Half)
@@ -91,7 +107,7 @@ DTRAIN_FOR(c10::BFloat16)
   template LaunchResult attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, \
                                                   const Number*, Number*, Number*, Number*,       \
                                                   void*);                                         \
-  template LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<Number>&, void*);            \
+  template LaunchResult note_losses_on_gpu(const NotedLosses<Number>&, void*);                    \
   template LaunchResult hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
 DTRAIN_FOR(float)
 DTRAIN_FOR(double)

@@ -1,10 +1,10 @@
 #pragma once
 
-// What a step computes of single numbers: the loss scaler, and which samples had a bad loss.
-// dtrain::train says what they mean (grad_scaler.h, bad_loss.h). The CPU calls the functions, and a
-// GPU runs each in one launch.
+// What a step computes of single numbers: the loss scaler, the sums of the losses, and which
+// samples had a bad one. dtrain::train says what they mean (grad_scaler.h, note_losses.h,
+// bad_loss.h). The CPU calls the functions, and a GPU runs each in one launch.
 //
-// Reason: launches, not their time. LibTorch's operators for the same numbers are 33 launches of a
+// Reason: launches, not their time. LibTorch's operators for the same numbers are 38 launches of a
 // step on a GPU, and a small network has 100 in all. Delete them when whole steps are captured in a
 // graph for every task.
 
@@ -25,6 +25,7 @@ struct ScalerNumbers {
   float* scale;
   int32_t* growth_tracker;  // steps without overflow since the scale has changed
   float* found_inf;         // 0 or 1
+  float* taken;             // 1 - found_inf
   int64_t* skipped;         // steps with an overflow
   const double* weight;     // divides the gradients; 0: no rank had samples
   double* factor;           // multiplies them
@@ -99,12 +100,25 @@ void note_bad_losses(const LossesOfSamples<T>& of) {
   of.end(count);
 }
 
+// What note_losses_on_gpu() does with the losses of a micro-step.
+template <typename T>
+struct NotedLosses {
+  LossesOfSamples<T> of;
+  double* sums;   // [2]: the losses and the weight are added
+  double weight;  // unless weight_on_device is given
+  const double* weight_on_device;
+  const float* scale;
+  double power;
+  T* gradient;  // [samples]: each becomes scale × power
+};
+
 // The same, queued on `stream` (a cudaStream_t of the current device, which has the numbers).
 // DeviceError in a build without GPU code.
 [[nodiscard]] LaunchResult find_factor_on_gpu(const ScalerNumbers&, double power, void* stream);
 [[nodiscard]] LaunchResult end_scaled_step_on_gpu(const ScalerNumbers&, const ScalerRule&,
                                                   void* stream);
+// Notes the bad losses, sums all in float64 in one order, and writes the gradient.
 template <typename T>
-[[nodiscard]] LaunchResult note_bad_losses_on_gpu(const LossesOfSamples<T>&, void* stream);
+[[nodiscard]] LaunchResult note_losses_on_gpu(const NotedLosses<T>&, void* stream);
 
 }  // namespace dtrain::kernels

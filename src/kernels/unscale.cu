@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/sum_of_block.h"
+
 namespace dtrain::kernels {
 namespace {
 
@@ -11,18 +13,6 @@ constexpr int kPack = 4;  // elements of 16 bytes
 struct alignas(16) Pack {
   float values[kPack];
 };
-
-// The sum of a block's numbers, in its first thread.
-__device__ double sum_of_block(double mine) {
-  __shared__ double sums[kThreads];
-  const auto thread = static_cast<int>(threadIdx.x);
-  sums[thread] = mine;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) sums[thread] += sums[thread + half];
-  }
-  return sums[0];
-}
 
 __global__ void multiply(FlatGradients of, ScalerNumbers numbers, double power, double* partial) {
   int bucket = 0;
@@ -48,7 +38,7 @@ __global__ void multiply(FlatGradients of, ScalerNumbers numbers, double power, 
     data[i] *= factor;
     sum += static_cast<double>(data[i]) * static_cast<double>(data[i]);
   }
-  const double whole = sum_of_block(sum);
+  const double whole = sum_of_block<kThreads>(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = whole;
 }
 
@@ -56,11 +46,12 @@ __global__ void find_norm(const double* partial, int64_t blocks, ScalerNumbers n
                           double power, float* norm) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < blocks; i += kThreads) sum += partial[i];
-  const double whole = sum_of_block(sum);
+  const double whole = sum_of_block<kThreads>(sum);
   if (threadIdx.x != 0) return;
   find_factor(numbers, power);
   *norm = static_cast<float>(sqrt(whole));
   if (!is_finite(whole)) *numbers.found_inf = 1;
+  *numbers.taken = 1 - *numbers.found_inf;
 }
 
 }  // namespace

@@ -39,8 +39,9 @@ struct FlatGradients {
 
 // Does what find_factor() does, and for each gradient g: g = g × factor in float32. *norm is the
 // Euclidean norm of the result, summed in float64 in one order. found_inf is 1 too if it is not
-// finite. `partial`: FlatGradients::blocks() numbers. All is memory of the current device, and the
-// kernels are queued on `stream` (a cudaStream_t). DeviceError in a build without GPU code.
+// finite, and `taken` is set. `partial`: FlatGradients::blocks() numbers. All is memory of the
+// current device, and the kernels are queued on `stream` (a cudaStream_t). DeviceError in a build
+// without GPU code.
 [[nodiscard]] LaunchResult unscale_on_gpu(const FlatGradients&, const ScalerNumbers&, double power,
                                           double* partial, float* norm, void* stream);
 

@@ -5,25 +5,23 @@
 
 #include <torch/types.h>
 
+#include "layers/autocast.h"
+
 namespace dtrain::tasks {
 
 struct Loss {
-  at::Tensor sum;  // scalar with a graph: sum over the batch
+  at::Tensor per_sample;  // [B] with a graph, float32 or float64
   // Scalar: what the sum is divided by in the end. A number that the host knows is on the CPU.
   at::Tensor weight;
-  // [B] detached; may be undefined. Names the samples of a loss that is not finite
-  at::Tensor per_sample;
+
+  at::Tensor sum() const { return per_sample.sum(); }  // scalar with a graph
 };
 
-// Losses are computed in float32 at least, whatever precision autocast gave the output of
-// the network.
-inline at::Tensor at_least_float32(const at::Tensor& output) {
-  return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
-}
+using layers::at_least_float32;
 
-// The loss whose weight is the number of samples. per_sample: [B] with a graph.
+// The loss whose weight is the number of samples. per_sample: as in Loss.
 inline Loss sample_loss(const at::Tensor& per_sample) {
-  return {per_sample.sum(), at::full({}, per_sample.numel(), at::kDouble), per_sample.detach()};
+  return {per_sample, at::full({}, per_sample.numel(), at::kDouble)};
 }
 
 }  // namespace dtrain::tasks

@@ -2,26 +2,12 @@
 
 #include <algorithm>
 
-#include "core/check.h"
-#include "kernels/launch.h"
 #include "kernels/step_numbers.h"
 #include "text/strings.h"
 
 namespace dtrain::train {
-namespace {
 
 using kernels::kNamedSamples;  // per rank
-
-template <typename T>
-void note_in(const at::Tensor& record, const at::Tensor& losses, const at::Tensor& ids) {
-  const kernels::LossesOfSamples<T> of{losses.const_data_ptr<T>(), ids.const_data_ptr<int64_t>(),
-                                       losses.numel(), record.mutable_data_ptr<int64_t>()};
-  if (losses.is_cpu()) return kernels::note_bad_losses(of);
-  kernels::launch_on(losses.device(),
-                     [&](void* stream) { return note_bad_losses_on_gpu(of, stream); });
-}
-
-}  // namespace
 
 BadLosses::BadLosses(at::Device device)
     : record_(at::empty({2 + kNamedSamples}, at::TensorOptions(device).dtype(at::kLong))) {
@@ -31,19 +17,6 @@ BadLosses::BadLosses(at::Device device)
 void BadLosses::clear() {
   record_.fill_(-1);
   record_.slice(0, 0, 2).zero_();
-}
-
-void BadLosses::note(const at::Tensor& per_sample, const at::Tensor& ids) {
-  if (!per_sample.defined()) return;
-  const at::NoGradGuard no_grad;
-  DTRAIN_CHECK(per_sample.numel() == ids.numel() && ids.scalar_type() == at::kLong,
-               "losses of shape ", per_sample.sizes(), " with ids of ", ids.sizes());
-  const at::Tensor losses = per_sample.detach().contiguous(), of = ids.contiguous();
-  if (losses.scalar_type() == at::kDouble) {
-    note_in<double>(record_, losses, of);
-  } else {
-    note_in<float>(record_, losses.to(at::kFloat), of);
-  }
 }
 
 BadLosses::Found BadLosses::gather(dist::Communicator& host) const {

@@ -19,12 +19,10 @@ class BadLosses {
  public:
   explicit BadLosses(at::Device);
 
-  // `per_sample` and `ids`: [B] on the device; an undefined `per_sample` is ignored. The record
-  // keeps the first micro-step with such a sample: later ones are often consequences of it.
-  void note(const at::Tensor& per_sample, const at::Tensor& ids);
-
-  void clear();  // none is noted
+  // The first micro-step with such a sample, which note_losses() has noted: later ones are often
+  // consequences of it.
   const at::Tensor& record() const { return record_; }
+  void clear();  // none is noted
 
   struct Found {
     int64_t bad = 0, of = 0;   // bad samples, and all samples of these micro-steps, over all ranks

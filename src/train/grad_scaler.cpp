@@ -16,6 +16,7 @@ GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device devi
   scale_ = at::full({}, enabled ? options.init_scale : 1.0, on_device.dtype(at::kFloat));
   growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
   found_inf_ = at::zeros({}, on_device.dtype(at::kFloat));
+  taken_ = at::zeros({}, on_device.dtype(at::kFloat));
   factor_ = at::zeros({}, on_device.dtype(at::kDouble));
   weight_ = at::zeros({}, on_device.dtype(at::kDouble));
   factor32_ = at::zeros({}, on_device.dtype(at::kFloat));
@@ -31,6 +32,7 @@ kernels::ScalerNumbers GradScaler::numbers() const {
   return {.scale = scale_.mutable_data_ptr<float>(),
           .growth_tracker = growth_tracker_.mutable_data_ptr<int32_t>(),
           .found_inf = found_inf_.mutable_data_ptr<float>(),
+          .taken = taken_.mutable_data_ptr<float>(),
           .skipped = skipped_.mutable_data_ptr<int64_t>(),
           .weight = weight_.const_data_ptr<double>(),
           .factor = factor_.mutable_data_ptr<double>(),
@@ -66,6 +68,7 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   if (!single.empty())
     at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32_);
   norm_.copy_(norm_of(flat, norm_.scalar_type()));
+  taken_.fill_(1).sub_(found_inf_);
 }
 
 void GradScaler::unscale_in_one_pass(const std::vector<at::Tensor>& flat, double power) {
@@ -90,7 +93,7 @@ void GradScaler::update() {
 }
 
 std::vector<at::Tensor> GradScaler::tensors() const {
-  return {scale_, growth_tracker_, found_inf_, factor_, factor32_, norm_, skipped_};
+  return {scale_, growth_tracker_, found_inf_, taken_, factor_, factor32_, norm_, skipped_};
 }
 
 GradScaler::State GradScaler::state() const {

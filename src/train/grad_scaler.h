@@ -26,15 +26,16 @@ class GradScaler {
   // scale × 2^-k, with which the backward pass of a loss of this dtype begins
   at::Tensor first_gradient(at::ScalarType, int64_t power_of_two) const;
 
-  // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf() and
-  // norm() are those of the unscaled gradient. A weight of 0 (no rank has samples) and a factor
-  // that is not finite set found_inf too. A weight of 0 is not an overflow: update() does not count
-  // it and leaves the scale as it is.
+  // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf(),
+  // taken() and norm() are those of the unscaled gradient. A weight of 0 (no rank has samples) and
+  // a factor that is not finite set found_inf too. A weight of 0 is not an overflow: update() does
+  // not count it and leaves the scale as it is.
   void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum,
                int64_t power_of_two);
   void update();  // once per optimizer step, after unscale()
 
   const at::Tensor& found_inf() const { return found_inf_; }  // float32 scalar: 0 or 1
+  const at::Tensor& taken() const { return taken_; }          // float32 scalar: 1 - found_inf
   const at::Tensor& norm() const { return norm_; }            // scalar of the parameters' dtype
   const at::Tensor& scale() const { return scale_; }          // float32 scalar
   // int64 scalar: steps with an overflow so far
@@ -56,7 +57,7 @@ class GradScaler {
 
   config::Amp options_;
   bool enabled_;
-  at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
+  at::Tensor scale_, growth_tracker_, found_inf_, taken_, norm_, skipped_;
   at::Tensor factor_, factor32_, weight_;  // those of the last unscale()
   at::Tensor partial_;                     // a place for the sums of blocks
 };

@@ -73,13 +73,15 @@ void Optimizer::group() {
   }
 }
 
-void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
+void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf,
+                     const at::Tensor& taken) {
   const at::NoGradGuard no_grad;
   if (!is_grouped()) group();
   const std::optional<at::Tensor> skip =
       found_inf.defined() ? std::optional(found_inf) : std::nullopt;
   const config::OptimizerConfig& o = options_;
-  if (step_.defined()) step_.add_(1);
+  if (step_.defined() && !skip) step_.add_(1);
+  if (step_.defined() && skip) step_.add_(taken.defined() ? taken : 1 - found_inf);
   for (auto& [key, g] : groups_) {
     const auto& [dtype, decayed, ratio] = key;
     const double decay = decayed ? o.weight_decay : 0;
@@ -106,7 +108,6 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
       fused(at::_ops::_fused_adam__tensor_lr::call);
     }
   }
-  if (step_.defined() && skip) step_.sub_(found_inf);
 }
 
 checkpoint::NamedTensors Optimizer::named_state() const {

@@ -15,6 +15,7 @@
 #include "train/clip.h"
 #include "train/evaluate.h"
 #include "train/loader_options.h"
+#include "train/note_losses.h"
 #include "train/schedule.h"
 
 namespace dtrain::train {
@@ -209,12 +210,10 @@ tasks::Loss StepRunner::forward(data::Batch batch, const Role& role) {
 
 void StepRunner::backward(const tasks::Loss& loss, const data::Batch& batch, const Role& role) {
   if (!graphs_.captures()) phases_.reducer().begin_backward();
-  if (role.has_samples) {
-    phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
-    bad_losses_.note(loss.per_sample, batch.sample_ids);
-  }
-  const at::Tensor sum = role.has_samples ? loss.sum : loss.sum * 0;
-  sum.backward(scaler_.first_gradient(sum.scalar_type(), role.power_of_two).expand_as(sum));
+  loss.per_sample.backward(
+      role.has_samples ? note_losses(loss, batch.sample_ids, scaler_, role.power_of_two,
+                                     {phases_.reducer().running_sums(), bad_losses_.record()})
+                       : at::zeros_like(loss.per_sample));
   if (!role.last) phases_.reducer().end_backward();
 }
 
@@ -222,7 +221,7 @@ void StepRunner::update(const Role& role) {
   dist::GradientReducer& reducer = phases_.reducer();
   scaler_.unscale(reducer.flat(), reducer.weight_sum(), role.power_of_two);
   const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), context_.config.optimizer);
-  phases_.optimizer().step(state_.learning_rate(), factor, scaler_.found_inf());
+  phases_.optimizer().step(state_.learning_rate(), factor, scaler_.found_inf(), scaler_.taken());
   average_.update(scaler_.found_inf());
   scaler_.update();
   reducer.zero();

@@ -10,10 +10,12 @@
 #include "dist/staged_communicator.h"
 #include "gpu/gpu_pair.h"
 #include "layers/dropout.h"
+#include "support/add_loss.h"
 #include "text/strings.h"
 #include "train/bad_loss.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
+#include "train/note_losses.h"
 #include "train/optimizer.h"
 #include "train/step_state.h"
 #include "train/weight_average.h"
@@ -169,18 +171,28 @@ TEST_F(UpdateOnAGpu, AveragesWeightsAsTheCpu) {
   EXPECT_LE(difference(there.weight, here.weight), bound(at::kFloat));
 }
 
-TEST_F(UpdateOnAGpu, RecordsLossesThatAreNotFinite) {
+TEST_F(UpdateOnAGpu, NotesLosses) {
   BadLosses losses(gpu());
-  const auto ids = [](int64_t first) {
-    return at::arange(first, first + 3, at::TensorOptions(gpu()).dtype(at::kLong));
+  const LossNotes notes{at::zeros({2}, at::TensorOptions(gpu()).dtype(at::kDouble)),
+                        losses.record()};
+  const GradScaler scaler({.init_scale = 1024}, /*enabled=*/true, gpu(), at::kFloat);
+  const auto note = [&](const at::Tensor& per_sample, int64_t first_id, const at::Tensor& weight) {
+    const at::Tensor ids =
+        at::arange(first_id, first_id + 3, at::TensorOptions(gpu()).dtype(at::kLong));
+    return note_losses({per_sample.to(gpu()), weight}, ids, scaler, /*power_of_two=*/3, notes);
   };
-  losses.note(at::tensor({1.0, 2.0, 3.0}).to(gpu()), ids(10));
-  losses.note(at::tensor({1.0, kInf, 3.0}).to(gpu()), ids(20));
+  const at::Tensor on_gpu = at::full({}, 2.5f, at::TensorOptions(gpu()));
+  const at::Tensor gradient =
+      note(at::tensor({1.0f, 2.0f, 3.0f}), 10, at::full({}, 3, at::kDouble));
+  EXPECT_EQ(difference(gradient, at::full({3}, 128.0f)), 0);
+  note(at::tensor({1.0, 4.0, 3.0}), 20, on_gpu);
+  EXPECT_EQ(difference(notes.sums, at::tensor({14.0, 5.5})), 0);
+  note(at::tensor({1.0, kInf, 3.0}), 30, on_gpu);
   const auto host = dist::make_lone_communicator();
   const BadLosses::Found found = losses.gather(*host);
   EXPECT_EQ(found.bad, 1);
   EXPECT_EQ(found.of, 3);
-  EXPECT_EQ(found.ids, std::vector<int64_t>{21});
+  EXPECT_EQ(found.ids, std::vector<int64_t>{31});
 }
 
 // The device is far behind the host when the buckets leave: whatever is not ordered by events reads
@@ -204,7 +216,7 @@ TEST_F(UpdateOnAGpu, TheReducerWaitsForABusyDevice) {
     for (const auto& parameter : network.parameters)
       loss = loss + (parameter.tensor * factor).sum();
     reducer.arm(true);
-    reducer.add_loss(loss, at::ones({}, at::TensorOptions(device)));
+    dist::add_loss(reducer, loss, at::ones({}, at::TensorOptions(device)));
     loss.backward();
     reducer.finish();
     EXPECT_NEAR(reducer.weight_sum().item<double>(), 1, 0);

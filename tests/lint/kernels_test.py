@@ -11,7 +11,7 @@ from kernel_gains import KERNELS, TASKS, turned_off  # noqa: E402
 
 FOLDER = "src/kernels"
 # Types, and what the loops of several kernels share.
-NO_KERNEL = {"activation.h", "batch_norm_types.h", "intra_op.h", "launch.h", "launch_check.h", "lengths.h", "vector_headers.h", "work_parts.h"}
+NO_KERNEL = {"activation.h", "batch_norm_types.h", "intra_op.h", "launch.h", "launch_check.h", "lengths.h", "sum_of_block.h", "vector_headers.h", "work_parts.h"}
 GAIN = re.compile(r"\bGain \(([^()]+)\): ")
 OTHER = re.compile(r"\bGain: see (\w+\.h)\b")
 REASON = re.compile(r"\bReason: ")  # of those that are not about speed

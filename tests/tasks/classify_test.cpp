@@ -101,9 +101,9 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
       const at::Tensor mean =
           at::cross_entropy_loss(logits, batch.targets, at::tensor(values, at::kDouble),
                                  at::Reduction::Mean, -100, smoothing);
-      EXPECT_NEAR((loss.sum / loss.weight).item<double>(), mean.item<double>(), 1e-5)
+      EXPECT_NEAR((loss.sum() / loss.weight).item<double>(), mean.item<double>(), 1e-5)
           << weights << smoothing;
-      EXPECT_NEAR(loss.per_sample.sum().item<double>(), loss.sum.item<double>(), 1e-5);
+      EXPECT_NEAR(loss.per_sample.sum().item<double>(), loss.sum().item<double>(), 1e-5);
     }
   }
 }

@@ -81,15 +81,12 @@ TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   in_each_phase([&](const TrainingPhase&) {
     const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
-    EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
+    EXPECT_TRUE(std::isfinite(loss.sum().item<double>()));
     const double ratio = loss.weight.item<double>() / task->planned_weight(4);
     EXPECT_TRUE(ratio > 1.0 / 16 && ratio < 16)
         << "planned " << task->planned_weight(4) << ", is " << ratio << " times it";
-    if (loss.per_sample.defined()) {
-      EXPECT_EQ(loss.per_sample.sizes(), at::IntArrayRef({4}));
-      EXPECT_FALSE(loss.per_sample.requires_grad());
-    }
-    loss.sum.backward();
+    EXPECT_EQ(loss.per_sample.sizes(), at::IntArrayRef({4}));
+    loss.sum().backward();
     for (const auto& parameter : task->model().named_parameters()) {
       if (!parameter.value().requires_grad()) continue;
       ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
@@ -120,9 +117,9 @@ TEST_P(EveryTask, OverfitsOneBatchInEachPhase) {
       const layers::RandomScope randomness(layers::random_context(1, step, batch.sample_ids));
       optimizer.zero_grad();
       const Loss loss = task->loss(batch);
-      (loss.sum / loss.weight).backward();
+      (loss.sum() / loss.weight).backward();
       optimizer.step();
-      last = (loss.sum / loss.weight).item<double>();
+      last = (loss.sum() / loss.weight).item<double>();
       if (step == 0) first = last;
     }
     EXPECT_LE(last, 0.05 * first);
@@ -297,7 +294,7 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   in_each_phase([&](const TrainingPhase&) {
     const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
-    EXPECT_EQ(loss.sum.scalar_type(), at::kDouble);
+    EXPECT_EQ(loss.sum().scalar_type(), at::kDouble);
     EXPECT_EQ(loss.weight.scalar_type(), at::kDouble);
   });
 }
@@ -371,7 +368,7 @@ TEST(ConvolutionalTasks, RecomputeActivationsWhereTheConfigurationSaysSo) {
       const auto task = make_task(config, example.facts);
       const data::Batch batch = batch_of(*task, example, {0, 1, 2, 3});
       const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
-      EXPECT_EQ(recomputes(task->loss(batch).sum), checkpointing) << name;
+      EXPECT_EQ(recomputes(task->loss(batch).sum()), checkpointing) << name;
     }
   }
 }

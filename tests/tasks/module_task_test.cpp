@@ -297,7 +297,7 @@ TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
   const auto losses = [&](double smoothing) {
     config.train.label_smoothing = smoothing;
     const auto task = make_task(config, {});
-    return std::pair(task->loss(batch).sum.item<double>(),
+    return std::pair(task->loss(batch).sum().item<double>(),
                      number_of(task->count(batch).sums, "loss"));
   };
   const auto [plain_trained, plain] = losses(0);

@@ -149,7 +149,7 @@ TEST(PointerTask, MetricsAreThoseOfThePredictedOrders) {
   EXPECT_DOUBLE_EQ(summary.metrics[2].second, 2.0 / 4);
   EXPECT_EQ(counted.errors[3].item<double>(), 1);
   const Loss loss = task->loss(batch);
-  EXPECT_NEAR(summary.metrics[0].second, (loss.sum / loss.weight).item<double>(), 1e-6);
+  EXPECT_NEAR(summary.metrics[0].second, (loss.sum() / loss.weight).item<double>(), 1e-6);
   EXPECT_EQ(loss.weight.item<double>(), 11);
 }
 

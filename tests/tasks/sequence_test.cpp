@@ -283,7 +283,8 @@ TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
     const at::NoGradGuard no_grad;
     const auto counted = task->count(batch(*task));
     task->enter(phase_named(*task, "classifier"));
-    return std::pair(task->loss(batch(*task)).sum.item<double>(), number_of(counted.sums, "loss"));
+    return std::pair(task->loss(batch(*task)).sum().item<double>(),
+                     number_of(counted.sums, "loss"));
   };
   const auto [plain_trained, plain] = loss(0);
   const auto [smoothed_trained, smoothed] = loss(0.3);
@@ -306,7 +307,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
     for (auto& item : other->model().named_parameters())
       item.value().copy_(task->model().named_parameters()[item.key()]);
     other->enter(phase_named(*other, "encoder"));
-    return other->loss(all).sum.item<double>();
+    return other->loss(all).sum().item<double>();
   };
   EXPECT_EQ(loss(1, 0), loss(1, 0));
   EXPECT_NE(loss(1, 0), loss(1, 1));

@@ -46,10 +46,12 @@ TEST(GradScaler, FindsWhatIsNotFiniteWithOrWithoutScaling) {
         const at::Tensor good = at::ones({3}, dtype), spoiled = at::tensor({1.0, bad}, dtype);
         scaler.unscale({good, spoiled}, number(1, dtype), 0);
         EXPECT_EQ(scaler.found_inf().item<float>(), 1);
+        EXPECT_EQ(scaler.taken().item<float>(), 0);
         scaler.update();
         EXPECT_EQ(scaler.scale().item<float>(), enabled ? 32768 : 1);
         scaler.unscale({at::ones({3}, dtype)}, number(1, dtype), 0);
         EXPECT_EQ(scaler.found_inf().item<float>(), 0) << "it must not stick";
+        EXPECT_EQ(scaler.taken().item<float>(), 1);
         scaler.update();
         EXPECT_EQ(scaler.skipped().item<int64_t>(), 1);
       }

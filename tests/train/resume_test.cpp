@@ -235,7 +235,7 @@ TEST(Trainer, AnotherMetricIsNotComparedWithTheOldOne) {
 TEST(Trainer, CountsSkippedStepsFromWhereItResumed) {
   const testing::TempDir folder;
   Scenario setup{.config = small(8),
-                 .toy = {.fault = ToyTask::Fault::kNotFinite},
+                 .toy = {.fault = ToyTask::Fault::kGradientNotFinite},
                  .stop_at_rank = 0,
                  .stop_after = 2,
                  .folder = folder.path()};

@@ -40,7 +40,7 @@ class ToyTask : public tasks::Task {
     kDeviceLostInEvaluation,
     kOwnLaunchFails,
     kOwnLaunchFailsInBackward,
-    kNotFinite,
+    kGradientNotFinite,
     kOneBadSample,
     kNoProgress
   };
@@ -89,7 +89,11 @@ class ToyTask : public tasks::Task {
     if (options_.workspace > 0 && !workspace_.defined())
       workspace_ = at::empty({options_.workspace}, at::kByte);
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
-    if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
+    if (options_.fault == Fault::kGradientNotFinite) {
+      each.register_hook([](const at::Tensor& gradient) {
+        return gradient * std::numeric_limits<double>::infinity();
+      });
+    }
     if (options_.fault == Fault::kOneBadSample) {
       each = at::where(at::tensor(batch.ids) == kBadSample,
                        each * std::numeric_limits<double>::quiet_NaN(), each);
@@ -97,10 +101,7 @@ class ToyTask : public tasks::Task {
     if (options_.fault == Fault::kOwnLaunchFailsInBackward && seen.size() == 2) {
       each.register_hook([](const at::Tensor&) { kernels::check_launch(kIllegalAddress); });
     }
-    const at::Tensor per_sample =
-        options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
-    return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)),
-            per_sample};
+    return {each, at::full({}, batch.samples(), each.options().requires_grad(false))};
   }
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
   tasks::Counted count(const data::Batch& batch) override {

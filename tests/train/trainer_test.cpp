@@ -221,7 +221,7 @@ TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
 TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
   config::Config config = small(8);
   config.train.epochs = 100;
-  for (const RankRun& r : run(2, config, ToyTask::Fault::kNotFinite)) {
+  for (const RankRun& r : run(2, config, ToyTask::Fault::kGradientNotFinite)) {
     EXPECT_EQ(r.error_code, 79) << r.error;
     EXPECT_THAT(r.error, HasSubstr("not finite in the last 50 steps"));
   }

@@ -14,6 +14,7 @@
 #include "train/clip.h"
 #include "train/evaluate.h"
 #include "train/metric_watch.h"
+#include "train/note_losses.h"
 #include "train/weight_average.h"
 
 namespace dtrain::train {
@@ -173,17 +174,35 @@ TEST(MetricWatch, StopsAfterPatienceEvaluationsWithoutMinDelta) {
 
 // ---- samples whose loss is not finite
 
+at::Tensor note(const BadLosses& losses, const at::Tensor& per_sample, const at::Tensor& ids) {
+  return note_losses(tasks::sample_loss(per_sample), ids,
+                     GradScaler({}, /*enabled=*/false, at::kCPU, at::kFloat), /*power_of_two=*/0,
+                     {at::zeros({2}, at::kDouble), losses.record()});
+}
+
+TEST(NoteLosses, AddsSumAndWeightAndBeginsTheBackwardPass) {
+  GradScaler scaler({.init_scale = 1024}, /*enabled=*/true, at::kCPU, at::kFloat);
+  const BadLosses losses(at::kCPU);
+  const LossNotes notes{at::tensor({10.0, 1.0}), losses.record()};
+  const at::Tensor x = at::tensor({1.0f, 2.0f, 4.0f}).requires_grad_();
+  const tasks::Loss loss{x * x, at::full({}, 2.5f)};
+  const at::Tensor ids = at::arange(3, at::kLong);
+  loss.per_sample.backward(note_losses(loss, ids, scaler, /*power_of_two=*/3, notes));
+  EXPECT_TRUE(at::equal(notes.sums, at::tensor({31.0, 3.5})));
+  EXPECT_TRUE(at::equal(x.grad(), at::tensor({256.0f, 512.0f, 1024.0f}))) << "2x × 1024 / 8";
+  EXPECT_THROW(note_losses(loss, at::arange(2, at::kLong), scaler, 3, notes), Error);
+}
+
 TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
     BadLosses losses(at::kCPU);
-    losses.note(at::Tensor(), at::tensor({int64_t{1}}));
-    losses.note(at::tensor({1.0, 2.0, 3.0}), at::tensor({int64_t{4}, int64_t{5}, int64_t{6}}));
+    note(losses, at::tensor({1.0, 2.0, 3.0}), at::tensor({int64_t{4}, int64_t{5}, int64_t{6}}));
     EXPECT_EQ(losses.gather(comm).bad, 0);
     if (comm.rank() != 1) {
       const int64_t first = comm.rank() * 10;
-      losses.note(at::tensor({kNaN, 2.0, kInfinity}),
-                  at::tensor({first + 1, first + 2, first + 3}));
-      losses.note(at::tensor({kNaN}), at::tensor({int64_t{77}}));  // a consequence of it
+      note(losses, at::tensor({kNaN, 2.0, kInfinity}),
+           at::tensor({first + 1, first + 2, first + 3}));
+      note(losses, at::tensor({kNaN}), at::tensor({int64_t{77}}));  // a consequence of it
     }
     const BadLosses::Found found = losses.gather(comm);
     EXPECT_EQ(found.bad, 4);
@@ -195,7 +214,7 @@ TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {
 TEST(BadLosses, NamesAFewOfMany) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     BadLosses losses(at::kCPU);
-    losses.note(at::full({100}, kNaN), at::arange(100, at::kLong));
+    note(losses, at::full({100}, kNaN), at::arange(100, at::kLong));
     const BadLosses::Found found = losses.gather(comm);
     EXPECT_EQ(found.bad, 100);
     EXPECT_EQ(found.ids.size(), 8u);

@@ -20,6 +20,7 @@
 
 #include "core/random.h"
 #include "dist/gradient_reducer.h"
+#include "support/add_loss.h"
 #include "support/thread_world.h"
 #include "text/strings.h"
 #include "train/clip.h"
@@ -203,7 +204,7 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
       if (ids.empty()) continue;
       auto [loss, weight] = loss_of(*net, ids);
       if (c.spoil) c.spoil(step, world.rank(), loss);
-      reducer.add_loss(loss, weight);
+      dist::add_loss(reducer, loss, weight);
       loss.backward(scaler.first_gradient(loss.scalar_type(), k));
     }
     reducer.finish();

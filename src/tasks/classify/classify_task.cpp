@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "layers/cross_entropy.h"
 #include "models/image_networks.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
@@ -75,10 +76,8 @@ class ClassifyTask : public Task {
   Loss loss(const data::Batch& batch) override {
     const at::Tensor output = logits(batch);
     const at::Tensor& weights = weights_for(output);
-    const at::Tensor each =
-        at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
-                               /*ignore_index=*/-100, config_.train.label_smoothing);
-    Loss loss = sample_loss(each);
+    Loss loss = sample_loss(
+        layers::cross_entropy(output, batch.targets, weights, config_.train.label_smoothing));
     if (weights.defined()) loss.weight = weights.index_select(0, batch.targets).sum();
     return loss;
   }
@@ -91,7 +90,7 @@ class ClassifyTask : public Task {
   // between runs.
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = logits(batch).to(at::kDouble), target = batch.targets;
-    const at::Tensor each = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
+    const at::Tensor each = layers::cross_entropy(output, target);
     Counted counted;
     counted.sums = {{"samples", at::full({}, batch.samples(), output.options())},
                     {"loss", each.sum()},
@@ -131,7 +130,8 @@ class ClassifyTask : public Task {
 
   std::vector<Row> predict(const data::Batch& batch) override {
     const int64_t top = std::min(kTop, classes_);
-    const auto [probability, number] = logits(batch).softmax(1).to(at::kDouble).topk(top, 1);
+    const auto [probability, number] =
+        at_least_float32(logits(batch)).softmax(1).to(at::kDouble).topk(top, 1);
     const at::Tensor shares = probability.to(at::kCPU).contiguous(),
                      classes = number.to(at::kCPU).contiguous();
     const double* share = shares.const_data_ptr<double>();
@@ -160,14 +160,14 @@ class ClassifyTask : public Task {
   // Copied to the device once, because the copy waits for the device.
   const at::Tensor& weights_for(const at::Tensor& output) {
     if (class_weights_.defined())
-      class_weights_ = class_weights_.to(output.options().requires_grad(false));
+      class_weights_ = class_weights_.to(output.device(), layers::loss_type(output));
     return class_weights_;
   }
 
   bool has_top5() const { return classes_ > kTop; }  // with five classes it is always 1
 
   at::Tensor logits(const data::Batch& batch) {
-    return at_least_float32(network_->forward(batch.inputs));
+    return network_->forward(batch.inputs);
   }  // [B, classes]
 
   config::Config config_;

@@ -65,7 +65,7 @@ class HeadposeTask : public Task {
     const at::Tensor error = (degrees - batch.targets.to(at::kDouble)).abs();  // [B, 3]
     const at::Tensor samples = at::full({}, batch.samples(), error.options());
     return {{{"samples", samples},
-             {"loss", loss.sum.to(at::kDouble)},
+             {"loss", loss.sum().to(at::kDouble)},
              {"error", error.sum(0)},
              {"histogram", histogram(error)}},
             error.mean(1)};

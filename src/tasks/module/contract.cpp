@@ -95,7 +95,7 @@ at::Tensor trained_sum(const at::Tensor& output, const TrialBatch& batch, const 
   constexpr int64_t kNotCounted = -1;
   return loss(output, loss.classifies() ? batch.targets.clamp(kNotCounted, output.size(1) - 1)
                                         : batch.targets)
-      .sum;
+      .sum();
 }
 
 // One forward and backward pass like a training step.

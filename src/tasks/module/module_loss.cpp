@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "layers/cross_entropy.h"
 #include "text/strings.h"
 
 namespace dtrain::tasks {
@@ -56,18 +57,25 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
   return "";
 }
 
+// [B, ...], of the targets' shape
+at::Tensor ModuleLoss::class_losses(const at::Tensor& output, const at::Tensor& targets) const {
+  if (name_ == config::LossName::kNll) {
+    return at::nll_loss_nd(at_least_float32(output), targets, {}, at::Reduction::None, kNotCounted);
+  }
+  if (output.dim() == 2)
+    return layers::cross_entropy(output, targets, {}, label_smoothing_, kNotCounted);
+  return at::cross_entropy_loss(at_least_float32(output), targets, {}, at::Reduction::None,
+                                kNotCounted, label_smoothing_);
+}
+
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
-  const at::Tensor logits = at_least_float32(output);
   if (classifies()) {
-    const at::Tensor each =
-        name_ == config::LossName::kNll
-            ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
-            : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted,
-                                     label_smoothing_);
-    Loss loss = sample_loss(each.reshape({each.size(0), -1}).sum(1));
+    const at::Tensor each = class_losses(output, targets);
+    Loss loss = sample_loss(each.dim() == 1 ? each : each.reshape({each.size(0), -1}).sum(1));
     loss.weight = targets.ne(kNotCounted).sum(at::kDouble);
     return loss;
   }
+  const at::Tensor logits = at_least_float32(output);
   const at::Tensor wanted = targets.to(logits.scalar_type());
   const at::Tensor given = logits.reshape(wanted.sizes());
   constexpr auto kNone = at::Reduction::None;

@@ -40,6 +40,8 @@ class ModuleLoss {
   MetricSpec metric() const;
 
  private:
+  at::Tensor class_losses(const at::Tensor& output, const at::Tensor& targets) const;
+
   config::LossName name_;
   double label_smoothing_;
 };

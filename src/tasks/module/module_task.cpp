@@ -80,7 +80,7 @@ class ModuleTask : public Task {
     // A number of the host is added without a wait.
     const at::Tensor weight = at::zeros({}, output.options().dtype(at::kDouble)).add_(loss.weight);
     return {{{"weight", weight},
-             {"loss", loss.sum.to(at::kDouble)},
+             {"loss", loss.sum().to(at::kDouble)},
              {loss_.metric().name, loss_.measure(output, batch.targets)}},
             loss.per_sample.to(at::kDouble)};
   }

@@ -57,7 +57,7 @@ class PointerTask : public Task {
     const models::PointerNetwork::Memory memory = network_->encode(sets);
     const at::Tensor losses =
         network_->losses(sets, memory, batch.targets, fed(batch, sets, memory));
-    return {losses.sum(), sets.lengths.sum(at::kDouble), losses.detach()};
+    return {losses, sets.lengths.sum(at::kDouble)};
   }
 
   double planned_weight(int64_t samples) const override {

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "core/check.h"
 #include "core/error.h"
+#include "layers/cross_entropy.h"
 #include "layers/masked_noise.h"
 #include "models/cnn_lstm.h"
 #include "tasks/confusion.h"
@@ -66,8 +67,10 @@ class SequenceTask : public Task {
   }
 
   Loss loss(const data::Batch& batch) override {
-    if (phase_ == kClassifier)
-      return class_loss(classify(batch), batch.targets, config_.train.label_smoothing);
+    if (phase_ == kClassifier) {
+      return sample_loss(layers::cross_entropy(classify(batch), batch.targets, /*weights=*/{},
+                                               config_.train.label_smoothing));
+    }
     return rebuild_loss(batch, draws_of(batch, config_.train.seed));
   }
 
@@ -83,15 +86,15 @@ class SequenceTask : public Task {
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
     // Comparable between runs
-    const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);
+    const at::Tensor losses = layers::cross_entropy(logits, batch.targets);
     // Every evaluation uses the same noise and masks.
     const Loss rebuilt =
         rebuild_loss(batch, layers::random_context(/*seed=*/0, /*step=*/0, ids_of(batch)));
-    return {{{"loss", loss.sum.to(at::kDouble)},
+    return {{{"loss", losses.sum().to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
-             {"squared_error", rebuilt.sum.to(at::kDouble)},
+             {"squared_error", rebuilt.sum().to(at::kDouble)},
              {"hidden", rebuilt.weight}},
-            loss.per_sample.to(at::kDouble)};
+            losses.to(at::kDouble)};
   }
 
   Summary summarise(const Counts& totals) const override {
@@ -182,14 +185,6 @@ class SequenceTask : public Task {
     return network_->classify(batch.inputs, batch.lengths);
   }
 
-  static Loss class_loss(const at::Tensor& logits, const at::Tensor& targets,
-                         double label_smoothing) {
-    const at::Tensor each =
-        at::cross_entropy_loss(at_least_float32(logits), targets, {}, at::Reduction::None,
-                               /*ignore_index=*/-100, label_smoothing);
-    return sample_loss(each);
-  }
-
   // The squared error of the masked elements; the weight is their number.
   Loss rebuild_loss(const data::Batch& batch, const layers::RandomContext& draws) {
     const layers::MaskedNoise noise{.noise = static_cast<float>(config_.augment.noise),
@@ -197,10 +192,11 @@ class SequenceTask : public Task {
                                     .span = static_cast<int32_t>(config_.augment.mask_span)};
     const layers::NoisedRows seen =
         layers::hide_and_noise(batch.inputs, batch.lengths, draws, noise);
-    const at::Tensor error =
-        at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
-    const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
-    return {each.sum(), seen.hidden.sum(at::kDouble) * batch.inputs.size(2), each.detach()};
+    const at::Tensor errors =
+        at::mse_loss(at_least_float32(network_->rebuild(seen.rows, batch.lengths)), batch.inputs,
+                     at::Reduction::None);
+    return {(errors * seen.hidden.unsqueeze(2)).sum({1, 2}),
+            seen.hidden.sum(at::kDouble) * batch.inputs.size(2)};
   }
 
   config::Config config_;

@@ -17,13 +17,13 @@ class StepNumbers : public emulation::InEachOrder {};
 INSTANTIATE_TEST_SUITE_P(Emulated, StepNumbers, emulation::kOrders);
 
 struct Scaler {
-  float scale = 1024, found_inf = 0, factor32 = 0;
+  float scale = 1024, found_inf = 0, taken = 0, factor32 = 0;
   int32_t growth_tracker = 0;
   int64_t skipped = 0;
   double weight = 0, factor = 0;
 
   ScalerNumbers numbers() {
-    return {&scale, &growth_tracker, &found_inf, &skipped, &weight, &factor, &factor32};
+    return {&scale, &growth_tracker, &found_inf, &taken, &skipped, &weight, &factor, &factor32};
   }
   bool operator==(const Scaler&) const = default;
 };
@@ -56,18 +56,36 @@ void compare_records(int64_t samples, const std::vector<int64_t>& bad) {
   std::array<int64_t, 2 + kNamedSamples> expected = {}, found = {};
   for (int time = 0; time < 2; ++time) {  // the second changes nothing
     note_bad_losses(LossesOfSamples<T>{losses.data(), ids.data(), samples, expected.data()});
-    ASSERT_EQ(note_bad_losses_on_gpu(
-                  LossesOfSamples<T>{losses.data(), ids.data(), samples, found.data()}, nullptr),
+    const double weight = 4;
+    const float scale = 1024;
+    std::array<double, 2> sums = {1, 2};
+    std::vector<T> gradient(losses.size());
+    ASSERT_EQ(note_losses_on_gpu(NotedLosses<T>{{losses.data(), ids.data(), samples, found.data()},
+                                                sums.data(),
+                                                /*weight=*/3,
+                                                /*weight_on_device=*/time == 0 ? nullptr : &weight,
+                                                &scale,
+                                                /*power=*/0.25,
+                                                gradient.data()},
+                                 nullptr),
               0);
     EXPECT_EQ(expected, found) << samples;
+    EXPECT_EQ(sums[1], time == 0 ? 5 : 6);
+    EXPECT_EQ(gradient, std::vector<T>(losses.size(), 256));
+    if (bad.empty())
+      EXPECT_EQ(sums[0], static_cast<double>(samples + 1));
+    else
+      EXPECT_FALSE(std::isfinite(sums[0]));
     EXPECT_EQ(found[0], static_cast<int64_t>(bad.size()));
-    losses[0] = kValues[0];
     if (bad.empty()) return;
+    losses[0] = kValues[0];
   }
 }
 
 TEST_P(StepNumbers, RecordTheSamplesOfTheCpu) {
+  compare_records<float>(0, {});
   compare_records<float>(5, {});
+  compare_records<double>(700, {});
   compare_records<float>(5, {1, 4});
   compare_records<double>(700, {3, 256, 511, 512, 699});
   std::vector<int64_t> many;
@@ -101,6 +119,7 @@ TEST_P(StepNumbers, UnscaleAllBucketsInOnePass) {
     float norm = 0;
     ASSERT_EQ(unscale_on_gpu(of, gpu.numbers(), 4, partial.data(), &norm, nullptr), 0);
     EXPECT_EQ(gpu.found_inf, overflows ? 1 : 0);
+    EXPECT_EQ(gpu.taken, overflows ? 0 : 1);
     EXPECT_EQ(gpu.factor, cpu.factor);
     if (overflows) continue;
     EXPECT_EQ(buckets, expected);
