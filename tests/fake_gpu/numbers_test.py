@@ -32,10 +32,10 @@ def run_on(device, arguments, np=None, gpus=1, order=None, **how):
     return fake_gpu.compute(arguments, np=np, gpu_count=gpus, **more, **how)
 
 
-def output_of(folder, name, device, np=None, words=(), gpus=1, order=None, **options):
-    """What a training prints."""
+def output_of(folder, name, device, np=None, words=(), gpus=1, order=None, settings=(), **options):
+    """What a training prints. `settings`: further ones of the fake GPUs."""
     keys = {**CHECKED, "device.type": device, "run.name": name, **{key.replace("__", "."): value for key, value in options.items()}}
-    return run_on(device, [*words, *runner.flags(keys)], np=np, gpus=gpus, order=order, cwd=folder).expect(0).output
+    return run_on(device, [*words, *runner.flags(keys)], np=np, gpus=gpus, order=order, cwd=folder, **dict(settings)).expect(0).output
 
 
 def train(folder, name, device, **how):

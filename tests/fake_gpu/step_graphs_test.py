@@ -1,5 +1,7 @@
 """Steps as CUDA graphs (train.cuda_graph): a training gives the same numbers with them, to the last bit, and asks for few launches."""
 
+import re
+
 import cases
 import fake_gpu
 import numbers_test
@@ -154,10 +156,39 @@ def what_cannot_be_captured_runs_without_graphs(folder):
     assert with_graphs == without, (with_graphs, without)
 
 
+def runs_as_without_graphs(folder, work, warnings, captured, rank=None, **options):
+    """Graphs leave out `work`, on this rank or on all. `warnings`: the rank and the reason of each."""
+    cases.make_data(folder, ["headpose"])
+    settings = {"gpu_spoil": work} if rank is None else {"gpu_spoil": work, "gpu_spoil_rank": rank}
+    without, _ = train(folder, "eager", False, **options)
+    with_graphs, output = train(folder, "spoiled", True, settings=settings, **options)
+    found = re.findall(r"CUDA graphs cannot be used, so (?:the|these) steps run without them. On rank (.*)", output)
+    assert sorted(found) == warnings, (found, output)
+    assert output.count(CAPTURED) == captured, output
+    assert len(without) == STEPS and with_graphs == without, (with_graphs, without)
+
+
+def spoiled_graphs_are_not_used(folder):
+    runs_as_without_graphs(folder, "_fused_adamw_", ["0: tensor 0 of a step is another one with graphs"], 0, **cases.NETWORKS["headpose_cnn"])
+
+
+def spoiled_graphs_of_ranks_on_one_gpu_are_not_used(folder):
+    """Each rank finds out by itself."""
+    reason = "tensor 74 of a step is another one with graphs"
+    runs_as_without_graphs(folder, "cudnn_batch_norm_backward", [f"0: {reason}", f"1: {reason}"], 0, np=2, gpus=1, **RANKS)
+
+
+def a_spoiled_graph_of_one_rank_is_used_by_none(folder):
+    """The update is spoiled, so the graphs of what comes before the last micro-step are used."""
+    warnings = ["1: tensor 0 of a step is another one with graphs"]
+    runs_as_without_graphs(folder, "_fused_adamw_", warnings, 1, rank=1, np=2, gpus=2, **RANKS)
+
+
 if __name__ == "__main__":
     fake_gpu.main([networks_give_the_same_numbers, phases_give_the_same_numbers, options_give_the_same_numbers,
                    ranks_give_the_same_numbers, any_order_of_streams_gives_the_same_numbers, a_run_goes_on_where_it_was_saved,
-                   a_step_asks_for_few_launches, what_cannot_be_captured_runs_without_graphs], [
+                   a_step_asks_for_few_launches, what_cannot_be_captured_runs_without_graphs, spoiled_graphs_are_not_used,
+                   spoiled_graphs_of_ranks_on_one_gpu_are_not_used, a_spoiled_graph_of_one_rank_is_used_by_none], [
                        other_networks_give_the_same_numbers, a_step_of_a_large_network_asks_for_few_launches,
                        few_lengths_give_the_same_numbers, other_options_give_the_same_numbers,
                        ranks_on_one_gpu_give_the_same_numbers, ranks_with_other_lengths_give_the_same_numbers,

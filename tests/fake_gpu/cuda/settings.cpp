@@ -40,12 +40,16 @@ std::vector<int> visible_gpus() {
   return gpus;
 }
 
+// Whether the variable names this rank of the job, or is not given.
+bool is_of_this_rank(const char* name) {
+  const char* chosen = std::getenv(name);
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return chosen == nullptr || std::string_view(chosen) == (rank == nullptr ? "0" : rank);
+}
+
 void read_failure(Settings& settings) {
   const char* value = std::getenv("FAKE_GPU_FAIL");
-  if (value == nullptr) return;
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (const char* chosen = std::getenv("FAKE_GPU_FAIL_RANK"))
-    if (std::string_view(chosen) != (rank == nullptr ? "0" : rank)) return;
+  if (value == nullptr || !is_of_this_rank("FAKE_GPU_FAIL_RANK")) return;
   long long step = 0, launch = 0;
   if (std::sscanf(value, "%lld:%lld", &step, &launch) != 2) refuse("FAKE_GPU_FAIL", value);
   settings.fail_step = step;
@@ -64,6 +68,8 @@ Settings read() {
   if (const char* library = std::getenv("FAKE_GPU_NUMBERS")) read.numbers = library;
   if (const char* file = std::getenv("FAKE_GPU_WAITS")) read.waits = file;
   if (const char* key = std::getenv("FAKE_GPU_WITHOUT")) read.without = key;
+  if (const char* name = std::getenv("FAKE_GPU_SPOIL"))
+    if (is_of_this_rank("FAKE_GPU_SPOIL_RANK")) read.spoil = name;
   read.order = number("FAKE_GPU_ORDER", -1);
   return read;
 }

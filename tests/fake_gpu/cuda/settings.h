@@ -10,6 +10,9 @@
 //   FAKE_GPU_FAIL=STEP:LAUNCH the GPU fails at this launch of this step, from 1:1; 0:LAUNCH, at
 //                             this launch of the process
 //   FAKE_GPU_FAIL_RANK=0      only in this rank (of OMPI_COMM_WORLD_RANK)
+//   FAKE_GPU_SPOIL=NAME       graphs leave out the work whose name has this in it, so that their
+//                             numbers are wrong
+//   FAKE_GPU_SPOIL_RANK=0     only in this rank
 //   FAKE_NCCL_FAIL=K          NCCL fails at the K-th operation of a communicator
 //   FAKE_NCCL_VERSION=22809   what NCCL says of itself; not given: the version of its header
 //   FAKE_GPU_REPORT=FOLDER    each process writes what it counted to FOLDER/PID.tsv (counts.h)
@@ -33,8 +36,9 @@ struct Settings {
   int driver = 0;
   int64_t fail_step = -1;  // -1: never
   int64_t fail_launch = 0;
-  int64_t nccl_fail = 0;  // 0: never
-  int nccl_version = 0;   // 0: that of the header
+  std::string spoil = {};  // "": nothing
+  int64_t nccl_fail = 0;   // 0: never
+  int nccl_version = 0;    // 0: that of the header
   std::string report = {};
   std::string numbers = {};
   int64_t order = -1;  // -1: work is done when it is submitted

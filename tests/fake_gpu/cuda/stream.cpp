@@ -25,6 +25,12 @@ std::shared_ptr<Queue>& default_queue(int gpu) {
 // Whose work no number depends on: it holds a stream for some time (device/spin.cu).
 bool has_no_numbers(const std::string& name) { return name.find("wait_for") != std::string::npos; }
 
+// Whether graphs leave out this work (FAKE_GPU_SPOIL).
+bool is_spoiled(const char* name) {
+  const std::string& spoil = settings().spoil;
+  return !spoil.empty() && readable(name).find(spoil) != std::string::npos;
+}
+
 void check_computed(const char* name) {
   if (settings().numbers.empty() || has_no_numbers(name)) return;
   std::fprintf(stderr, "fake GPU: not computed: %s\n", readable(name).c_str());
@@ -51,7 +57,8 @@ cudaError_t submit_step(cudaStream_t stream, Operation operation, const char* na
                         const Step& step) {
   FAKE_GPU_RETURN_IF_FAILED();
   use_context(current_gpu());
-  if (const std::optional<cudaError_t> recorded = record(stream, step)) {
+  if (const std::optional<cudaError_t> recorded =
+          record(stream, is_spoiled(name) ? Step{} : step)) {
     if (*recorded == cudaSuccess) count(Operation::kCaptured, name);
     return remember(*recorded);
   }
