@@ -39,12 +39,6 @@ Optimizer::Optimizer(const config::OptimizerConfig& options,
 
 int64_t Optimizer::bytes() const { return device::bytes_of(first_) + device::bytes_of(second_); }
 
-std::vector<at::Tensor> Optimizer::tensors() const {
-  std::vector<at::Tensor> all;
-  for (const auto& [name, tensor] : named_state()) all.push_back(tensor);
-  return all;
-}
-
 bool Optimizer::is_grouped() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].tensor.grad().is_same(grouped_[i])) return false;

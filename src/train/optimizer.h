@@ -40,12 +40,12 @@ class Optimizer {
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf,
             const at::Tensor& taken = {});
 
-  int64_t bytes() const;                    // device memory of the moments
-  std::vector<at::Tensor> tensors() const;  // moments and the number of steps
+  int64_t bytes() const;  // device memory of the moments
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step"
   // (adamw, adam), "momentum_buffer.NAME" (sgd with momentum).
   checkpoint::NamedTensors state() const;
+  checkpoint::NamedTensors named_state() const;  // what state() copies
   // CheckpointError that names what is missing, unknown or of another shape; then nothing
   // has changed.
   void load(const checkpoint::NamedTensors&);
@@ -58,8 +58,7 @@ class Optimizer {
     std::vector<at::Tensor> parameters, gradients, first, second, steps;
   };
 
-  checkpoint::NamedTensors named_state() const;  // the tensors themselves
-  bool is_grouped() const;                       // whether the groups have the present gradients
+  bool is_grouped() const;  // whether the groups have the present gradients
   void group();
 
   config::OptimizerConfig options_;

@@ -16,22 +16,23 @@ namespace dtrain::train {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+using checkpoint::NamedTensors;
 
 constexpr size_t kMostKinds = 16, kMostSeen = 64;
 constexpr int64_t kMostCaptures = 32;  // for combinations of shapes, in each phase
 constexpr double kNothing = 1e-6;      // the share of the largest change that counts as none
 
 // On the host: where a step fits into the memory of the device, two copies may not.
-Tensors copies_of(const Tensors& tensors) {
+Tensors copies_of(const NamedTensors& tensors) {
   Tensors copies;
-  for (const at::Tensor& tensor : tensors)
+  for (const auto& [name, tensor] : tensors)
     copies.push_back(tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   return copies;
 }
 
-void put_back(const Tensors& kept, const Tensors& tensors) {
+void put_back(const Tensors& kept, const NamedTensors& tensors) {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].detach().copy_(kept[i]);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].second.detach().copy_(kept[i]);
 }
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
@@ -156,7 +157,7 @@ void StepGraphs::wait_for_device() const {
 
 bool StepGraphs::capture(const Kind& kind, const std::vector<Stage>& stages) {
   const auto began = real_clock().now();
-  const Tensors tensors = training_.written();
+  const NamedTensors tensors = training_.written();
   wait_for_device();
   const Tensors before = copies_of(tensors);
   run_stages(stages);
@@ -189,7 +190,8 @@ bool StepGraphs::capture(const Kind& kind, const std::vector<Stage>& stages) {
   wait_for_device();
   const int64_t differs = first_difference(before, after, copies_of(tensors), share_);
   if (differs >= 0)
-    problem = dtrain::str("tensor ", differs, " of a step is another one with graphs");
+    problem = dtrain::str("a step with graphs gives other values of ",
+                          tensors[static_cast<size_t>(differs)].first);
   if (!is_without_problem(kind, problem)) {
     put_back(after, tensors);
     return false;

@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors.h"
 #include "device/cuda_graph.h"
 #include "dist/communicator.h"
 #include "train/phase_tracker.h"
@@ -58,8 +59,8 @@ class StepGraphs {
     dist::Communicator& host;
   };
   struct Training {
-    // All tensors that the stages change, but those that they allocate
-    std::function<std::vector<at::Tensor>()> written;
+    // All tensors that the stages change, but those that they allocate; named for a message
+    std::function<checkpoint::NamedTensors()> written;
     // After stages that have failed while they were captured: the host is as before the first one.
     std::function<void()> abandon;
     // Whether the last step changed nothing, because its gradients were not finite

@@ -246,17 +246,25 @@ bool StepRunner::may_capture(const data::Batch& batch) {
          phases_.reducer().agreed();
 }
 
-std::vector<at::Tensor> StepRunner::written() {
-  std::vector<at::Tensor> all = context_.task.model().parameters();
-  const auto add = [&](const std::vector<at::Tensor>& more) {
-    all.insert(all.end(), more.begin(), more.end());
+checkpoint::NamedTensors StepRunner::written() {
+  using Tensors = std::vector<at::Tensor>;
+  checkpoint::NamedTensors all;
+  const auto add = [&](const std::string& what, const checkpoint::NamedTensors& named) {
+    for (const auto& [name, tensor] : named) all.emplace_back(what + name, tensor);
   };
-  add(context_.task.model().buffers());
-  add(phases_.optimizer().tensors());
-  add(phases_.reducer().tensors());
-  add(scaler_.tensors());
-  add(average_.tensors());
-  add({bad_losses_.record()});
+  const auto number = [&](const char* what, const Tensors& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i) all.emplace_back(str(what, i), tensors[i]);
+  };
+  const Tensors& buckets = phases_.reducer().flat();
+  const Tensors reduced = phases_.reducer().tensors();  // buckets, then sums
+  add("the parameter ", context_.task.model().named_parameters().pairs());
+  add("the buffer ", context_.task.model().named_buffers().pairs());
+  add("the optimizer's ", phases_.optimizer().named_state());
+  number("gradient bucket ", buckets);
+  number("the reducer's sum ", {reduced.begin() + std::ssize(buckets), reduced.end()});
+  number("the loss scaler's number ", scaler_.tensors());
+  number("averaged weight ", average_.tensors());
+  all.emplace_back("the record of losses that are not finite", bad_losses_.record());
   return all;
 }
 

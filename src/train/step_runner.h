@@ -137,7 +137,7 @@ class StepRunner {
   void update(const Role&);
   StepGraphs::Kind kind_of(const data::Batch&, const Role&) const;
   bool may_capture(const data::Batch&);
-  std::vector<at::Tensor> written();  // what a step changes
+  checkpoint::NamedTensors written();  // what a step changes, with names for messages
   double next_learning_rate() const;
   void read_device(monitoring::StepStats&);
   // Ends a step like every step of a run, without a request.
