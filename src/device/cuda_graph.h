@@ -14,9 +14,12 @@ namespace dtrain::device {
 
 class CudaGraph {
  public:
-  // Graphs of one memory use the same addresses for what they allocate. Nothing that one has
-  // allocated may be used after it, by another one or by the host, and they are launched one after
-  // the other. The number is that of the memory.
+  // Graphs of one memory are launched one after the other, and use the same addresses for what they
+  // allocate: a tensor that is freed leaves its address to tensors that are allocated later. A
+  // graph may use what an earlier one has allocated, if that was not freed before this one was
+  // recorded. Such graphs (those of a micro-step) are launched in the order of their recording,
+  // with no other graph of the memory between them. After them nothing that they have allocated may
+  // be used, by other graphs or by the host. The number is that of the memory.
   using Memory = uint64_t;
   static Memory new_memory();
 
