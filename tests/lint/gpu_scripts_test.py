@@ -145,15 +145,25 @@ class GpuRun(unittest.TestCase):
         self.assertEqual([t["name"] for t in report["trainings"]],
                          ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks",
                           *("as on the CPU: " + c for c in ("plain", "batch norm of LibTorch", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
-                          *("CUDA graphs: " + c for c in ("float32", "bfloat16, clip and ema", "float16, accumulate 2")),
+                          *("CUDA graphs: " + c for c in ("float32", "bfloat16, clip and ema", "float16, accumulate 2", "accumulate 2 over NCCL", "shared batch norm over NCCL")),
                           "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "trace", "out of memory"])
-        self.assertEqual([t["predicted_rows"] for t in report["trainings"][14:18]], [2] * 4)
+        self.assertEqual([t["predicted_rows"] for t in report["trainings"][16:20]], [2] * 4)
         self.assertEqual({e["samples_per_second"] for e in report["throughput"]}, {200})
         self.assertEqual(len(report["throughput"]), 15)
         self.assertEqual(sum(e["cuda_graph"] for e in report["throughput"]), 3)
         self.assertEqual(sum(not e["fused_norm"] for e in report["throughput"]), 3)
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
-        self.assertEqual(report["counts"], {"passed": 38, "failed": 0, "skipped": 0, "not run": 0})
+        self.assertEqual(report["counts"], {"passed": 38, "failed": 0, "skipped": 2, "not run": 0})
+        skipped = [t for t in report["trainings"] if t["result"] == "skipped"]
+        self.assertEqual({t["output"] for t in skipped}, {"NCCL needs 2 GPUs for 2 ranks, and there is 1"})
+        self.assertTrue(all(t["name"].endswith("over NCCL") for t in skipped))
+
+    def test_two_gpus_run_graphs_over_nccl(self):
+        self.script(self.folder / "smi/nvidia-smi", f"{SMI}\n{SMI}")
+        result, report = self.run_it()
+        self.assertEqual((result.returncode, report["counts"]["skipped"]), (0, 0))
+        over_nccl = {t["name"]: t["result"] for t in report["trainings"] if t["name"].endswith("over NCCL")}
+        self.assertEqual(over_nccl, {f"CUDA graphs: {c} over NCCL": "passed" for c in ("accumulate 2", "shared batch norm")})
 
     def failures(self, **environment):
         """Runs it with faults that concern different entries of the report; returns the outputs of those that failed."""
