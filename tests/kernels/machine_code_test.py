@@ -16,8 +16,8 @@ import runner
 BUILD = pathlib.Path(os.environ["DTRAIN_BUILD"])
 SOURCES = sorted(runner.SOURCE.glob("src/**/*.cu"))
 MOST_REGISTERS = 96
-# Batch norm's threads take packs of 16 bytes: of `float` 4, of the others 8 elements. The passes of TensorPass, with pooling or not, and
-# the packs that a visit loads and stores.
+# Kernels whose threads take packs of 16 bytes, and the packs that a visit loads and stores. Batch norm's packs have 4 elements of `float`,
+# 8 of the others; there are the passes of TensorPass, with pooling or not.
 PACKS = r"TensorKernel<(float, 4|c10::\w+, 8), {pooled}, \(TensorPass\){number}>"
 WIDE = [(PACKS.format(pooled=pooled, number=number), loads, stores) for pooled, number, loads, stores in [
     ("false", 0, 1, 0),  # kSums: x
@@ -27,7 +27,7 @@ WIDE = [(PACKS.format(pooled=pooled, number=number), loads, stores) for pooled, 
     ("true", 1, 4, 1),   # of windows of 4
     ("true", 2, 5, 0),
     ("true", 3, 5, 4),
-]]
+]] + [("^multiply$", 1, 1)]  # of unscale.cu
 
 
 @dataclasses.dataclass
