@@ -194,6 +194,28 @@ inline void several_in_flight_case(Communicator& comm, at::Device device) {
   works.front().wait();  // idempotent
 }
 
+// The caller drops tensors before wait(): their memory is reused only after the operation. Rounds,
+// because what overlaps is chance.
+inline void dropped_case(Communicator& comm, at::Device device) {
+  constexpr int64_t kCount = 10'000;
+  const auto filled = [](at::Device on, float value) {
+    return at::full({kCount}, value, at::TensorOptions(at::kFloat).device(on));
+  };
+  const at::Tensor gathered =
+      at::empty({comm.size(), kCount}, at::TensorOptions(at::kFloat).device(device));
+  for (int round = 0; round < 20; ++round) {
+    Work reducing = comm.all_reduce(filled(device, 1), ReduceOp::kSum);
+    comm.barrier();  // the sum may be on its way to the device
+    const at::Tensor next = filled(device, 7);
+    Work gathering = comm.all_gather(gathered, filled(device, static_cast<float>(comm.rank())));
+    gathering.wait();
+    reducing.wait();
+    expect_equal(next, filled(at::kCPU, 7), "a tensor made after another one was dropped");
+    for (int rank = 0; rank < comm.size(); ++rank)
+      expect_equal(gathered[rank], filled(at::kCPU, static_cast<float>(rank)), "of dropped ones");
+  }
+}
+
 // The operation runs after what the caller did before, and what the caller does after wait() runs
 // after the operation.
 inline void order_with_the_caller_case(Communicator& comm, at::Device device) {
@@ -311,6 +333,7 @@ inline std::vector<Case> cases() {
   all.push_back({"AllGather", all_gather_case});
   all.push_back({"Broadcast", broadcast_case});
   all.push_back({"SeveralInFlight", several_in_flight_case});
+  all.push_back({"Dropped", dropped_case});
   all.push_back({"OrderWithTheCaller", order_with_the_caller_case});
   all.push_back({"Allocate", allocate_case});
   all.push_back({"AllocateAgain", allocate_again_case});

@@ -11,10 +11,10 @@ PLACES = [(2, 1, 3), (4, 4, 3)]  # ranks, GPUs, order of streams
 OTHER_PLACES = [(1, 1, 0), (2, 1, 0), (2, 2, 0), (2, 2, 1)]
 
 
-def contract(ranks, gpus, order, **settings):
-    """The contract's result, as runner.run()'s."""
+def contract(ranks, gpus, order, cases="*", **settings):
+    """The contract's result, as runner.run()'s. `cases`: a filter."""
     env = fake_gpu.environment(gpu_numbers=fake_gpu.OPERATORS, gpu_count=gpus, gpu_order=order, **settings)
-    return runner.run([f"--gtest_filter=-{':'.join(TOO_LONG)}"], np=ranks, timeout=300, env=env, program=str(PROGRAM))
+    return runner.run([f"--gtest_filter={cases}-{':'.join(TOO_LONG)}"], np=ranks, timeout=300, env=env, program=str(PROGRAM))
 
 
 def holds(folder, places=PLACES):

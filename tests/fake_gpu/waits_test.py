@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 import cases
+import contract_test
 import fake_gpu
 import numbers_test
 import runner
@@ -17,7 +18,7 @@ UNNOTICED = {
     ("cudaEventQuery", "wait_for_device"): "the copy to the host that follows waits too; this one looks after other ranks meanwhile",
     ("cudaStreamSynchronize", "CudaStage::~CudaStage"): "a training ends there; one that tune or bench cuts short does not",
     ("record_stream", "CudaStage::begin"): "for a batch that was dropped while it was copied; a training drops none",
-    ("record_stream", "StagedCommunicator::stage"): "buckets live as long as the reducer; of a tensor that a caller drops, contract_test.py notices it",
+    ("record_stream", "StagedCommunicator::stage"): "buckets live as long as the reducer; communicators_need_to_record_streams notices it",
     ("record_stream", "CommThread::Queue::run_next"): "the same, on the way back",
     ("record_stream", "SideStream::run"): "the same, over NCCL",
 }
@@ -58,10 +59,15 @@ def short(name):
     return out
 
 
-def function_names(addresses):
-    program = fake_gpu.FOLDER / "numbers/dtrain_numbers"
+def function_names(program, addresses):
     out = subprocess.run(["addr2line", "-f", "-C", "-e", program, *addresses], capture_output=True, text=True, check=True).stdout
     return tuple(short(name) for name in out.splitlines()[::2])
+
+
+def places(file, program):
+    """The waits that a process of the program has written to the file."""
+    lines = sorted({tuple(line.split("\t")) for line in file.read_text().splitlines()})
+    return [Wait(key, kind, function_names(program, addresses)) for key, kind, *addresses in lines]
 
 
 def waits_of(folder, run):
@@ -69,9 +75,8 @@ def waits_of(folder, run):
     file = folder / f"{run}.waits"
     numbers = train(folder, run, gpu_order=0, gpu_waits=file)
     assert numbers, "it failed"
-    lines = sorted({tuple(line.split("\t")) for line in file.read_text().splitlines()})
     assert all(train(folder, run, gpu_order=order) == numbers for order in fake_gpu.ORDERS[1:]), "they depend on the order"
-    waits = [Wait(key, kind, function_names(addresses)) for key, kind, *addresses in lines]
+    waits = places(file, fake_gpu.FOLDER / "numbers/dtrain_numbers")
     return [wait for wait in waits if not any(word in name for word in TIMES for name in wait.functions)], numbers
 
 
@@ -96,5 +101,18 @@ def each_wait_is_needed(folder):
     assert not stale, stale
 
 
+def communicators_need_to_record_streams(folder):
+    """NCCL and staged. Of the places in one function, one is enough: a staged all_reduce or broadcast keeps its tensor until it has been
+    copied to the host, and an all_gather does not."""
+    where, file = dict(ranks=2, gpus=2, cases="*Dropped"), folder / "contract.waits"
+    contract_test.contract(**where, order=0, gpu_waits=file).expect(0)
+    noticed = {}
+    for wait in places(file, contract_test.PROGRAM):
+        function = wait.functions[0]
+        if wait.kind == "record_stream" and not noticed.get(function):
+            noticed[function] = any(contract_test.contract(**where, order=order, gpu_without=wait.key).code for order in (2, 3, 0))
+    assert noticed and all(noticed.values()), noticed
+
+
 if __name__ == "__main__":
-    fake_gpu.main([], [each_wait_is_needed])
+    fake_gpu.main([communicators_need_to_record_streams], [each_wait_is_needed])
