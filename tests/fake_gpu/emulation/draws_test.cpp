@@ -1,6 +1,9 @@
 // The kernels that draw by key - dropout, noise, teacher forcing - against the functions that say
 // what is drawn.
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -18,26 +21,39 @@ INSTANTIATE_TEST_SUITE_P(Emulated, Draws, emulation::kOrders);
 
 size_t size(int64_t count) { return static_cast<size_t>(count); }
 
-void compare_dropout(int64_t elements) {
-  constexpr int64_t kSamples = 5, kLayer = 3;
+template <typename T>
+void compare_dropout(int64_t samples, int64_t elements) {
+  constexpr int64_t kLayer = 3;
   constexpr float kShare = 0.3f;
-  const std::vector<int64_t> ids = {4, 0, 99, 7, int64_t{1} << 40};
+  std::vector<int64_t> ids(size(samples), int64_t{1} << 40);
+  for (int64_t i = 1; i < samples; ++i) ids[size(i)] = 7 * i % 99;
   const int64_t seed = -5, step = 12;
   const DropoutKeyPlace key{&seed, &step, kLayer};
-  std::vector<float> mask(size(kSamples * elements), 9), expected;
-  ASSERT_EQ(fill_dropout_mask_on_gpu(key, kShare, ids.data(), kSamples, elements, 1.5f, mask.data(),
+  const T kept(1.5f);
+  std::vector<T> mask(size(samples * elements), T(9)), expected;
+  ASSERT_EQ(fill_dropout_mask_on_gpu(key, kShare, ids.data(), samples, elements, kept, mask.data(),
                                      nullptr),
             0);
   for (const int64_t id : ids) {
     const uint64_t sample = sample_key(key.read(), id);
-    for (int64_t e = 0; e < elements; ++e) expected.push_back(keeps(sample, e, kShare) ? 1.5f : 0);
+    for (int64_t e = 0; e < elements; ++e)
+      expected.push_back(keeps(sample, e, kShare) ? kept : T(0));
   }
-  EXPECT_EQ(mask, expected);
+  EXPECT_TRUE(mask == expected);  // a million numbers are not worth printing
 }
 
-TEST_P(Draws, DropoutKeepsWhatItsKeysKeep) { compare_dropout(3000); }
+TEST_P(Draws, DropoutKeepsWhatItsKeysKeep) {
+  compare_dropout<float>(5, 3000);
+  compare_dropout<double>(5, 3000);
+  compare_dropout<c10::Half>(5, 3000);
+  compare_dropout<c10::BFloat16>(5, 3000);
+}
 
-TEST(Dropout, GoesOnBeyondItsGrid) { compare_dropout(220000); }  // of a million threads
+// Of a million threads, and of 65535 rows.
+TEST(Dropout, GoesOnBeyondItsGrid) {
+  compare_dropout<float>(5, 220000);
+  compare_dropout<float>(65540, 2);
+}
 
 template <typename T>
 void compare_noise() {
