@@ -14,9 +14,16 @@ OPERATIONS = {"launches": "launch", "copies": "copy", "memsets": "memset", "even
 HEAD = "one step of".ljust(36) + "".join(name.rjust(12) for name in OPERATIONS)
 
 
-def measure(folder, options):
-    result, (counts,) = fake_gpu.counted(runner.flags({"run.name": "", **options}), cwd=folder)
+def measure(folder, np, gpus, options):
+    """The numbers of each rank, which must be the same."""
+    result, ranks = fake_gpu.counted(runner.flags({"run.name": "", **options}), np=np, gpu_count=gpus, cwd=folder)
     result.expect(0, f"step {cases.STEPS}")
+    numbers, *others = map(numbers_of, ranks)
+    assert others == [numbers] * ((np or 1) - 1), (numbers, others)
+    return numbers
+
+
+def numbers_of(counts):
     numbers = []
     for operation in OPERATIONS.values():
         of_steps = [counts.of(operation, steps=[step]) for step in cases.COUNTED]
@@ -32,7 +39,7 @@ def row(name, numbers):
 def rows(folder, chosen):
     """The lines of the table for the cases whose names `chosen` takes."""
     cases.make_data(folder)
-    numbers = {name: measure(folder, options) for name, options in cases.cases().items() if chosen(name)}
+    numbers = {name: measure(folder, *case) for name, case in cases.cases().items() if chosen(name)}
     waiting = [name for name, of_step in numbers.items() if of_step[list(OPERATIONS).index("waits")] != 0]
     assert not waiting, f"steps that do not log wait: {waiting}"
     return {name: row(name, of_step) for name, of_step in numbers.items()}

@@ -40,16 +40,28 @@ OPTIONS = {
     "LibTorch's norms": {"device.fused_norm": False},
     "deterministic": {"train.deterministic": True},
 }
+SYNC, GRAPH = {"train.sync_batch_norm": True}, {"train.cuda_graph": True}
+JOBS = {  # ranks, GPUs, options
+    "2 ranks staged": (2, 1, {}),
+    "2 ranks NCCL": (2, 2, {}),
+    "staged sync norms": (2, 1, SYNC),
+    "NCCL sync norms": (2, 2, SYNC),
+    "graph": (None, 1, GRAPH),
+    "2 ranks graph": (2, 2, GRAPH),
+}
 
 
 def cases():
-    """The options of each, by name."""
+    """Ranks, GPUs and the options of each, by name."""
     found = {}
     for network, keys in NETWORKS.items():
         for precision in PRECISIONS:
-            found[f"{network} {precision}"] = {**COMMON, **keys, "train.amp": precision}
+            found[f"{network} {precision}"] = (None, 1, {**COMMON, **keys, "train.amp": precision})
+    base = {**COMMON, **NETWORKS["headpose_cnn"], "train.amp": "bf16"}
     for option, keys in OPTIONS.items():
-        found[f"headpose_cnn bf16, {option}"] = {**COMMON, **NETWORKS["headpose_cnn"], "train.amp": "bf16", **keys}
+        found[f"headpose_cnn bf16, {option}"] = (None, 1, {**base, **keys})
+    for job, (np, gpus, keys) in JOBS.items():
+        found[f"headpose_cnn bf16, {job}"] = (np, gpus, {**base, "train.batch_size": COMMON["train.batch_size"] // (np or 1), **keys})
     return found
 
 
