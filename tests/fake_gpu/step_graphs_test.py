@@ -190,7 +190,8 @@ if __name__ == "__main__":
     fake_gpu.main([networks_give_the_same_numbers, phases_give_the_same_numbers, options_give_the_same_numbers,
                    ranks_give_the_same_numbers, any_order_of_streams_gives_the_same_numbers, a_run_goes_on_where_it_was_saved,
                    a_step_asks_for_few_launches, what_cannot_be_captured_runs_without_graphs, spoiled_graphs_are_not_used,
-                   spoiled_graphs_of_ranks_on_one_gpu_are_not_used, a_spoiled_graph_of_one_rank_is_used_by_none], [
+                   a_spoiled_graph_of_one_rank_is_used_by_none], [
+                       spoiled_graphs_of_ranks_on_one_gpu_are_not_used,
                        other_networks_give_the_same_numbers, a_step_of_a_large_network_asks_for_few_launches,
                        few_lengths_give_the_same_numbers, other_options_give_the_same_numbers,
                        ranks_on_one_gpu_give_the_same_numbers, ranks_with_other_lengths_give_the_same_numbers,

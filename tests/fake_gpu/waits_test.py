@@ -115,4 +115,4 @@ def communicators_need_to_record_streams(folder):
 
 
 if __name__ == "__main__":
-    fake_gpu.main([communicators_need_to_record_streams], [each_wait_is_needed])
+    fake_gpu.main([], [communicators_need_to_record_streams, each_wait_is_needed])
