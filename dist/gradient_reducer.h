@@ -90,7 +90,8 @@ class GradientReducer {
   void abandon();
   void zero();  // flat buckets and the sums of loss and weight become zero
 
-  std::vector<at::Tensor> tensors() const;  // all that a step changes
+  // All that a step changes: flat(), the sums of this step, and those of the last one
+  std::vector<at::Tensor> tensors() const;
   // The number of the bucket that has the gradient of this parameter; 0 if none has.
   size_t bucket_of(const at::Tensor& parameter) const;
   const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters

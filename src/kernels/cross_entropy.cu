@@ -58,7 +58,7 @@ struct Row {
   }
 };
 
-// The first sample of a warp, and that of the warp behind it in the next round.
+// This warp's first sample, and how far its next one is.
 __device__ int64_t first_sample() {
   return static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
 }
@@ -78,7 +78,8 @@ __global__ void forward(CrossEntropy<T> of, typename CrossEntropy<T>::Number* lo
     }
     loss = sum_of_warp(loss);
     if (row.lane > 0) continue;
-    losses[sample] = !row.is_counted() ? Number(0) : row.is_class() ? loss : Number(NAN);
+    const bool has_loss = row.is_class() && log_sum == log_sum;  // all logits are numbers
+    losses[sample] = !row.is_counted() ? Number(0) : has_loss ? loss : Number(NAN);
   }
 }
 
@@ -91,7 +92,7 @@ __global__ void backward(CrossEntropy<T> of, const typename CrossEntropy<T>::Num
     Number all_wanted = 0;
     for (int64_t c = row.lane; c < of.classes; c += 32) all_wanted += row.wanted(c);
     all_wanted = sum_of_warp(all_wanted);
-    const Number factor = row.is_counted() ? of_losses[sample] : Number(0);
+    const Number factor = row.is_class() ? of_losses[sample] : Number(NAN);
     for (int64_t c = row.lane; c < of.classes; c += 32) {
       const Number probability = exponential(row.logit(c) - row.highest) / row.sum;
       gradient[sample * of.classes + c] = static_cast<T>(

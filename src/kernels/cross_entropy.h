@@ -3,9 +3,9 @@
 // The cross entropy of each sample and its gradient on a GPU, as torch's cross_entropy without a
 // reduction: of classes, with weights of classes and label smoothing.
 //
-// Reason: two launches in place of eight, of LibTorch's casts, softmax, loss and fills. The CPU
-// uses LibTorch's. Delete it when LibTorch has one, or when whole steps are captured in a graph for
-// every task.
+// Reason: two launches in place of eight (bench/gpu_launches.py --kernels simple_cnn), of
+// LibTorch's casts, softmax, loss and fills. The CPU uses LibTorch's. Delete it when LibTorch has a
+// fused one, or when whole steps are captured in a graph for every task.
 
 #include <cstdint>
 #include <type_traits>
@@ -19,9 +19,10 @@ template <typename T>
 struct CrossEntropy {
   using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-  const T* logits;         // [samples, classes]
-  const int64_t* targets;  // [samples]; a loss is NaN if one is neither a class nor ignored
-  const Number* weights;   // [classes]; null: all are 1
+  const T* logits;  // [samples, classes]
+  // [samples]; of one that is neither a class nor ignored, loss and gradient are NaN
+  const int64_t* targets;
+  const Number* weights;  // [classes]; null: all are 1
   int64_t samples, classes;
   Number smoothing;      // the share of a target that all classes share
   int64_t ignore_index;  // a target without a loss

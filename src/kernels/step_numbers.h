@@ -5,8 +5,8 @@
 // bad_loss.h). The CPU calls the functions, and a GPU runs each in one launch.
 //
 // Reason: launches, not their time. LibTorch's operators for the same numbers are 38 launches of a
-// step on a GPU, and a small network has 100 in all. Delete them when whole steps are captured in a
-// graph for every task.
+// step on a GPU, and all of simple_cnn has 62 (tests/fake_gpu/budgets.txt). Delete them when whole
+// steps are captured in a graph for every task.
 
 #include <cstdint>
 
@@ -25,7 +25,7 @@ struct ScalerNumbers {
   float* scale;
   int32_t* growth_tracker;  // steps without overflow since the scale has changed
   float* found_inf;         // 0 or 1
-  float* taken;             // 1 - found_inf
+  float* taken;             // 1 - found_inf, from the end of unscale_on_gpu() on
   int64_t* skipped;         // steps with an overflow
   const double* weight;     // divides the gradients; 0: no rank had samples
   double* factor;           // multiplies them

@@ -31,13 +31,4 @@ class AutocastGuard {
   AutocastState previous_;
 };
 
-// Losses are computed in float32 at least, whatever precision autocast gave the output of
-// the network.
-inline at::ScalarType loss_type(const at::Tensor& output) {
-  return output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-inline at::Tensor at_least_float32(const at::Tensor& output) {
-  return output.to(loss_type(output));
-}
-
 }  // namespace dtrain::layers

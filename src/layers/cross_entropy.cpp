@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/launch.h"
-#include "layers/autocast.h"
 
 namespace dtrain::layers {
 namespace {
@@ -28,7 +27,7 @@ kernels::CrossEntropy<T> problem(const at::Tensor& logits, const at::Tensor& tar
           .ignore_index = ignore_index};
 }
 
-class OnGpu : public torch::autograd::Function<OnGpu> {
+class CrossEntropyLosses : public torch::autograd::Function<CrossEntropyLosses> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits,
                             const at::Tensor& targets,
@@ -53,7 +52,8 @@ class OnGpu : public torch::autograd::Function<OnGpu> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &logits = saved[0], of_losses = gradients[0].contiguous();
+    const at::Tensor& logits = saved[0];
+    const at::Tensor of_losses = gradients[0].contiguous();
     at::Tensor gradient = at::empty_like(logits);
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy", [&] {
@@ -74,19 +74,23 @@ class OnGpu : public torch::autograd::Function<OnGpu> {
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                          const at::Tensor& weights, double label_smoothing, int64_t ignore_index) {
-  if (!logits.is_cuda()) {
+  if (!logits.is_cuda() || logits.dim() != 2) {
     return at::cross_entropy_loss(at_least_float32(logits), targets, weights, at::Reduction::None,
                                   ignore_index, label_smoothing);
   }
-  DTRAIN_CHECK(logits.dim() == 2 && targets.sizes() == logits.sizes().slice(0, 1) &&
-                   targets.scalar_type() == at::kLong && targets.device() == logits.device() &&
-                   (!weights.defined() ||
-                    (weights.numel() == logits.size(1) && weights.device() == logits.device() &&
-                     weights.scalar_type() == loss_type(logits))),
-               "logits ", logits.sizes(), ", targets ", targets.sizes());
-  return OnGpu::apply(logits.contiguous(), targets.contiguous(),
-                      weights.defined() ? std::optional(weights.contiguous()) : std::nullopt,
-                      label_smoothing, ignore_index);
+  const auto is_there = [&](const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type) {
+    return tensor.sizes() == sizes && tensor.scalar_type() == type &&
+           tensor.device() == logits.device();
+  };
+  DTRAIN_CHECK(
+      is_there(targets, logits.sizes().slice(0, 1), at::kLong) &&
+          (!weights.defined() || is_there(weights, logits.sizes().slice(1, 1), loss_type(logits))),
+      logits.scalar_type(), " logits of shape ", logits.sizes(), " do not fit ",
+      targets.scalar_type(), " targets of shape ", targets.sizes(), ", or the weights of classes");
+  return CrossEntropyLosses::apply(
+      logits.contiguous(), targets.contiguous(),
+      weights.defined() ? std::optional(weights.contiguous()) : std::nullopt, label_smoothing,
+      ignore_index);
 }
 
 }  // namespace dtrain::layers

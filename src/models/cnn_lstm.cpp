@@ -80,10 +80,8 @@ CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengt
   if (layers::runs_packed(rows)) return encode_packed(rows, lengths, halves);
   const at::Tensor first =
       layers::run_lstm(lstm_->layer(0), convolve(rows, lengths, halves).permute({2, 0, 1})).states;
-  return {
-      .states = layers::run_lstm(lstm_->layer(1), lstm_dropout_->forward_time_first(first)).states,
-      .packed_last = {},
-      .packed = {}};
+  return {.states =
+              layers::run_lstm(lstm_->layer(1), lstm_dropout_->forward_time_first(first)).states};
 }
 
 CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths,
@@ -103,17 +101,17 @@ CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor
   return {.states = second.states, .packed_last = second.h, .packed = steps};
 }
 
+at::Tensor CnnLstm::last_of(const Encoded& encoded, const at::Tensor& halves) {
+  if (encoded.packed) return encoded.packed_last.index_select(0, encoded.packed->inverse());
+  const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, encoded.states.size(2)});
+  return encoded.states.gather(0, at).squeeze(0);
+}
+
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
   const at::Tensor clean =
       rows.masked_fill(layers::padded_positions(lengths, rows.size(1)).unsqueeze(2), 0);
   const at::Tensor halves = half(lengths);
-  const Encoded encoded = encode(clean, lengths, halves);
-  const auto last = [&] {
-    const at::Tensor at = (halves - 1).view({1, -1, 1}).expand({1, -1, encoded.states.size(2)});
-    return encoded.states.gather(0, at).squeeze(0);
-  };
-  return fc_->forward(dropout_->forward(
-      encoded.packed ? encoded.packed_last.index_select(0, encoded.packed->inverse()) : last()));
+  return fc_->forward(dropout_->forward(last_of(encode(clean, lengths, halves), halves)));
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {

@@ -56,7 +56,7 @@ class CnnLstm : public Network {
   // Logits [B, classes]; rows beyond a sequence's length are ignored.
   at::Tensor classify(const at::Tensor& rows, const at::Tensor& lengths);
   // [B, T, F], undefined beyond the lengths. There `rows` must be zero, as
-  // layers::hide_and_noise() writes them: on a GPU, masks for both are a tenth of the launches.
+  // layers::hide_and_noise() writes them: on a GPU, masks for both are seven launches.
   at::Tensor rebuild(const at::Tensor& rows, const at::Tensor& lengths);
 
   // [B, T, F], all rows valid -> logits [B, classes].
@@ -77,9 +77,11 @@ class CnnLstm : public Network {
   struct Encoded {
     // Output of the second LSTM layer: packed [N, hidden], or [T', B, hidden], padding undefined
     at::Tensor states;
-    at::Tensor packed_last;  // [B, hidden], the last valid one of each packed sequence
-    std::optional<layers::PackedSteps> packed;
+    at::Tensor packed_last = {};  // [B, hidden], the last valid one of each packed sequence
+    std::optional<layers::PackedSteps> packed = {};
   };
+  // [B, hidden], the last valid one of each sample
+  static at::Tensor last_of(const Encoded&, const at::Tensor& halves);
   Encoded encode(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& halves);
   Encoded encode_packed(const at::Tensor& rows, const at::Tensor& lengths,
                         const at::Tensor& halves);

@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "layers/autocast.h"
+#include "layers/cross_entropy.h"
 
 namespace dtrain::tasks {
 

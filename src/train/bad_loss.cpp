@@ -7,7 +7,11 @@
 
 namespace dtrain::train {
 
+namespace {
+
 using kernels::kNamedSamples;  // per rank
+
+}  // namespace
 
 BadLosses::BadLosses(at::Device device)
     : record_(at::empty({2 + kNamedSamples}, at::TensorOptions(device).dtype(at::kLong))) {

@@ -43,6 +43,13 @@ at::Tensor note_on_gpu(const at::Tensor& losses, const at::Tensor& weight, const
   return gradient;
 }
 
+template <typename T>
+at::Tensor note(const at::Tensor& losses, const at::Tensor& weight, const at::Tensor& ids,
+                const GradScaler& scaler, int64_t power_of_two, const LossNotes& notes) {
+  return losses.is_cpu() ? note_on_cpu<T>(losses, weight, ids, scaler, power_of_two, notes)
+                         : note_on_gpu<T>(losses, weight, ids, scaler, power_of_two, notes);
+}
+
 }  // namespace
 
 at::Tensor note_losses(const tasks::Loss& loss, const at::Tensor& ids, const GradScaler& scaler,
@@ -51,12 +58,12 @@ at::Tensor note_losses(const tasks::Loss& loss, const at::Tensor& ids, const Gra
   const at::Tensor losses = loss.per_sample.detach().contiguous(), of = ids.contiguous();
   const bool is_double = losses.scalar_type() == at::kDouble;
   DTRAIN_CHECK(losses.sizes() == of.sizes() && of.scalar_type() == at::kLong &&
-                   (is_double || losses.scalar_type() == at::kFloat),
-               losses.scalar_type(), " losses of shape ", losses.sizes(), " with ids of ",
-               of.sizes());
-  const auto note = losses.is_cpu() ? (is_double ? note_on_cpu<double> : note_on_cpu<float>)
-                                    : (is_double ? note_on_gpu<double> : note_on_gpu<float>);
-  return note(losses, loss.weight, of, scaler, power_of_two, notes);
+                   (is_double || losses.scalar_type() == at::kFloat) &&
+                   of.device() == losses.device() && notes.sums.device() == losses.device(),
+               losses.scalar_type(), " losses of shape ", losses.sizes(), " on ", losses.device(),
+               " with ids of ", of.sizes(), " on ", of.device());
+  return is_double ? note<double>(losses, loss.weight, of, scaler, power_of_two, notes)
+                   : note<float>(losses, loss.weight, of, scaler, power_of_two, notes);
 }
 
 }  // namespace dtrain::train

@@ -19,7 +19,8 @@ struct LossNotes {
 
 // Returns the gradient with which the backward pass of the losses begins, [B]: the scaler's
 // first_gradient() for each. ids: int64 [B] on their device. On a GPU all is one launch that adds
-// in float64; on the CPU LibTorch adds in the losses' type. Nothing waits for the device.
+// in float64, after a cast of a weight that is there in another type; on the CPU LibTorch adds in
+// the losses' type. Nothing waits for the device. Error if sizes, types or devices do not fit.
 at::Tensor note_losses(const tasks::Loss&, const at::Tensor& ids, const GradScaler&,
                        int64_t power_of_two, const LossNotes&);
 

@@ -74,8 +74,7 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
   const std::optional<at::Tensor> skip =
       found_inf.defined() ? std::optional(found_inf) : std::nullopt;
   const config::OptimizerConfig& o = options_;
-  if (step_.defined() && !skip) step_.add_(1);
-  if (step_.defined() && skip) step_.add_(taken.defined() ? taken : 1 - found_inf);
+  if (step_.defined()) skip ? step_.add_(taken) : step_.add_(1);
   for (auto& [key, g] : groups_) {
     const auto& [dtype, decayed, ratio] = key;
     const double decay = decayed ? o.weight_decay : 0;

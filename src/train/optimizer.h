@@ -35,10 +35,10 @@ class Optimizer {
 
   // Takes unscaled gradients, and may clip them in place. All arguments are scalars on the device.
   // `lr`: float64 on the CPU, float32 on a GPU. `clip`: factor to multiply the gradients with;
-  // undefined: none. `found_inf`: float32, 1 skips the step; undefined: never skip. `taken`: 1 -
-  // found_inf, of a caller that has it.
+  // undefined: none. `found_inf`: float32, 1 skips the step; `taken`: 1 - found_inf; both
+  // undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf,
-            const at::Tensor& taken = {});
+            const at::Tensor& taken);
 
   int64_t bytes() const;  // device memory of the moments
 

@@ -222,7 +222,7 @@ void StepRunner::update(const Role& role) {
   scaler_.unscale(reducer.flat(), reducer.weight_sum(), role.power_of_two);
   const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), context_.config.optimizer);
   phases_.optimizer().step(state_.learning_rate(), factor, scaler_.found_inf(), scaler_.taken());
-  average_.update(scaler_.found_inf());
+  average_.update(scaler_.taken());
   scaler_.update();
   reducer.zero();
 }

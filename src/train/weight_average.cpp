@@ -36,10 +36,9 @@ std::vector<at::Tensor> WeightAverage::tensors() const {
   return all;
 }
 
-void WeightAverage::update(const at::Tensor& found_inf) {
+void WeightAverage::update(const at::Tensor& taken) {
   if (!enabled() || weights_.empty()) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor taken = 1 - found_inf;
   const at::Tensor share =
       (updates_ == 0).to(at::kDouble).mul_(decay_).add_(1 - decay_).mul_(taken);  // first: 1
   std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>>

@@ -24,9 +24,9 @@ class WeightAverage {
   bool enabled() const { return decay_ > 0; }
   int64_t bytes() const;                    // device memory of the average
   std::vector<at::Tensor> tensors() const;  // the average, and how often it was updated
-  // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step
-  // was skipped.
-  void update(const at::Tensor& found_inf);
+  // After each optimizer step. `taken`: float32 scalar on the device; 0 if the step was skipped,
+  // 1 if not.
+  void update(const at::Tensor& taken);
 
   // For its lifetime the parameters of the module hold the average (from the first update on).
   class Scope {

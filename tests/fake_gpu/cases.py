@@ -28,6 +28,7 @@ NETWORKS = {
     "sequence classifier": {"task": "sequence", "data.file": "sequence.h5", "sequence.encoder_epochs": 0, "sequence.classifier_epochs": 1000},
     "module": {"task": "module", "data.file": "headpose.h5", "model.file": "network.pt", "task.loss": "mse", **PICTURES},
 }
+WEIGHTED = {**NETWORKS["simple_cnn"], "train.class_weights": "balanced", "train.label_smoothing": 0.1}
 PRECISIONS = ["bf16", "fp16", "fp32"]
 OPTIONS = {
     "accumulate 3": {"train.accumulate": 3, "train.batch_size": 4},

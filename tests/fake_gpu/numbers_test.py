@@ -83,6 +83,8 @@ def other_networks_agree_in_double_precision(folder):
 
 def options_agree_in_double_precision(folder):
     options_in_double_precision(folder, OPTIONS)
+    cases.make_data(folder, ["classify"])
+    each(folder, {"weighted classes": {"train.amp": "fp64", **cases.WEIGHTED}}, EXACT)
 
 
 def other_options_agree_in_double_precision(folder):
@@ -93,7 +95,7 @@ FIRST_STEPS = [("fp32", 1e-3, 5e-2), ("bf16", 0.1, 0.5)]  # precision, bound, bo
 
 
 def networks_in_the_first_step(folder, names, precisions=FIRST_STEPS):
-    """With our kernels emulated, which double precision does not use."""
+    """With the kernels of batch norm emulated, which double precision does not use."""
     cases.make_data(folder)
     for precision, bound, bound_of_amplified in precisions:
         for amplify in (False, True):

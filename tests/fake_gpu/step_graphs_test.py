@@ -80,6 +80,8 @@ def options_give_the_same_numbers(folder, options=OPTIONS):
 
 def other_options_give_the_same_numbers(folder):
     options_give_the_same_numbers(folder, OTHER_OPTIONS)
+    cases.make_data(folder, ["classify"])
+    same_with_graphs(folder, "weighted", 1, 1, **cases.WEIGHTED)
 
 
 RANKS = {**cases.NETWORKS["headpose_cnn"], "train.batch_size": 4, "train.accumulate": 2}

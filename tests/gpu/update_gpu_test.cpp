@@ -121,7 +121,8 @@ TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
           const at::Tensor weight = at::full({}, 4, side.network.flat.options());
           side.scaler.unscale({side.network.flat}, weight, 3);
           const at::Tensor factor = clip({side.network.flat}, side.scaler.norm(), options);
-          side.optimizer.step(rate_on(side.device), factor, side.scaler.found_inf());
+          side.optimizer.step(rate_on(side.device), factor, side.scaler.found_inf(),
+                              side.scaler.taken());
           side.scaler.update();
         }
         const auto state = sides[0].scaler.state(), on_gpu = sides[1].scaler.state();
@@ -164,8 +165,8 @@ TEST_F(UpdateOnAGpu, AveragesWeightsAsTheCpu) {
     const at::NoGradGuard no_grad;
     here.weight.copy_(keyed_tensor({100}, step, at::kFloat));
     there.weight.copy_(here.weight);
-    average_here.update(at::full({}, step == 2 ? 1.0f : 0.0f));  // a skipped step does not count
-    average_there.update(at::full({}, step == 2 ? 1.0f : 0.0f, at::TensorOptions(gpu())));
+    average_here.update(at::full({}, step == 2 ? 0.0f : 1.0f));  // a skipped step does not count
+    average_there.update(at::full({}, step == 2 ? 0.0f : 1.0f, at::TensorOptions(gpu())));
   }
   const WeightAverage::Scope a(average_here), b(average_there);
   EXPECT_LE(difference(there.weight, here.weight), bound(at::kFloat));

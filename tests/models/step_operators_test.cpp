@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "layers/dropout.h"
+#include "layers/lengths.h"
 #include "models/cnn_lstm.h"
 #include "models/image_networks.h"
 #include "models/parameter_format.h"
@@ -92,8 +93,9 @@ at::Tensor lengths_of(int64_t longest) {
 Counts of_sequences(bool rebuilds) {
   CnnLstm network({.features = 3, .classes = 4, .hidden = 32});
   prepare(network);
-  const at::Tensor rows = at::randn({kSamples, 24, 3}), lengths = lengths_of(24),
-                   targets = at::arange(kSamples);
+  const at::Tensor lengths = lengths_of(24), targets = at::arange(kSamples),
+                   valid = layers::valid_positions(lengths, 24).unsqueeze(2),
+                   rows = at::randn({kSamples, 24, 3}) * valid;
   return operators_of_step(
       [&] {
         return rebuilds ? network.rebuild(rows, lengths).square().sum()

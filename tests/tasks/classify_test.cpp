@@ -103,7 +103,6 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
                                  at::Reduction::Mean, -100, smoothing);
       EXPECT_NEAR((loss.sum() / loss.weight).item<double>(), mean.item<double>(), 1e-5)
           << weights << smoothing;
-      EXPECT_NEAR(loss.per_sample.sum().item<double>(), loss.sum().item<double>(), 1e-5);
     }
   }
 }

@@ -86,6 +86,10 @@ TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
     EXPECT_TRUE(ratio > 1.0 / 16 && ratio < 16)
         << "planned " << task->planned_weight(4) << ", is " << ratio << " times it";
     EXPECT_EQ(loss.per_sample.sizes(), at::IntArrayRef({4}));
+    EXPECT_TRUE(loss.per_sample.requires_grad());
+    EXPECT_TRUE(loss.per_sample.scalar_type() == at::kFloat ||
+                loss.per_sample.scalar_type() == at::kDouble);
+    EXPECT_EQ(loss.weight.numel(), 1);
     loss.sum().backward();
     for (const auto& parameter : task->model().named_parameters()) {
       if (!parameter.value().requires_grad()) continue;

@@ -24,7 +24,7 @@ TEST(OptimizerCost, GroupsAreMadeAgainForNewGradientsOnly) {
   const at::Tensor rate = at::full({}, 0.1, at::kDouble);
   const auto allocations_of_step = [&] {
     const int64_t before = testing::allocations();
-    optimizer.step(rate, {}, {});
+    optimizer.step(rate, {}, {}, {});
     return testing::allocations() - before;
   };
   const int64_t first = allocations_of_step(), second = allocations_of_step(),

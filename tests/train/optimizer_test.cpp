@@ -132,7 +132,7 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
               ASSERT_LT(clip.item<double>(), 1);
               for (const auto& p : theirs) p.tensor.mutable_grad().mul_(clip);
             }
-            optimizer.step(rate(), clip, flag(false));
+            optimizer.step(rate(), clip, flag(false), flag(true));
             loop->step();
             for (size_t i = 0; i < mine.size(); ++i) {
               const double difference =
@@ -167,8 +167,8 @@ TEST(Optimizer, TakesTheGradientsOfEachStep) {
           kept[i].tensor.mutable_grad().copy_(fresh[i].tensor.grad());
         }
       }
-      of_kept.step(rate(), {}, flag(false));
-      of_fresh.step(rate(), {}, flag(false));
+      of_kept.step(rate(), {}, flag(false), flag(true));
+      of_fresh.step(rate(), {}, flag(false), flag(true));
       for (size_t i = 0; i < kept.size(); ++i)
         EXPECT_TRUE(at::equal(kept[i].tensor, fresh[i].tensor)) << step;
     }
@@ -198,7 +198,7 @@ TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
     for (uint64_t step = 0; step < 6; ++step) {
       set_gradients(mine, step);
       set_gradients(theirs, step);
-      optimizer.step(rate(), {}, flag(false));
+      optimizer.step(rate(), {}, flag(false), flag(true));
       for (const auto& loop : {weight.get(), bias.get(), encoder.get()}) loop->step();
       for (size_t i = 0; i < mine.size(); ++i) {
         ASSERT_LE((mine[i].tensor - theirs[i].tensor).abs().max().item<double>(), 1e-14)
@@ -228,14 +228,14 @@ TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
           p.tensor.mutable_grad().fill_(std::numeric_limits<double>::quiet_NaN());
         const auto before = with_skips.state();
         with_skips.step(rate(), at::full({}, std::numeric_limits<double>::quiet_NaN(), dtype),
-                        flag(true));  // also the first
+                        flag(true), flag(false));  // also the first
         const auto after = with_skips.state();
         for (size_t i = 0; i < before.size(); ++i)
           EXPECT_TRUE(before[i].second.equal(after[i].second)) << before[i].first;
         set_gradients(skips, step);
         set_gradients(never, step);
-        with_skips.step(rate(), {}, flag(false));
-        without.step(rate(), {}, {});
+        with_skips.step(rate(), {}, flag(false), flag(true));
+        without.step(rate(), {}, {}, {});
         for (size_t i = 0; i < skips.size(); ++i)
           EXPECT_TRUE(skips[i].tensor.equal(never[i].tensor));
       }
@@ -250,7 +250,7 @@ TEST(Optimizer, AGradientOfOtherStridesIsRefused) {
   const at::Tensor& weight = parameters[0].tensor;
   weight.mutable_grad() = weight.grad().contiguous();
   try {
-    optimizer.step(rate(), {}, {});
+    optimizer.step(rate(), {}, {}, {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the gradient of weight has strides"));
@@ -263,7 +263,7 @@ TEST(Optimizer, AParameterWithoutGradientIsLeftAlone) {
   const at::Tensor before = parameters[1].tensor.detach().clone();
   set_gradients(parameters, 0);
   parameters[1].tensor.mutable_grad() = at::Tensor();
-  optimizer.step(rate(), {}, {});
+  optimizer.step(rate(), {}, {}, {});
   EXPECT_TRUE(parameters[1].tensor.equal(before)) << "weight decay must not reach it";
 }
 
@@ -276,7 +276,7 @@ TEST(Optimizer, GroupsDtypes) {
     for (const auto& p : parameters) {
       p.tensor.mutable_grad() = keyed_tensor({9}, 50 + step, at::kFloat).to(p.tensor.scalar_type());
     }
-    optimizer.step(rate(), {}, flag(false));
+    optimizer.step(rate(), {}, flag(false), flag(true));
   }
   EXPECT_TRUE(parameters[0].tensor.to(at::kDouble).allclose(parameters[1].tensor, 1e-5, 1e-6));
 }
@@ -288,7 +288,7 @@ TEST(Optimizer, StateComesBackInAnyMemoryFormat) {
     Optimizer first(options, original);
     for (uint64_t step = 0; step < 3; ++step) {
       set_gradients(original, step);
-      first.step(rate(), {}, flag(step == 1));
+      first.step(rate(), {}, flag(step == 1), flag(step != 1));
     }
     const auto state = first.state();
     const bool adam = options.name != config::OptimizerName::kSgd;
@@ -306,8 +306,8 @@ TEST(Optimizer, StateComesBackInAnyMemoryFormat) {
     second.load(state);
     set_gradients(original, 9);
     set_gradients(copies, 9);
-    first.step(rate(), {}, {});
-    second.step(rate(), {}, {});
+    first.step(rate(), {}, {}, {});
+    second.step(rate(), {}, {}, {});
     for (size_t i = 0; i < copies.size(); ++i)
       EXPECT_TRUE(copies[i].tensor.equal(original[i].tensor)) << i;
   }

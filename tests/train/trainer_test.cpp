@@ -218,7 +218,7 @@ TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
   }
 }
 
-TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
+TEST(Trainer, AGradientThatStaysNotFiniteEndsTheRunOnAllRanks) {
   config::Config config = small(8);
   config.train.epochs = 100;
   for (const RankRun& r : run(2, config, ToyTask::Fault::kGradientNotFinite)) {

@@ -69,7 +69,7 @@ struct OneWeight : torch::nn::Module {
 TEST(WeightAverage, CopiesFirstThenDecaysAndSkippedStepsDoNotCount) {
   OneWeight module;
   WeightAverage average(module, 0.75);
-  const at::Tensor taken = at::zeros({}), skipped = at::ones({});
+  const at::Tensor taken = at::ones({}), skipped = at::zeros({});
   module.set(100);
   average.update(skipped);  // nothing yet
   module.set(8);
@@ -91,7 +91,7 @@ TEST(WeightAverage, CopiesFirstThenDecaysAndSkippedStepsDoNotCount) {
 TEST(WeightAverage, ADeviceThatFailsInAScopeDoesNotEndTheProcess) {
   OneWeight module;
   WeightAverage average(module, 0.5);
-  average.update(at::zeros({}));
+  average.update(at::ones({}));
   auto scope = std::make_optional<WeightAverage::Scope>(average);
   module.weight.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
   EXPECT_THROW(module.weight.detach().zero_(), c10::Error);
@@ -99,7 +99,7 @@ TEST(WeightAverage, ADeviceThatFailsInAScopeDoesNotEndTheProcess) {
 }
 
 TEST(WeightAverage, GoesOnBitByBitAfterALoad) {
-  const at::Tensor taken = at::zeros({});
+  const at::Tensor taken = at::ones({});
   const auto train = [&](OneWeight& module, WeightAverage& average, int from, int to) {
     for (int step = from; step < to; ++step) {
       module.set(std::sin(step) * 3);
@@ -191,6 +191,8 @@ TEST(NoteLosses, AddsSumAndWeightAndBeginsTheBackwardPass) {
   EXPECT_TRUE(at::equal(notes.sums, at::tensor({31.0, 3.5})));
   EXPECT_TRUE(at::equal(x.grad(), at::tensor({256.0f, 512.0f, 1024.0f}))) << "2x × 1024 / 8";
   EXPECT_THROW(note_losses(loss, at::arange(2, at::kLong), scaler, 3, notes), Error);
+  EXPECT_THROW(note_losses({loss.per_sample.to(at::kHalf), loss.weight}, ids, scaler, 3, notes),
+               Error);
 }
 
 TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {

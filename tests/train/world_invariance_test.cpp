@@ -211,7 +211,7 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
     scaler.unscale(reducer.flat(), reducer.weight_sum(), k);
     const at::Tensor clip =
         options.clip_norm > 0 ? train::clip_factor(scaler.norm(), options.clip_norm) : at::Tensor();
-    optimizer.step(at::full({}, kRate, at::kDouble), clip, scaler.found_inf());
+    optimizer.step(at::full({}, kRate, at::kDouble), clip, scaler.found_inf(), scaler.taken());
     scaler.update();
     const auto state = scaler.state();
     Snapshot now{

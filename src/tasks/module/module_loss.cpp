@@ -62,10 +62,7 @@ at::Tensor ModuleLoss::class_losses(const at::Tensor& output, const at::Tensor& 
   if (name_ == config::LossName::kNll) {
     return at::nll_loss_nd(at_least_float32(output), targets, {}, at::Reduction::None, kNotCounted);
   }
-  if (output.dim() == 2)
-    return layers::cross_entropy(output, targets, {}, label_smoothing_, kNotCounted);
-  return at::cross_entropy_loss(at_least_float32(output), targets, {}, at::Reduction::None,
-                                kNotCounted, label_smoothing_);
+  return layers::cross_entropy(output, targets, {}, label_smoothing_, kNotCounted);
 }
 
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {

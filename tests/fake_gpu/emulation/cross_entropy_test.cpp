@@ -4,6 +4,10 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "emulation/orders.h"
 
 namespace dtrain::kernels {
@@ -71,13 +75,17 @@ TEST_P(CrossEntropyKernels, AreThoseOfLibTorch) {
 
 TEST(CrossEntropyAtItsLimits, GoesOnBeyondItsGrid) { compare<float>({16390, 3}, 1e-5); }
 
-TEST(CrossEntropyAtItsLimits, HasNoLossOfAClassThatDoesNotExist) {
-  const std::vector<float> logits = {1, 2, 3, 4, 5, 6};
-  const std::vector<int64_t> targets = {3, -1};
-  const CrossEntropy<float> of{logits.data(), targets.data(), nullptr, 2, 3, 0, kIgnored};
-  std::vector<float> losses(2);
+TEST(CrossEntropyAtItsLimits, IsNotFiniteWhereTheLossIsNot) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> logits = {1, 2, 3, 4, 5, 6, kNaN, 1, 2}, weights = {1, 0, 1};
+  const std::vector<int64_t> targets = {3, -1, 1};  // the last one is a class of weight 0
+  const CrossEntropy<float> of{logits.data(), targets.data(), weights.data(), 3, 3, 0, kIgnored};
+  const std::vector<float> of_losses = {1, 1, 1};
+  std::vector<float> losses(3), gradient(9);
   ASSERT_EQ(cross_entropy_on_gpu(of, losses.data(), nullptr), 0);
-  EXPECT_TRUE(std::isnan(losses[0]) && std::isnan(losses[1]));
+  ASSERT_EQ(cross_entropy_backward_on_gpu(of, of_losses.data(), gradient.data(), nullptr), 0);
+  for (const float number : losses) EXPECT_TRUE(std::isnan(number));
+  for (const float number : gradient) EXPECT_TRUE(std::isnan(number));
 }
 
 }  // namespace

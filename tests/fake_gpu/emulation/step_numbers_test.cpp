@@ -48,9 +48,14 @@ template <typename T>
 void compare_records(int64_t samples, const std::vector<int64_t>& bad) {
   constexpr T kValues[] = {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
                            -std::numeric_limits<T>::infinity()};
-  std::vector<T> losses(static_cast<size_t>(samples), T(1));
+  std::vector<T> losses;
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < samples; ++i) ids.push_back(1000 + i);
+  double sum = 1;
+  for (int64_t i = 0; i < samples; ++i) {
+    ids.push_back(1000 + i);
+    losses.push_back(static_cast<T>(i) + T(0.5));
+    sum += static_cast<double>(i) + 0.5;
+  }
   for (size_t k = 0; k < bad.size(); ++k)
     losses[static_cast<size_t>(bad[k])] = kValues[k % std::size(kValues)];
   std::array<int64_t, 2 + kNamedSamples> expected = {}, found = {};
@@ -73,12 +78,11 @@ void compare_records(int64_t samples, const std::vector<int64_t>& bad) {
     EXPECT_EQ(sums[1], time == 0 ? 5 : 6);
     EXPECT_EQ(gradient, std::vector<T>(losses.size(), 256));
     if (bad.empty())
-      EXPECT_EQ(sums[0], static_cast<double>(samples + 1));
+      EXPECT_EQ(sums[0], sum);
     else
       EXPECT_FALSE(std::isfinite(sums[0]));
     EXPECT_EQ(found[0], static_cast<int64_t>(bad.size()));
-    if (bad.empty()) return;
-    losses[0] = kValues[0];
+    if (!bad.empty()) losses[0] = kValues[0];
   }
 }
 

@@ -52,6 +52,7 @@ const std::set<std::string>& shaped_by_sizes() {
                                                        "aten::floor_divide",
                                                        "aten::hardtanh",
                                                        "aten::hardtanh_backward",
+                                                       "aten::index_select",
                                                        "aten::logical_and",
                                                        "aten::logical_not",
                                                        "aten::max",
